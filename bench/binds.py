@@ -56,7 +56,7 @@ def _launcher(place: Place, paths: list[bytes]) -> Contestant:
         running = client.run(compile_plan(of, host.machine), [b"/bin/true"], {}, (0, 1, 2))
         if running.wait().status:
             raise RuntimeError("true has failed")
-        running.gone()
+        running.wait_gone()
 
     def measure() -> Iterator[Lap]:
         client = Client()

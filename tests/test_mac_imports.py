@@ -116,11 +116,11 @@ def test_a_profile_and_a_pipe_of_it() -> None:
     """What is used before anything is staged: the compiler, output that is captured, a copy in plain reads."""
     program = """
 import tempfile
-from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.macos.host import true_path
 from mudroom.sandbox.macos.seatbelt import compile_profile
 from mudroom.core.confinement.spec import Copy, SandboxSpec
-with Output(None, None, None, 10) as output:
+with CapturedOutput(None, None, None, 10) as output:
     assert len(output.descriptors) == 3
 spec = SandboxSpec(b"/p", Copy(b"/w"), b"/w", b"/h", b"/f/private", namespaces=False)
 assert compile_profile(spec).startswith(b"(version 1)")

@@ -1,4 +1,4 @@
-"""A project, one fork of it, and a client: what a session has for a sandbox, without the session."""
+"""A project, a fork of it and a client: the parts of a session that a sandbox needs, without the session."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Box:
         with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(script, output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
-            running.gone()
+            running.wait_gone()
             return ended, "".join(stream.data.decode() for stream in output.streams)
 
 
@@ -148,7 +148,7 @@ class Conversation:
     def end(self) -> int:
         self.say()
         status = self.running.wait().status
-        self.running.gone()
+        self.running.wait_gone()
         for descriptor in (self._stdin, self._write):
             os.close(descriptor)
         self._output.__exit__()

@@ -63,8 +63,8 @@ os.execv(words[3], words[3:])
 
 
 def fake_sandbox_exec(directory: Path, *, nested: bool = False) -> bytes:
-    """A program with the words of sandbox-exec(1): it reads the profile, refuses what it cannot read, and confines
-    nothing. Beside it, ``log`` has the programs that it was asked to start."""
+    """Make a program with the interface of sandbox-exec(1): it reads the profile, rejects an unreadable one, and
+    confines nothing. Beside it, ``log`` lists the programs that it was asked to start."""
     path = directory / "sandbox-exec"
     here, log = str(Path(__file__).parent), str(directory / "log")
     path.write_text(_FAKE.format(python=sys.executable, here=here, log=log, nested=nested))

@@ -31,7 +31,7 @@ OPERATIONS = frozenset((
     "dynamic-code-generation",
 ))  # fmt: skip
 DEFAULT_ALLOWED = ("process-info", "nvram", "iokit-get-properties", "file-map-executable")
-"""What ``(deny default)`` leaves open: the profile of Firefox (SandboxPolicyContent.h) says so."""
+"""Operations that ``(deny default)`` leaves open, according to Firefox's profile (SandboxPolicyContent.h)."""
 NAMES = {
     "global-name": "name",
     "sysctl-name": "name",

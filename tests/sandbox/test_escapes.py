@@ -1,4 +1,5 @@
-"""The escape suite against every backend: nothing gets out. What one cannot hold by its nature stands in a table."""
+"""The escape suite against every backend: no attempt succeeds. A table lists attempts that a backend cannot prevent by
+its nature."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ ABSENT = (
     "No such file or directory", "No such device", "Protocol not supported", "Socket type not supported",
     "Invalid argument",
 )  # fmt: skip
-"""What a kernel says of what it was built without."""
+"""Answers of a kernel that was built without the feature."""
 AROUND_US: tuple[str, ...] = (
     ()
     if NAMESPACES
@@ -41,7 +42,7 @@ AROUND_US: tuple[str, ...] = (
         "",
     )
 )
-"""What a container's own profile, hidden files and missing network say."""
+"""Answers of a container's own profile, hidden files and missing network."""
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def got_out(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
 
 
 def mistaken(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
-    """Attempts that failed for a fault of their own: they prove nothing."""
+    """Return attempts that failed for a fault of their own: they prove nothing."""
     return {name: outcome.error for name, outcome in outcomes.items() if outcome.error.startswith("mistaken")}
 
 
@@ -72,7 +73,7 @@ def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_gets_out(place: Range, kind: str) -> None:
     client = Client()
-    client.start()  # now: it inherits what somebody forgot to close
+    client.start()  # now: it inherits a descriptor that was left open by mistake
     try:
         box = Box(place.root, client)
         shutil.copytree(place.project, box.copy, dirs_exist_ok=True)
@@ -137,7 +138,8 @@ def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
 
 @pytest.mark.slow
 def test_without_a_sandbox_they_get_out(place: Range) -> None:
-    """So that the test above can fail: a control of every attempt, but where the kernel lacks what it is about."""
+    """A control of every attempt, to prove that the test above can fail; attempts whose feature the kernel lacks are
+    left out."""
     able = ("anybody", "root") if os.geteuid() == 0 else ("anybody",)
     names = [name for name, attempt in TABLE.items() if attempt.control in able]
     tool = next(tool for tool in TOOLS if tool.name == "none")

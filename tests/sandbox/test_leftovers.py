@@ -1,4 +1,4 @@
-"""Nothing is left behind: no process, mount, descriptor, control group or file, however a command ends."""
+"""A command leaves nothing behind: no process, mount, descriptor, control group or file, however it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAYS: tuple[tuple[str, float | None], ...] = (
 
 
 class Kept(NamedTuple):
-    """What a host could be left with."""
+    """Resources that could be left on a host."""
 
     processes: frozenset[int]
     mounts: int
@@ -71,7 +71,8 @@ def one(session: Session, number: int) -> None:
 
 
 def settled(place: Place, expected: Kept) -> Kept:
-    """The launcher reaps what has ended while we look; a template keeps one process ready."""
+    """Wait until the counts settle: the launcher reaps ended processes meanwhile, and a template keeps one process
+    ready."""
     found = kept(place)
     while len(found.processes) > len(expected.processes):
         found = kept(place)
@@ -158,7 +159,7 @@ BEHIND: tuple[tuple[str, float | None], ...] = (
 
 
 def background(session: Session, number: int) -> None:
-    """Begun, joined, and ended: by itself, by who asks for it, or with its fork."""
+    """Start a background command, join it and end it: by itself, by request, or with its fork."""
     script, timeout = BEHIND[number % len(BEHIND)]
     name = f"b{number}"
     argv = [b"sh", b"-c", script.encode()] if " " in script or script == "true" else [script.encode()]

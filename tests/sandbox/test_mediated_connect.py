@@ -1,4 +1,4 @@
-"""Where there is no network namespace: what connect(2) does when a mediator performs it, to the gate alone."""
+"""Without a network namespace: connect(2) performed by the mediator, to the gate alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 
 
 class GatedBox(Box):
-    """Whose gate is a server of the test."""
+    """A box whose gate is a server of the test."""
 
     def __init__(self, root: Path, client: Client) -> None:
         super().__init__(root, client)
@@ -33,7 +33,7 @@ class GatedBox(Box):
         self.port: int = self.server.getsockname()[1]
 
     def told(self, program: str) -> tuple[str, list[str]]:
-        """What a program says that has been told the port, and what it was refused."""
+        """Run a program with the port as its argument. Return its output and the refused calls."""
         work, scratch = os.fsencode(self.copy), os.fsencode(self.scratch)
         binds = (*without(self.host.system, self.host.masks), *self.host.home)
         plan = self.plan(
@@ -43,7 +43,7 @@ class GatedBox(Box):
         with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(f"exec {PYTHON} -I -S -c {shlex.quote(program)} {self.port}", output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
-            running.gone()
+            running.wait_gone()
             said = "".join(stream.data.decode() for stream in output.streams)
         return said, [os.fsdecode(one.target) for one in denials(ended.refused)]
 

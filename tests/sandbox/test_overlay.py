@@ -48,7 +48,7 @@ def test_many_layers(box: Box, count: int) -> None:
 
 
 def test_too_many_layers_for_the_kernel_fail_as_the_overlay(box: Box) -> None:
-    """So that a session may try what comes after it (``core/confinement/fallback.py``)."""
+    """A session may then try the next mode (``core/confinement/fallback.py``)."""
     plan = box.plan(view=box.overlay(layers(box, 3)))
     at = next(index for index, step in enumerate(plan.steps) if step[0] == "overlay")
     step = plan.steps[at]
@@ -61,6 +61,7 @@ def test_too_many_layers_for_the_kernel_fail_as_the_overlay(box: Box) -> None:
 OLD_KERNEL = """
 import os, sys
 from mudroom.sandbox.launcher import step
+from mudroom.sandbox.launcher.step_context import StepContext
 from mudroom.sandbox.launcher.kernel import libc
 
 uid, gid = os.getuid(), os.getgid()
@@ -86,7 +87,7 @@ def older(number, *arguments):
 
 step.syscall = older
 scratch, upper, work, *lowers = (os.fsencode(word) for word in words)
-context = step.Context(0)
+context = StepContext(0)
 step.step_private(context)
 step.step_root(context, scratch, ())
 step.step_overlay(context, b"a/view", tuple(lowers), upper, work, True)

@@ -1,4 +1,4 @@
-"""What of the host may be shown, tried: a sandbox comes up with it, and has its private places all the same."""
+"""Host places that may be shown, tried: a sandbox starts with each of them and still has its private directories."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_view_has_to_be_asked_for_and_is_taken_once(fresh: Box) -> None:
         talk.running.view()
     talk.end()
     talk = Conversation(fresh, "overlay", "read go")
-    with pytest.raises(MudroomError, match="not asked for"):
+    with pytest.raises(MudroomError, match="not requested"):
         talk.running.view()
     talk.end()
 
@@ -143,7 +143,7 @@ def test_a_view_that_nobody_takes_is_no_trouble(fresh: Box, kind: str) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("true", output, plan, want_view=True)
         assert running.wait().status == 0
-        running.gone()
+        running.wait_gone()
         with pytest.raises(MudroomError):
             running.view()
     assert set(os.listdir("/proc/self/fd")) == before

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - the interface has arguments that a record does not need
-"""A Windows that records what it is asked for, and keeps account of what exists in it."""
+"""A Windows that records the calls, and tracks the objects that exist in it."""
 
 from __future__ import annotations
 
@@ -207,5 +207,5 @@ class Fake:
 
     @property
     def left(self) -> list[object]:
-        """All that exists: nothing, when everything was taken back."""
+        """Return the objects that still exist: empty when everything was undone."""
         return [*self.handles.values(), *self.profiles, *self.entries, *self.consoles, *(["process"] * self.alive)]

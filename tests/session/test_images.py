@@ -270,7 +270,7 @@ def test_a_root_that_only_root_may_enter(place: Place, engine: EngineHere, make:
     try:
         assert run(engine, place, image, "echo in").stdout == b"in\n"
     except Unsupported as error:
-        assert "needs a root that others may enter; found: its root directory has the mode 0700" in error.message
+        assert "needs a root directory open to all users; found: its root directory has the mode 0700" in error.message
 
 
 def test_an_image_for_another_machine(place: Place, engine: EngineHere, make: Make) -> None:

@@ -452,7 +452,7 @@ def test_a_link_that_an_agent_puts_into_its_store_opens_nothing_to_another(
     result = session.run([b"sh", b"-c", b"echo bad >> ~/.config/tool/token; echo bad > ~/.config/tool/token/n"])
     assert result.credentials == ()
     assert (full_listing(furnished.home / "notes"), (furnished.home / ".bashrc").read_text()) == before
-    assert any("is a link to what is not named: not opened" in note for note in result.notes)
+    assert any("is a symlink to a place that is not named: not opened" in note for note in result.notes)
     act_as(session, card=AgentCard("one", level, Requirements(keychain=("~/.config/tool",))))
     assert said(session.run([b"cat", os.fsencode(furnished.home / ".config/tool/settings")], fork="one")) == "shown"
 
@@ -464,7 +464,7 @@ def test_a_link_to_what_is_named_too_is_followed_wherever_it_lies(furnished: Pla
     assert result.credentials == ("~/.config/tool/token", "~/notes")
     assert (furnished.home / "notes/n").read_text() == "x\n"
     real = furnished.home / "notes/n"
-    assert f"credentials ~/.config/tool/token: {furnished.home}/.config/tool/token is a link: {real} is open" in (
+    assert f"credentials ~/.config/tool/token: {furnished.home}/.config/tool/token is a symlink: {real} is open" in (
         result.notes
     )
 
@@ -481,7 +481,7 @@ def test_a_directory_of_other_tools_places_is_not_opened(furnished: Place, place
     assert result.credentials == ()
     assert not (furnished.home / ".config/bad").exists()
     assert not (furnished.home / ".local/bad").exists()
-    why = "is a link to what is not named" if "linked" in place else "other tools' places are in"
+    why = "is a symlink to a place that is not named" if "linked" in place else "contains other tools' stores"
     assert any(why in note for note in result.notes)
 
 
@@ -498,7 +498,7 @@ def test_a_link_in_the_place_of_a_store_opens_nothing(furnished: Place, target: 
     assert full_listing(furnished.home) == before
     assert result.credentials == ()
     assert "HIDDEN" not in said(result)
-    assert any("is a link to what is not named: not opened" in note for note in result.notes)
+    assert any("is a symlink to a place that is not named: not opened" in note for note in result.notes)
 
 
 def test_files_that_the_policy_shows(furnished: Place) -> None:
@@ -532,8 +532,8 @@ def test_what_is_named_and_not_there_is_said(place: Place) -> None:
     result = run(place, "touch ~/.config/gh/x", card=card(keychain=("gh", "~/.nothing")))
     assert result.credentials == ()
     assert [note for note in result.notes if note.startswith("credentials")] == [
-        "credentials gh: nothing is there (~/.config/gh), so what a login writes inside is not kept",
-        "credentials ~/.nothing: nothing is there (~/.nothing), so what a login writes inside is not kept",
+        "credentials gh: not found: ~/.config/gh (a login inside will not be kept)",
+        "credentials ~/.nothing: not found: ~/.nothing (a login inside will not be kept)",
     ]
     assert list(place.home.iterdir()) == []
 

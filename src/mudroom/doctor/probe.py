@@ -118,7 +118,7 @@ def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: 
     client = Client()
     client.start()
     try:
-        rows = survey(client.settle, environ, directory, counts_processes=counts_processes)
+        rows = survey(client.prepare_move, environ, directory, counts_processes=counts_processes)
     finally:
         client.close()
     return [Finding(f"limit: {row.limit}", row.state, row.found, row.fix) for row in rows]

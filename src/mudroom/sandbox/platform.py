@@ -1,7 +1,7 @@
-"""Which way of confining commands a platform has. A table; nothing is loaded before it is used.
+"""Table of platforms and the sandbox that each has. Modules are loaded only when a platform is used.
 
-A session is told its platform (``sys.platform``, or by whoever makes it, as tests do). Nothing that a command can
-change, environment and policy included, chooses it.
+A session is given its platform (``sys.platform``, or the value that its creator passes, as tests do). Nothing that a
+command can change, such as the environment or the policy, chooses it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 class Platform(NamedTuple):
     name: str
-    """As ``sys.platform`` has it."""
+    """As in ``sys.platform``."""
     first: Mode
     """The strongest mode."""
     compile: Callable[[SandboxSpec, str], Plan]
-    """The spec, on a machine as uname(2) names it. Raises ValueError."""
+    """Compile a spec for a machine, named as in uname(2). Raises ValueError."""
     client: Callable[[], Client]
     survey: Callable[..., Any] | None = None
-    """What the host has: ``host.survey`` where it is not None, likewise ``around.look_around``."""
+    """Survey of the host. Replaces ``host.survey`` unless None; ``look_around`` likewise replaces
+    ``around.look_around``."""
     look_around: Callable[..., Any] | None = None
     real_path: Callable[[bytes], bytes] = os.path.realpath
-    """The one path that a file has."""
+    """Return the canonical path of a file."""
     has_groups: bool = True
-    """Control groups can hold limits."""
+    """Whether control groups can enforce limits."""
 
 
 def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
@@ -93,17 +94,20 @@ DARWIN = Platform(
     _path_darwin,
     has_groups=False,
 )
-PLATFORMS: Mapping[str, Platform] = {one.name: one for one in (LINUX, DARWIN)}
+PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
 
 
 UNTRIED = frozenset(("darwin",))
-"""What is written for them has never run there, and what is left to do is listed in docs/MACOS.md."""
+"""Platforms whose code has never run on them; docs/MACOS.md lists the remaining work."""
 
 
 def platform_here(name: str) -> Platform:
-    """``name``: ``sys.platform``. Raises Unsupported for one without a sandbox, or where it has never been tried."""
+    """Return the platform called ``name``, a ``sys.platform``. Raise Unsupported if it has no sandbox, or if its
+    sandbox has never been tried."""
     if name in UNTRIED:
-        raise Unsupported("mudroom", "Linux", name, "it has never run here: docs/MACOS.md says what is left to do")
+        raise Unsupported(
+            "mudroom", "Linux", name, "it has never run on this platform: docs/MACOS.md lists the remaining work"
+        )
     if name not in PLATFORMS:
         raise Unsupported("mudroom", "Linux", name, "it is not built for this platform")
     return PLATFORMS[name]

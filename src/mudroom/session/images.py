@@ -1,6 +1,7 @@
-"""Images for level 2: made here, listed, removed. What the command line and other programs call.
+"""Images for level 2: make, list and remove them. Called by the command line and by other programs.
 
-Only images that mudroom has made are listed and removed; any other that the engine has can be named all the same.
+Only images that mudroom has made are listed and removed; a policy or command may name any other image that the engine
+has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.container.building import Progress, Workshop, build
 from mudroom.sandbox.container.engine import ask, choose
 from mudroom.sandbox.container.image import provide_host_image
-from mudroom.sandbox.container.image_file import words
+from mudroom.sandbox.container.image_file import engine_words
 from mudroom.sandbox.container.trial import ready
 
 _RELEASE = "/etc/os-release"
@@ -36,7 +37,7 @@ class Made(NamedTuple):
 
 
 def complete(recipe: Recipe) -> Recipe:
-    """The same with what nobody has said: suite and name. Raises UsageError if it is wrong."""
+    """Return the recipe with default suite and name where they are missing. Raise UsageError if it is wrong."""
     if recipe.kind == "debootstrap" and not recipe.suite:
         recipe = recipe._replace(suite=suite_of(_release()))
     if recipe.kind == "containerfile" and recipe.file:
@@ -64,52 +65,55 @@ def make(
     progress: Progress,
     engine: EngineKind | None = None,
 ) -> Made:
-    """Make an image, which replaces one of mudroom's with the same name. ``made``: when, in ISO 8601.
+    """Make an image. It replaces an image of mudroom with the same name. ``made`` is the time in ISO 8601.
 
-    Raises UsageError, Unsupported and MudroomError; nothing is left of it then.
+    Raise UsageError, Unsupported and MudroomError; a half-built image is removed.
     """
     recipe = complete(recipe)
-    found = choose(environ, engine)
-    if recipe.kind == "containerfile" and found.kind == "podman":  # by what its containers can be started here
-        found = ready(found, provide_host_image(found, environ), environ, state)
-    there = _described(found, [recipe.name], environ, _nothing)
-    if there and "from" not in there[0].about:
-        raise UsageError(f"there is an image {recipe.name} that mudroom has not made", "--name gives another name")
-    note = build(Workshop(found, environ, state + b"/images", progress), recipe, recipe.name, labels(recipe, made))
-    (one,) = _described(found, [recipe.name], environ)
-    return one._replace(note=note)
+    chosen = choose(environ, engine)
+    # With the options that start its containers on this machine.
+    if recipe.kind == "containerfile" and chosen.kind == "podman":
+        chosen = ready(chosen, provide_host_image(chosen, environ), environ, state)
+    existing = _describe(chosen, [recipe.name], environ, _ignore)
+    if existing and "from" not in existing[0].about:
+        message = f"there is an image {recipe.name} that mudroom has not made"
+        raise UsageError(message, "choose another name with --name")
+    note = build(Workshop(chosen, environ, state + b"/images", progress), recipe, recipe.name, labels(recipe, made))
+    (image,) = _describe(chosen, [recipe.name], environ)
+    return image._replace(note=note)
 
 
 def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[Made]]:
-    """Those that mudroom has made, and whose they are. Raises Unsupported without an engine."""
-    found = choose(environ, engine)
-    argv = (*words(found), b"images", b"--quiet", b"--no-trunc", b"--filter", f"label={LABEL}".encode())
+    """Return the engine, and the images that mudroom has made with it. Raise Unsupported without an engine."""
+    chosen = choose(environ, engine)
+    argv = (*engine_words(chosen), b"images", b"--quiet", b"--no-trunc", b"--filter", f"label={LABEL}".encode())
     ids = dict.fromkeys(ask(argv, environ).decode("ascii", "replace").split())
-    return found, sorted(_described(found, list(ids), environ), key=lambda one: one.names)
+    return chosen, sorted(_describe(chosen, list(ids), environ), key=lambda image: image.names)
 
 
 def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> Made:
-    """Raises UsageError if there is no such image, or not of mudroom's making; MudroomError if it is in use."""
+    """Remove an image. Raise UsageError if it does not exist or mudroom has not made it, MudroomError if it is in
+    use."""
     wrong = name_error(name)
     if wrong:
         raise UsageError(f"{name!r} {wrong}", "mudroom image ls lists them")
-    found = choose(environ, engine)
-    (one,) = _described(found, [name], environ)
-    if "from" not in one.about:
+    chosen = choose(environ, engine)
+    (image,) = _describe(chosen, [name], environ)
+    if "from" not in image.about:
         raise UsageError(f"mudroom has made no image {name}", "mudroom image ls lists them")
-    ask((*words(found), b"image", b"rm", name.encode()), environ)
-    return one
+    ask((*engine_words(chosen), b"image", b"rm", name.encode()), environ)
+    return image
 
 
 def _raise(error: MudroomError) -> list[Made]:
     raise UsageError(error.message, "mudroom image ls lists those that mudroom has made") from error
 
 
-def _nothing(_error: MudroomError) -> list[Made]:
+def _ignore(_error: MudroomError) -> list[Made]:
     return []
 
 
-def _described(
+def _describe(
     engine: Engine,
     names: list[str],
     environ: Mapping[bytes, bytes],
@@ -118,15 +122,13 @@ def _described(
     if not names:
         return []
     try:
-        said = ask((*words(engine), b"image", b"inspect", *(name.encode() for name in names)), environ)
+        output = ask((*engine_words(engine), b"image", b"inspect", *(name.encode() for name in names)), environ)
     except MudroomError as error:
         return missing(error)
-    return [
-        Made(
-            tuple(one.get("RepoTags") or ()),
-            one["Id"],
-            one.get("Size") or 0,
-            {key: value for key, value in shown_labels((one.get("Config") or {}).get("Labels") or {}).items() if value},
-        )
-        for one in json.loads(said)
-    ]
+    images = []
+    for info in json.loads(output):
+        about = shown_labels((info.get("Config") or {}).get("Labels") or {})
+        tags = tuple(info.get("RepoTags") or ())
+        labels_set = {key: value for key, value in about.items() if value}
+        images.append(Made(tags, info["Id"], info.get("Size") or 0, labels_set))
+    return images

@@ -166,7 +166,7 @@ class Machine:
         finally:
             if leaf is not None:
                 if outcome.running is not None:
-                    outcome.running.gone()
+                    outcome.running.wait_gone()
                 leaf.close()
 
     def _limits(self, mode: Mode, order: Order, outcome: Outcome) -> tuple[Rlimits, Leaf | None]:
@@ -202,7 +202,7 @@ class Machine:
             if self._limiter is None:
                 vault = os.fsdecode(self._vault.path.rpartition(b"-")[2])
                 places = (self._vault.project, self._vault.path)
-                self._limiter = Limiter(vault, client.settle, self.confinement.variables, places)
+                self._limiter = Limiter(vault, client.prepare_move, self.confinement.variables, places)
             return self._limiter
 
     # --- the network ---
@@ -251,7 +251,7 @@ class Machine:
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
-        hush = relay.hushed if relay is not None else nullcontext
+        hush = relay.suspended if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
         keeper = self.gateway.keeper(fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "")
         return keeper, keeper.listen() if outside else 0
@@ -309,12 +309,12 @@ class Machine:
         """Wait until the last command of this fork has let go of its mount. Hold the fork's lock."""
         before = self._last.pop(fork.name, None)
         if before is not None:
-            before.gone()
+            before.wait_gone()
         if len(self._last) >= MOST_HELD:
             for name in list(self._last):
                 over = self._last.pop(name, None)
                 if over is not None:
-                    over.gone()
+                    over.wait_gone()
 
     def leave(self, fork: Fork, running: Running) -> None:
         """A command is over; nobody uses ``running`` any more but ``after_the_last``. Hold the fork's lock."""
@@ -328,6 +328,6 @@ class Machine:
         """A fork is gone, or about to go."""
         running = self._last.pop(name, None)
         if running is not None:
-            running.gone()
+            running.wait_gone()
         if self._containers is not None:
             self._containers.forget(name)

@@ -177,7 +177,7 @@ class OwnSandbox:
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
                     ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
-                    if client.lost(ended):
+                    if client.launcher_died(ended):
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
                     done, use = self._reached(leaf or client.gauge, ended, timed_out=timed_out, output=output)
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
@@ -220,7 +220,7 @@ class OwnSandbox:
             keeper.began(running)
         self._running.add(self._outcome, fork, running)
         if relay is not None:
-            relay.began(running)
+            relay.start(running)
         if edited:
             tools.go_live(fork.name, running)
         return running

@@ -139,7 +139,7 @@ def test_a_build_that_fails_says_its_last_words(place: Place, engine: EngineHere
         done = engine.mudroom(place, "image", "build", "--file", "Containerfile", "--name", "x-y")
         assert done.returncode == 125
         assert done.stderr.count("\n") == 1
-        assert "all that it said: " in done.stderr
+        assert "full output: " in done.stderr
         assert engine.ask("ps", "--all", "--quiet", f"--filter=ancestor={base}") == "", "no container is left of it"
         assert "dead end" in (place.state / "images/build.log").read_text()
     finally:

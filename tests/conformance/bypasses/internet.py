@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mudroom.sandbox.launcher.netlink import NETLINK_ROUTE, attribute, everything_is_local, message, talk
+from mudroom.sandbox.launcher.netlink import NETLINK_ROUTE, attribute, message, route_everything_here, talk
 
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24
@@ -65,7 +65,7 @@ def enter() -> tuple[int, int]:
     _address(far, "45.31.0.2", 24)
     _address(far, "2a00:1::2", 64)
     for family in (socket.AF_INET, socket.AF_INET6):
-        talk(NETLINK_ROUTE, [everything_is_local(family)])
+        talk(NETLINK_ROUTE, [route_everything_here(family)])
     go_to(host)
     for gateway in ("45.31.0.2", "2a00:1::2"):
         _route(gateway)

@@ -1,4 +1,4 @@
-"""The host's end of a sandbox: what a caller is told of a command, and when."""
+"""The host's end of a sandbox: the results and errors of a command, and their order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def descriptors() -> set[str]:
 
 @contextmanager
 def stopped(box: Box) -> Iterator[None]:
-    """The launcher looks at nothing meanwhile."""
+    """The launcher is stopped meanwhile and reads no request."""
     os.kill(box.client._pid, signal.SIGSTOP)
     try:
         yield
@@ -68,9 +68,9 @@ def in_use(box: Box, number: int) -> bool:
 def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
     for number in range(30):
         with CapturedOutput(None, None, None, 100) as output:
-            running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # that nobody takes
+            running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # a view that is never taken
             running.wait()
-            running.gone()
+            running.wait_gone()
         assert not in_use(fresh, number), f"run {number}"
 
 
@@ -83,7 +83,7 @@ def test_a_sandbox_that_goes_on_is_not_gone(box: Box) -> None:
         assert in_use(box, 1)
         os.write(write, b"go\n")
         running.wait()
-        running.gone()
+        running.wait_gone()
     os.close(read)
     os.close(write)
 
@@ -97,8 +97,8 @@ def test_nothing_stays_open(box: Box) -> None:
             running = box.client.run(box.plan(), [b"true"], ENVIRONMENT, output.descriptors)
             running.wait()
             if number % 2:
-                running.gone()
-                running.gone()
+                running.wait_gone()
+                running.wait_gone()
                 assert running.fileno() == -1
             del running
     assert descriptors() == before
@@ -109,7 +109,7 @@ def test_gone_after_any_end(box: Box, script: str) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = box.start(script, output)
         running.wait()
-        running.gone()
+        running.wait_gone()
         assert running.fileno() == -1
 
 
@@ -120,11 +120,11 @@ def test_gone_after_a_failure(box: Box) -> None:
         running = box.start("true", output, broken)
         with pytest.raises(StepFailed, match="nowhere"):
             running.wait()
-        running.gone()
+        running.wait_gone()
         missing = box.client.run(box.plan(), [b"no-such"], ENVIRONMENT, output.descriptors)
         with pytest.raises(CommandNotStarted):
             missing.wait()
-        missing.gone()
+        missing.wait_gone()
 
 
 def test_gone_after_the_launcher_died(fresh: Box) -> None:
@@ -133,7 +133,7 @@ def test_gone_after_the_launcher_died(fresh: Box) -> None:
         os.kill(fresh.client._pid, 9)
         with pytest.raises(MudroomError, match="launcher died"):
             running.wait()
-        running.gone()
+        running.wait_gone()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
@@ -145,4 +145,4 @@ def test_a_signal_that_comes_before_the_command_is_for_the_command(kind: str, nu
         running = box.start("exec sleep 1000", output, plan)
         running.signal(number)
     assert running.wait().status & 0x7F == number
-    running.gone()
+    running.wait_gone()

@@ -1,4 +1,4 @@
-"""What a host process says to its launcher arrives whole, whoever interrupts it."""
+"""Messages of a host process to its launcher arrive whole, whatever interrupts the sender."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def received(theirs: socket.socket, count: int) -> list[Any]:
 
 
 def test_a_handler_that_comes_in_the_middle(ends: tuple[_socket.socket, socket.socket]) -> None:
-    """What it says waits until what it has interrupted is said, and is said then."""
+    """The handler's message is sent after the interrupted one is complete."""
     ours, theirs = ends
     connection = Connection(ours)
 

@@ -1,4 +1,4 @@
-"""A sandbox that several commands share: what they have in common, and that each is confined as a first one is."""
+"""A sandbox that several commands share: the shared state, and the confinement of each command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(box: Box, kind: str, sandbox: HeldSandbox, script: str, timeout: float |
     with CapturedOutput(None, None, None, 1 << 20) as output:
         running = sandbox.run([b"sh", b"-c", script.encode()], ENVIRONMENT, place_of(box, kind), output.descriptors)
         ended, _timed_out = attend(running, output, timeout, lambda: None)
-        running.gone()
+        running.wait_gone()
         return ended, "".join(stream.data.decode() for stream in output.streams)
 
 
@@ -70,7 +70,7 @@ class Beside:
 
     def end(self) -> Exit:
         ended = self.running.wait()
-        self.running.gone()
+        self.running.wait_gone()
         self._output.__exit__()
         os.close(self._stdin)
         os.close(self._write)
@@ -140,7 +140,7 @@ def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, n
             running = sandbox.run([b"sleep", b"1000"], ENVIRONMENT, place_of(box, kind), output.descriptors)
             running.signal(number)
             assert running.wait().status & 0x7F == number
-            running.gone()
+            running.wait_gone()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,7 +204,7 @@ print(sorted(set(words)))
 @if_namespaces
 @pytest.mark.parametrize("kind", ["overlay", "overlay prepared"])
 def test_neither_init_nor_a_warden_can_be_looked_into(box: Box, kind: str) -> None:
-    """They are python; what a command may look into is what commands have started: here sleep."""
+    """They are Python processes; a command may inspect only processes that commands have started: here sleep."""
     program = box.project / "trace.py"
     program.write_text(TRACE)
     with held(box, kind) as sandbox:

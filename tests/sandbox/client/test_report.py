@@ -1,4 +1,4 @@
-"""What a launcher says is read as marshal would read it, and nothing else is."""
+"""Reports of a launcher are parsed as marshal would parse them, and nothing else is accepted."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_what_was_taken_of_a_failure_is_removed(shop: Shop) -> None:
     shop.program("mmdebstrap", 'echo half; echo "E: no such suite" >&2; echo "I: cleaning" >&2; exit 1')
     with pytest.raises(MudroomError, match="mmdebstrap: E: no such suite") as caught:
         shop.build()
-    assert caught.value.hint == f"all that it said: {shop.root}/state/build.log"
+    assert caught.value.hint == f"full output: {shop.root}/state/build.log"
     assert shop.calls[-1] == "image rm --force x"
 
 
@@ -106,7 +106,7 @@ def test_a_containerfile_without_context_copies_from_nothing(shop: Shop) -> None
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\xff", "is no text, or too long"), (b"FROM $X\n", r"builds on \$X, which a variable names")],
+    [(b"\xff", "is not UTF-8 text, or longer than 1 MiB"), (b"FROM $X\n", r"builds on \$X, which a variable names")],
 )
 def test_a_containerfile_that_is_none(shop: Shop, content: bytes, message: str) -> None:
     (shop.root / "F").write_bytes(content)

@@ -1,4 +1,4 @@
-"""The escape suite at level 2: nothing gets out of a command, whose namespaces are in a container."""
+"""The escape suite at level 2: no escape from a command whose namespaces are in a container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.alone
 
 @contextmanager
 def session_on(range_: Range, engine: EngineHere, mode: str) -> Iterator[Session]:
-    """A session whose project is the range's, as somebody at home there would open it."""
+    """Open a session on the range's project, as a user of that home would."""
     environ = {**engine.environ, **range_.environment, "DOCKER_HOST": engine.environ.get("DOCKER_HOST", "")}
     with Session.open(
         os.fsencode(range_.project),

@@ -1,4 +1,5 @@
-"""Engines that answer, and all the ways in which they do not: each is one line that says what, why and what to do."""
+"""Engines that answer, and every way in which they fail: each failure is one line with the problem, the reason and the
+fix."""
 
 from __future__ import annotations
 
@@ -162,7 +163,7 @@ def test_a_socket_that_is_not_ours(fakes: Fakes) -> None:
         fakes.socket.chmod(0)
         fakes.program("docker", "exit 1")
         found = fakes.found("docker")
-    assert found.problem.startswith(f"{fakes.socket} is not for you (its group is ")
+    assert found.problem.startswith(f"{fakes.socket} denies you access (its group is ")
     assert "usermod --append --groups" in found.hint
     assert "rootless Podman" in found.hint
 
@@ -247,7 +248,7 @@ def test_podman_in_a_machine_of_its_own(fakes: Fakes) -> None:
 @pytest.mark.parametrize("value", [{}, {"host": []}, {"host": {"security": 1}}, {"host": None, "version": "x"}])
 def test_podman_that_says_nothing(fakes: Fakes, value: object) -> None:
     fakes.prints("podman", value)
-    assert "does not say what it is" in fakes.found("podman").problem
+    assert "does not describe itself" in fakes.found("podman").problem
 
 
 def test_apple_container(fakes: Fakes) -> None:
@@ -332,7 +333,7 @@ def _has_begun(fakes: Fakes) -> bool:
 
 
 def _ends(group: int) -> bool:
-    """Whether nothing of a process group runs any more, as soon as the kernel has ended what was killed."""
+    """Return whether no process of a group runs any more, once the kernel has ended the killed ones."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         if not any(_group_of(entry) == group for entry in os.listdir("/proc") if entry.isdigit()):

@@ -1,4 +1,4 @@
-"""How a container has ended, from what its engine lists."""
+"""The reason for a container's end, from its engine's events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.container import Engine
-from mudroom.sandbox.container.exit_reason import clause, happened, tell
+from mudroom.sandbox.container.exit_reason import describe_end, explain_end, parse_events
 
 FULL = "its memory was full, and the kernel ended the launcher with the command"
 ITSELF = "its engine says that it ended by itself or was killed from outside"
@@ -31,16 +31,16 @@ def docker(action: str, **attributes: str) -> dict[str, object]:
     ],
 )
 def test_each_end_has_its_clause(events: list[dict[str, object]], said: str) -> None:
-    assert clause(happened("\n".join(map(json.dumps, events)).encode())) == said
+    assert describe_end(parse_events("\n".join(map(json.dumps, events)).encode())) == said
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    assert happened(b"\xff\n[]\nnonsense\n") == []
+    assert parse_events(b"\xff\n[]\nnonsense\n") == []
 
 
 def test_an_engine_that_is_gone_is_named(tmp_path: Path) -> None:
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
     program.chmod(0o755)
-    said = tell(Engine("docker", os.fsencode(program)), "c", 0.0, {})
+    said = explain_end(Engine("docker", os.fsencode(program)), "c", 0.0, {})
     assert said == "its engine cannot be asked why (docker: Cannot connect to the Docker daemon)"

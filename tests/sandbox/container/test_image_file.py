@@ -1,4 +1,4 @@
-"""What is copied out of an image, by engines that give more than they should, or nothing that can be read."""
+"""Files copied out of an image, by engines that give more than they should, or unreadable data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_no_more_is_read_than_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("begin", [b"x", b"x" * 2000, header(3), header(3)[:100], header(3) + b"a"])
 def test_what_is_no_archive(tmp_path: Path, begin: bytes) -> None:
-    with pytest.raises(MudroomError, match="copied /etc/passwd of the image as no archive"):
+    with pytest.raises(MudroomError, match="copied /etc/passwd as an invalid archive"):
         image_file._read(fake(tmp_path, begin), b"c", b"/etc/passwd", ENVIRON)
 
 
@@ -95,6 +95,6 @@ def test_our_loader_does_not_look_into_the_image(tmp_path: Path) -> None:
 
 def test_where_the_files_of_images_are_is_closed_to_others(tmp_path: Path) -> None:
     place = tmp_path / "images/abc"
-    image_file._keep(bytes(place), {b"passwd": b"x"})
+    image_file._store(bytes(place), {b"passwd": b"x"})
     assert (place / "passwd").read_bytes() == b"x"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (place.parent, place)] == [0o700, 0o700]

@@ -1,4 +1,4 @@
-"""Level 2 in an image compiled to a plan: read line by line, and judged by what must hold for every spec."""
+"""Level 2 in an image compiled to a plan: read line by line, and checked for properties of every spec."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_line_by_line() -> None:
 
 
 def test_a_command_is_confined_as_at_level_1() -> None:
-    """All that does not depend on whose root it is."""
+    """All steps that do not depend on the root."""
     imaged, plain = compile_imaged(SPEC, "x86_64", (VAULT,)), compile_plan(SPEC, "x86_64")
     assert imaged.namespaces == plain.namespaces == sum(NAMESPACES.values())
     ahead = slice(imaged.shared, imaged.shared + imaged.ahead)
@@ -111,7 +111,7 @@ def test_nothing_of_the_image_is_writable() -> None:
 
 
 def test_what_has_to_be_there_before() -> None:
-    """Nothing can be made in the image: every place is the engine's to make, or in what is the command's own."""
+    """No directory can be made in the image: each mount point is made by the engine, or is in a private directory."""
     plan = compile_imaged(SPEC, "x86_64", (VAULT,))
     assert plan.memory == (b"/home/u",), "the project is there: it is what lies below the staged view"
     given = {place for _source, place, _writable in plan.mounts} | set(plan.memory) | {PROJECT, VAULT, *OURS}

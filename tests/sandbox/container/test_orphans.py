@@ -1,4 +1,4 @@
-"""What is told from an engine's list, and which of our directories nobody holds."""
+"""Orphans in an engine's list, and directories of mudroom without a holder."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_directory_is_swept_when_nobody_holds_it(tmp_path: Path) -> None:
 
 
 def test_what_is_held_below_is_not_taken_away_meanwhile(tmp_path: Path) -> None:
-    """And what is gone is said to be: who needs it makes it again."""
+    """A removed directory is reported as gone, and its user makes it again."""
     place = os.fsencode(tmp_path / "runtime")
     os.mkdir(place)
     held = hold_below(place)
@@ -119,7 +119,7 @@ def test_a_door_is_held_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
     assert not os.path.exists(place)
     descriptor = make_held(place, 0o755)
     os.rmdir(place)
-    box._remove(place, descriptor)  # somebody else was faster
+    box._remove(place, descriptor)  # another process was faster
 
 
 def test_a_runtime_that_is_swept_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who is certainly gone, and who only may be."""
+"""Owners that are certainly gone, and owners that only may be."""
 
 from __future__ import annotations
 

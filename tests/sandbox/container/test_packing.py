@@ -1,4 +1,4 @@
-"""Directories as an archive for engines: only what everybody can read, nothing that gives anybody more."""
+"""Directories as an archive for engines: only files that every user can read, and no additional rights."""
 
 from __future__ import annotations
 

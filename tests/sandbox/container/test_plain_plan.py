@@ -1,4 +1,4 @@
-"""Where a container may make no namespaces: the plan, and what the container has to be made with."""
+"""Containers without namespaces inside: the plan, and the container's mounts."""
 
 from __future__ import annotations
 

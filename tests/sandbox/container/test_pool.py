@@ -192,7 +192,7 @@ def test_one_that_is_not_fit_is_not_lent_again(maker: Maker) -> None:
     pool.release(pool.acquire(WANTED, "f"), fit=False)
     assert maker.open == []
     pool.release(pool.acquire(WANTED, "f"))
-    maker.made[-1].healthy = False  # its launcher has ended while nobody looked
+    maker.made[-1].healthy = False  # its launcher has ended while idle
     assert pool.acquire(WANTED, "f") is cast(Box, maker.made[2])
     assert maker.made[1].closed == 1
 

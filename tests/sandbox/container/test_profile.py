@@ -71,7 +71,7 @@ def test_namespaces_are_the_launchers_where_commands_get_them(machine: str) -> N
 
 
 def test_of_netlink_only_what_a_commands_network_is_made_of() -> None:
-    """Or connections to ports that are not usual would be refused in containers, and nobody would know why."""
+    """Otherwise connections to unusual ports would be refused in containers, without a visible reason."""
     nested, plain = (json.loads(profile("x86_64", nested=one)) for one in (True, False))
     allowed = {number for number in range(64) if not refuses(nested, "socket", 16, 3, number)}
     assert allowed == {0, 12}

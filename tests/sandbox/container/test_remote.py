@@ -169,7 +169,7 @@ def test_an_image_without_what_it_takes(remote: Remote, place: Place) -> None:
     empty.mkdir()
     with pytest.raises(MudroomError, match="did not come up") as caught:
         remote.start(1, mounts=(ContainerMount(os.fsencode(empty), b"/work"),))
-    assert caught.value.hint == "with the gate an image has to have python3"
+    assert caught.value.hint == "with the gate an image needs python3"
 
 
 def test_nothing_goes_on_in_the_background(remote: Remote) -> None:

@@ -1,4 +1,4 @@
-"""The private home: toolchains without the credentials in them, caches that stay, and nothing else that stays."""
+"""The private home: toolchains without their credentials, caches that persist, and no other persistent files."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def test_pip_installs_a_local_wheel(place: Place) -> None:
 
 
 def test_a_credential_that_the_host_replaces_stays_hidden(place: Place) -> None:
-    """What is mounted on a file is gone as soon as another one is renamed over it, in every namespace: a token that is
-    refreshed must not be uncovered for the commands that follow."""
+    """A mount on a file disappears as soon as another file is renamed over it, in every namespace: a refreshed token
+    must not be uncovered for later commands."""
     token = place.home / ".pyenv/.npmrc"
     token.parent.mkdir()
     token.write_text("hidden")

@@ -21,7 +21,7 @@ class Pair(NamedTuple):
     port: int
     """Where one connects."""
     server: socket.socket
-    """Who is connected to at the other end."""
+    """The server that connections of the other end reach."""
     close: Callable[[], None]
 
 
@@ -108,7 +108,7 @@ def test_one_that_is_not_read_holds_up_no_other(pair: Pair) -> None:
             sent += stuck.send(LONG)
     except BlockingIOError:
         pass
-    assert sent < 100 * WINDOW  # somebody said stop
+    assert sent < 100 * WINDOW  # the test has asked to stop
     client, served = connected(pair)
     with closing(client), closing(served), closing(stuck), closing(_unread):
         client.sendall(b"through")
@@ -136,7 +136,7 @@ def test_nobody_there_is_the_end_of_the_connection(pair: Pair) -> None:
 
 
 def test_what_no_honest_end_says_opens_nothing() -> None:
-    """An end in a container is not believed: without a port nothing is connected to."""
+    """An end in a container is not trusted: without a port no connection is made."""
     (there, ours_write), (ours_read, back) = os.pipe(), os.pipe()
     os.write(back, HEAD.pack(OPEN, 7, 0) + HEAD.pack(DATA, 9, 2) + b"xx" + HEAD.pack(77, 1, 0) + b"\xff\xff")
     os.close(back)
@@ -148,7 +148,7 @@ def test_what_no_honest_end_says_opens_nothing() -> None:
 
 
 def test_who_takes_no_answers_is_not_listened_to_for_ever() -> None:
-    """One that asks for connections without end and reads nothing: what is kept for it has an end."""
+    """A peer that opens connections without end and reads no data: the data kept for it is bounded."""
     (ours_read, back), (there, ours_write) = os.pipe(), os.pipe()
     os.set_blocking(back, False)
     mux = Mux(ours_read, ours_write)

@@ -1,4 +1,4 @@
-"""Whose processes are the command's, where the kernel keeps no account of it."""
+"""The command's processes, where the kernel keeps no account of them."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_one_that_has_left_its_session_and_lost_its_parent(family: Callable[[Tab
 
 
 def test_the_mark_of_apples_own_programs_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS leaves out the variables of what lies in /bin and /usr/bin: such a process is found if it was seen while it
-    was still of the command's descent, session or group, and not by what it was started with."""
+    """macOS hides the variables of programs in /bin and /usr/bin. Such a process is found if it was seen while it still
+    belonged to the command's descent, session or group, and not by its environment."""
     programs = {10: "/bin/sh", 11: "/bin/sh", 12: "/bin/sh", 13: "/opt/node"}
     monkeypatch.setattr(warden, "carries", lambda pid, _mark: not programs.get(pid, "/bin/").startswith("/bin/"))
     monkeypatch.setattr(os, "getsid", lambda pid: pid)
@@ -105,5 +105,5 @@ def test_the_mark_of_apples_own_programs_cannot_be_read(monkeypatch: pytest.Monk
 def test_a_number_that_is_given_again_is_somebody_else(family: Callable[[Table, dict[int, int]], set[int]]) -> None:
     assert family([(10, 9, 10, False, 1), (11, 10, 11, False, 2)], {}) == {10, 11}
     assert family([(10, 9, 10, False, 1), (11, 1, 50, False, 9), OTHER], {}) == {10}
-    # and after a look at which nobody bore it, the same number is nobody's group
+    # and after a look without that group, the same number is unrelated
     assert family([(10, 9, 10, False, 1), (11, 1, 11, False, 12), OTHER], {}) == {10}

@@ -1,4 +1,4 @@
-"""What is said of running commands: which process is the oldest."""
+"""Resource use of running commands: the choice of the oldest process."""
 
 from __future__ import annotations
 

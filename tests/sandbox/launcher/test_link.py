@@ -1,4 +1,4 @@
-"""Places in a root that somebody else has made: which of them lead elsewhere."""
+"""Paths in a root that comes from an image: which of them lead elsewhere."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_nothing_is_written_while_a_sandbox_is_paused(fresh: Box, kind: str) -> 
             until_all_grow(staged, 13)
         running.signal(signal.SIGKILL)
         running.wait()
-        running.gone()
+        running.wait_gone()
 
 
 def test_what_had_been_stopped_stays_stopped(fresh: Box) -> None:
@@ -141,7 +141,7 @@ def test_a_sandbox_may_be_paused_at_any_moment(fresh: Box, kind: str) -> None:
             running.pause()
             running.resume()
             assert running.wait().status == 0
-            running.gone()
+            running.wait_gone()
         plans.append(fresh.bare() if kind == "bare" else fresh.plan())
 
 
@@ -153,7 +153,7 @@ def test_a_paused_sandbox_can_be_ended(fresh: Box, kind: str) -> None:
         running.signal(signal.SIGTERM)
         running.signal(signal.SIGKILL)
         assert running.wait().status == 9
-        running.gone()
+        running.wait_gone()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -201,19 +201,19 @@ def test_parents_first(sleeper: int) -> None:
     assert stopped[0] == sleeper
     assert stopped == tree(sleeper)
     assert len(stopped) == 2
-    assert all(pause.rests(pid) for pid in stopped)
+    assert all(pause.is_at_rest(pid) for pid in stopped)
     again = list(stopped)
     pause.pause(sleeper, again)
     assert again == stopped
     pause.resume(sleeper, stopped)
     assert stopped == []
-    assert not any(pause.rests(pid) for pid in again)
+    assert not any(pause.is_at_rest(pid) for pid in again)
 
 
 def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests = pause.rests
+    rests = pause.is_at_rest
     monkeypatch.setattr(pause, "PATIENCE", 0.0)
-    monkeypatch.setattr(pause, "rests", lambda pid: pid != sleeper and rests(pid))
+    monkeypatch.setattr(pause, "is_at_rest", lambda pid: pid != sleeper and rests(pid))
     stopped: list[int] = []
     with pytest.raises(TimeoutError):
         pause.pause(sleeper, stopped)
@@ -223,14 +223,14 @@ def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.Mo
 
 
 def test_time_runs_anew_with_each_that_comes_to_rest(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine: what counts is that one after the other does, within the most that all of them may take."""
-    rests, asked = pause.rests, dict.fromkeys(tree(sleeper), 0)
+    """A slow machine: each process has its own deadline, within the limit for all of them."""
+    rests, asked = pause.is_at_rest, dict.fromkeys(tree(sleeper), 0)
 
     def slowly(pid: int) -> bool:
         asked[pid] += 1
         return asked[pid] > 400 and rests(pid)  # of 0.2 ms at the least
 
-    monkeypatch.setattr(pause, "rests", slowly)
+    monkeypatch.setattr(pause, "is_at_rest", slowly)
     monkeypatch.setattr(pause, "MOST", 0.05)
     with pytest.raises(TimeoutError):
         pause.pause(sleeper, [])
@@ -244,7 +244,7 @@ def test_time_runs_anew_with_each_that_comes_to_rest(sleeper: int, monkeypatch: 
 def test_a_process_that_is_gone_rests_and_one_that_is_hidden_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert pause.rests(gone.pid)
+    assert pause.is_at_rest(gone.pid)
     assert tree(gone.pid) == [gone.pid]
     pause.signal(gone.pid, signal.SIGSTOP)
 
@@ -253,4 +253,4 @@ def test_a_process_that_is_gone_rests_and_one_that_is_hidden_does_not(monkeypatc
 
     monkeypatch.setattr(os, "listdir", hidden)
     with pytest.raises(PermissionError, match="hidden"):
-        pause.rests(os.getpid())
+        pause.is_at_rest(os.getpid())

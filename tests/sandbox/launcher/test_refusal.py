@@ -1,4 +1,5 @@
-"""What the filter refuses is in the result: which call, why, how often. Told by the kernel, not guessed from output."""
+"""Calls that the filter refuses are in the result: which call, why, how often. The kernel reports them; they are not
+guessed from output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal tells the group that a sandbox's init has just left is not for its command."""
+"""Terminal signals for the process group that a sandbox's init has just left do not reach its command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import termios
 
-from mudroom.sandbox.launcher.init import GROUP_SIGNALS, forget_typed, holding_signals
+from mudroom.sandbox.launcher.init import GROUP_SIGNALS, discard_terminal_signals, fork_with_signals_blocked
 
 
 def child() -> int:
@@ -20,16 +20,16 @@ def child() -> int:
         os.write(master, key)
         while number not in signal.sigpending():
             pass  # the line discipline looks at it in its own time
-    forget_typed()
+    discard_terminal_signals()
     left = set(signal.sigpending())
     os.kill(os.getpid(), signal.SIGINT)
-    forget_typed()
+    discard_terminal_signals()
     told = set(signal.sigpending())
     return 0 if (left, told) == (set(), {signal.SIGINT}) else 1
 
 
 def test_only_what_a_process_has_sent_stays() -> None:
-    pid = holding_signals(os.fork)
+    pid = fork_with_signals_blocked(os.fork)
     if pid == 0:
         code = 2
         try:

@@ -1,5 +1,5 @@
-"""Finding out where groups can be made: the kernel's tables, and a tree of plain files where a real one is not to be
-had. What needs the real thing is in test_limits.py."""
+"""Finding a place for control groups: the kernel's tables, and a tree of plain files instead of a real one. Tests with
+real groups are in test_limits.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudroom.sandbox.limits.cgroup import (
     CgroupMount,
     CgroupTree,
     Leaf,
-    NotHere,
+    NoControlGroup,
     directory,
     find,
     find_v2,
@@ -69,31 +69,31 @@ def group(path: Path, controllers: str) -> Path:
 
 
 def test_no_group_is_left_where_none_can_be_used(tmp_path: Path) -> None:
-    """A plain directory that looks like one: what is made below it has no controllers, and goes again."""
+    """A plain directory that looks like a group: groups made below it have no controllers, and are removed again."""
     top = group(tmp_path / "top", "cpu memory pids")
     here = group(top / "session", "memory pids")
-    with pytest.raises(NotHere, match="No such file or directory at"):
+    with pytest.raises(NoControlGroup, match="No such file or directory at"):
         find_v2(str(here), str(top), "vault", Limits(), frozenset(["memory"]))
     assert not list(tmp_path.rglob("mudroom"))
 
 
 def test_a_controller_that_nobody_has(tmp_path: Path) -> None:
     top = group(tmp_path / "top", "cpu")
-    with pytest.raises(NotHere, match=r"no group from .* upwards has io, memory"):
+    with pytest.raises(NoControlGroup, match=r"no group from .* upwards has io, memory"):
         find_v2(str(top), str(top), "vault", Limits(), frozenset(["memory", "io"]))
 
 
 def test_a_machine_without_any(tmp_path: Path) -> None:
     for name in ("mountinfo", "cgroup"):
         (tmp_path / name).write_text("")
-    with pytest.raises(NotHere, match="no control group file system is mounted"):
+    with pytest.raises(NoControlGroup, match="no control group file system is mounted"):
         find("vault", Limits(), frozenset(["memory"]), own=str(tmp_path))
 
 
 def test_a_container_that_hides_its_own_group(tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTINFO.splitlines()[1] + "\n")
     (tmp_path / "cgroup").write_text("0::/../../system.slice\n")
-    with pytest.raises(NotHere, match="not in sight"):
+    with pytest.raises(NoControlGroup, match="not visible"):
         find("vault", Limits(), frozenset(["memory"]), own=str(tmp_path))
 
 
@@ -123,7 +123,7 @@ def test_where_the_users_bus_is() -> None:
 
 @pytest.mark.parametrize("address", ["unix:path=/nowhere", "tcp:host=x", "nonsense", "unix:path=/dev/null"])
 def test_no_bus_is_no_crash(address: str) -> None:
-    with pytest.raises(NotHere, match="user manager"):
+    with pytest.raises(NoControlGroup, match="user manager"):
         make("vault", os.getpid(), Limits(), frozenset(["memory"]), {b"DBUS_SESSION_BUS_ADDRESS": address.encode()})
 
 

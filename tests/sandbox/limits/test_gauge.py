@@ -1,4 +1,4 @@
-"""A container's control group, as recorded trees of both versions have it; and what is allowed beside."""
+"""A container's control group, from recorded trees of both versions; and the limits that containers enforce."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_container_that_is_gone_says_nothing(tmp_path: Path, first: str) -> No
     assert Gauge(None).reading() is None
 
 
-# --- what a container is given ---
+# --- limits of a container ---
 
 
 def test_its_own_processes_are_not_the_users() -> None:

@@ -223,7 +223,7 @@ def test_every_process_is_in_the_leaf(place: Place, kind: str, tmp_path: Path) -
 
 
 def _is_descendant(pid: int, marker: str) -> bool:
-    """The process whose words hold ``marker``, its parent (init), and its children."""
+    """Return whether the process with ``marker`` among its words, its parent (init) or a child of it has this pid."""
 
     def words(number: int) -> str:
         try:
@@ -296,7 +296,7 @@ def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> Non
         assert other.stdout.readline() == b"\n"
         assert groups_of(place)
         other.kill()
-        assert other.stdout.read() == b""  # everybody who had it is gone
+        assert other.stdout.read() == b""  # its last holder is gone
     place.session(Settings(limits=Limits(processes=50))).run([b"true"])
     assert groups_of(place) == []
 
@@ -306,7 +306,7 @@ def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> Non
 def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Client, kind: str) -> None:
     """By the launcher, by a template, and without namespaces: in the group from the first step on."""
     limits = Limits(processes=40)
-    limiter = Limiter(f"test{os.getpid()}", client.settle, os.environb, ())
+    limiter = Limiter(f"test{os.getpid()}", client.prepare_move, os.environb, ())
     held = limiter.hold(limits, counts_processes=True)
     assert held.tree is not None
     here = box.Box(tmp_path, client)
@@ -317,7 +317,7 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
         script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 60 & done; wait"
         running = here.start(script, output, plan, leaf=leaf)
         attend(running, output, None, lambda: None)
-        running.gone()
+        running.wait_gone()
         text, refused = output.streams[0].data.decode(), leaf.reading().processes_refused
     leaf.close()
     limiter.close()
@@ -328,14 +328,14 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
 
 @if_held
 def test_a_leaf_is_removed_with_all_that_runs_in_it(place: Place, client: Client) -> None:
-    """As after an interrupt: whoever is left is killed."""
+    """As after an interrupt: remaining processes are killed."""
     limits = Limits(processes=50)
     session = place.session(Settings(limits=limits))
     session.run([b"true"], fork="f")
     assert session.machine.limiter is not None
     leaf = session.machine.limiter.leaf()
     assert leaf is not None
-    if os.geteuid() == 0:  # else only what the launcher clones can get there
+    if os.geteuid() == 0:  # otherwise only clones of the launcher can get there
         with subprocess.Popen(["sleep", "60"]) as left:
             for place_of in leaf._places:
                 Path(place_of, "cgroup.procs").write_text(str(left.pid))
@@ -402,7 +402,7 @@ def test_only_so_many_files_can_be_open(place: Place) -> None:
 
 
 def test_a_limit_above_our_own_is_no_failure(place: Place) -> None:
-    """What holds for mudroom itself cannot be raised, and is the tighter limit."""
+    """A limit of mudroom itself cannot be raised, and is the tighter limit."""
     result = run(place, "ulimit -Hn", Limits(open_files=(1 << 31) - 1))
     assert 0 < int(result.stdout) < 1 << 31
 
@@ -512,7 +512,9 @@ def test_what_is_not_delegated_is_refused_and_the_rest_held(place: Place) -> Non
 
 
 def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
-    found = {one.limit: one for one in survey(client.settle, os.environb, os.fsencode(tmp_path), counts_processes=True)}
+    found = {
+        one.limit: one for one in survey(client.prepare_move, os.environb, os.fsencode(tmp_path), counts_processes=True)
+    }
     assert set(found) == {"memory", "processes", "cpus", "io", "open files", "file size"}
     for name in ("memory", "processes", "cpus"):
         assert (found[name].state == "strict") == HELD, found[name]
@@ -526,6 +528,6 @@ def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_limiter_that_was_never_asked_closes(client: Client) -> None:
-    limiter = Limiter("none", client.settle, {}, ())
+    limiter = Limiter("none", client.prepare_move, {}, ())
     assert limiter.leaf() is None
     limiter.close()

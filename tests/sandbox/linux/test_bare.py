@@ -1,4 +1,4 @@
-"""Level 0 compiled to a plan: read line by line, and judged by what must hold for every spec."""
+"""Level 0 compiled to a plan: read line by line, and checked for properties of every spec."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_abstract_sockets_stay_the_hosts_only_if_a_named_store_needs_them() -> N
 
 
 def writable(plan: Plan) -> set[bytes]:
-    """What of the host a command could write to: binds without the read-only attribute, but for devices."""
+    """Return the host paths that a command could write: binds without the read-only attribute, except devices."""
     found = {step[1] for step in plan.steps if step[0] == "bind" and not step[3] & 1}
     return {path for path in found if not path.startswith(b"/dev/")}
 

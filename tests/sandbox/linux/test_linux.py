@@ -1,4 +1,4 @@
-"""Specs compiled to plans: read line by line, and judged by what must hold for every spec."""
+"""Specs compiled to plans: read line by line, and checked for properties of every spec."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_as_an_ordinary_user() -> None:
 
 
 def difference(spec: SandboxSpec) -> tuple[list[str], list[str]]:
-    """What the plan of ``spec`` lacks and what it has, beside that of an ordinary user."""
+    """Return the steps that the plan of ``spec`` lacks and adds, compared with an ordinary user's."""
     found = printed(spec)
     return [line for line in AS_USER if line not in found], [line for line in found if line not in AS_USER]
 
@@ -302,7 +302,7 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
 
 
 def mounted_at(step: Step) -> bytes | None:
-    """Where a step mounts something, as an absolute path; None if it mounts nothing."""
+    """Return the absolute path at which a step mounts, or None if it mounts nothing."""
     at = {"bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}.get(step[0])
     return None if at is None else b"/" + step[at]
 
@@ -320,7 +320,7 @@ def test_every_step_can_be_performed_and_printed(spec: SandboxSpec, machine: str
 
 @given(specs(), machines)
 def test_the_end_is_always_the_same(spec: SandboxSpec, machine: str) -> None:
-    """Nothing happens after the filter, and nothing but Landlock between it and the loss of every privilege."""
+    """No step follows the filter, and only Landlock comes between it and the loss of every privilege."""
     found = ops(compiled(spec, machine))
     assert found[-1] == "seccomp"
     assert found.count("seccomp") == found.count("no_new_privs") == found.count("drop_capabilities") == 1

@@ -212,7 +212,7 @@ def test_other_calling_conventions(machine: str, arch: int, nr: int, expected: i
 
 @machines
 def test_calls_without_rules_are_decided_by_their_number_alone(machine: str) -> None:
-    """What seccomp_is_const_allow wants to see, to skip the filter; and cheap on kernels before it."""
+    """seccomp_is_const_allow requires it to skip the filter; and it is cheap on kernels without that."""
     ruled = {number_of(rule.syscall, machine) for rule in CLOSED}
     for nr in set(range(512)) - ruled:
         verdict = run(PROGRAMS[CLOSED, machine], nr, MACHINES[machine].audit_arch)
@@ -409,7 +409,7 @@ Args = tuple[int | str, ...]
 
 
 def confined(rules: tuple[SyscallRule, ...], what: str, calls: Sequence[tuple[int | None, Args]] = ()) -> str:
-    """What the child prints, or the name of the signal that ended it."""
+    """Return the child's output, or the name of the signal that ended it."""
     told = [str(SECCOMP[MACHINE]), PROGRAMS[rules, MACHINE].hex(), json.dumps(calls)]
     child = [sys.executable, "-I", "-S", "-c", CHILD + what, *told]
     done = subprocess.run(child, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -176,7 +176,7 @@ def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
 
 @pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports before its ABI 4")
 def test_the_gate_is_the_only_port(contained: Contained) -> None:
-    """Of TCP; and there is nothing else: no UDP, no MPTCP, no connecting by sending, no listening."""
+    """For TCP; every other way is closed: no UDP, no MPTCP, no connecting by sending, no listening."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         program = (

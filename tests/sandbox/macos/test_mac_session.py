@@ -1,6 +1,6 @@
-"""A session as on a Mac, from the profile to the apply. ``sandbox-exec`` is a program that reads the profile, refuses
-what it cannot read, and confines nothing: what a profile decides is in ``test_seatbelt.py``. None of this
-has run on a Mac."""
+"""A session as on a Mac, from the profile to the apply. ``sandbox-exec`` is a fake that reads the profile, rejects an
+unreadable one, and confines nothing: the decisions of a profile are tested in ``test_seatbelt.py``. None of this has
+run on a Mac."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SH = (b"sh", b"-c")
 
 
 class Mac:
-    """A place whose sessions are those of a Mac."""
+    """A place whose sessions use the platform of a Mac."""
 
     def __init__(self, place: Place, client: DarwinClient) -> None:
         self.place, self.client = place, client
@@ -72,7 +72,7 @@ def test_limits_of_a_mac_are_not_looked_up_by_the_numbers_of_linux(monkeypatch: 
 
 
 def alive(mark: str) -> list[int]:
-    """Processes of this user whose environment has ``WHO=mark``."""
+    """Return processes of this user whose environment has ``WHO=mark``."""
     return [row[0] for row in rows() if carries(row[0], f"WHO={mark}".encode())]
 
 
@@ -150,7 +150,7 @@ class _Origin(BaseHTTPRequestHandler):
         self.wfile.write(b"from outside\n")
 
     def log_message(self, *_words: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 _FETCH = """
@@ -201,7 +201,7 @@ def test_a_program_that_cannot_be_started(mac: Mac, name: bytes, code: int) -> N
 def test_how_it_ends_is_told(mac: Mac) -> None:
     session = mac.session()
     assert session.run([*SH, b"kill -TERM $$"]).signal == signal.SIGTERM
-    assert session.run([*SH, b"exit 71"]).exit_code == 71  # what sandbox-exec says when it fails itself
+    assert session.run([*SH, b"exit 71"]).exit_code == 71  # the status of sandbox-exec when it fails itself
     busy = session.run([sys.executable.encode(), b"-c", b"sum(range(3_000_000))"])
     assert busy.cpu > 0.01 and busy.max_rss > 5000
 
@@ -386,7 +386,7 @@ def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
     running.signal(SIGKILL)
     assert running.wait().status == signal.SIGKILL
     running.pause()  # harmless
-    running.gone()
+    running.wait_gone()
     os.close(null)
 
 
@@ -457,7 +457,7 @@ def test_platforms() -> None:
     for name in ("darwin", "win32"):
         with pytest.raises(Unsupported, match=name):
             platform_here(name)
-    assert PLATFORMS["darwin"] is DARWIN  # for who says so: never a command, never its environment
+    assert PLATFORMS["darwin"] is DARWIN  # for a caller's request only: never a command's, never by the environment
 
 
 def test_a_warden_that_is_killed_is_told(mac: Mac, tmp_path: Path) -> None:

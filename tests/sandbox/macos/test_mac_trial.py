@@ -1,4 +1,4 @@
-"""What ``mudroom doctor`` says of a Mac: where Seatbelt confines nothing, is refused, or does its work."""
+"""``mudroom doctor`` on a Mac where Seatbelt confines nothing, is refused, or works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from macbox import fake_sandbox_exec
 from mudroom.doctor.probe import Finding, examine_mac
 from mudroom.sandbox.macos import trial
 from mudroom.sandbox.macos.client import DarwinClient
-from mudroom.sandbox.macos.trial import SeatbeltTrial, _connecting, _reading, _signalling, _writing
+from mudroom.sandbox.macos.trial import SeatbeltTrial, _try_connecting, _try_reading, _try_signalling, _try_writing
 
 
 def examined(tmp_path: Path, tool: bytes) -> dict[str, Finding]:
@@ -51,7 +51,7 @@ def test_a_sandbox_that_does_its_work(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
 
     def refuses(script: str) -> int:
-        """What concerns the copy and itself is done; the rest is refused."""
+        """Run acts on the copy and on itself; refuse the rest."""
         work = tmp_path / "work"
         if "work/inside" in script:
             (work / "inside").touch()
@@ -61,7 +61,12 @@ def test_a_sandbox_that_does_its_work(tmp_path: Path) -> None:
             return 0
         return 3 << 8
 
-    found = [_writing(refuses, place), _reading(refuses, place), *_connecting(refuses, place), _signalling(refuses)]
+    found = [
+        _try_writing(refuses, place),
+        _try_reading(refuses, place),
+        *_try_connecting(refuses, place),
+        _try_signalling(refuses),
+    ]
     assert [(one.protection, one.state) for one in found] == [(name, "strict") for name in PROBED]
 
 
@@ -72,10 +77,10 @@ def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path, status: int) ->
 
     def run(script: str) -> int:
         if "> " in script:
-            (tmp_path / "work" / "copy").touch()  # as a shell does whose program is then not found
+            (tmp_path / "work" / "copy").touch()  # as a shell does if its program is then not found
         return status
 
-    found = [_writing(run, place), _reading(run, place), *_connecting(run, place), _signalling(run)]
+    found = [_try_writing(run, place), _try_reading(run, place), *_try_connecting(run, place), _try_signalling(run)]
     assert [one.state for one in found] == ["not probed"] * 5
 
 

@@ -1,4 +1,4 @@
-"""Seatbelt profiles: what they decide, read back by ``sbpl`` (no Mac is needed), and how they look."""
+"""Seatbelt profiles: their decisions, evaluated by ``sbpl`` (no Mac is needed), and their text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tcp(host: str, port: int, protocol: str = "tcp") -> dict[str, Any]:
 
 
 CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
-    # what a command needs
+    # access that a command needs
     ("its copy is read", "file-read-data", {"path": WORK + b"/a"}, ALL),
     ("its copy is written", "file-write-data", {"path": WORK + b"/a"}, ALL),
     ("files are made there", "file-write-create", {"path": WORK + b"/src/new"}, ALL),
@@ -209,8 +209,8 @@ NASTY = (
     b'a"b', b"a\\b", b"a\\", b'\\"', b"with space", b"new\nline", b"tab\there", b"(deny", b")", b'") (allow default) (',
     b"; comment", b'#"x"', b"[a-z]*.+?^$", b"\xff\xfe", "caf\u00e9".encode(), "cafe\u0301".encode(), b"\x01", b"\\x41",
 )  # fmt: skip
-"""What has a meaning somewhere: in strings, in expressions, in regular expressions; bytes that are no text; one name in
-both normal forms."""
+"""Characters with a meaning somewhere: in strings, in expressions, in regular expressions; bytes that are no text; a
+name in both normal forms."""
 
 
 @given(name=NAME)
@@ -317,7 +317,7 @@ def test_no_directory_above_something_hidden_is_moved() -> None:
 
 
 def test_what_is_hidden_in_something_shown_is_hidden() -> None:
-    """And what is shown in that is shown: the inner one decides, as it does with mounts."""
+    """And a path shown inside the hidden one is shown: the inner path decides, as with mounts."""
     config, inner = (Bind(HOME + name, HOME + name, writable=True) for name in (b"/.config", b"/.config/gh/x"))
     around = HostView(live=(config, inner), hidden=(HOME + b"/.config/gh",))
     profile = parse(compile_profile(BARE._replace(around=around)))
@@ -354,7 +354,7 @@ def test_no_service_is_asked_without_a_reason() -> None:
 def test_a_plan_without_secrets_and_without_around() -> None:
     bare = BARE._replace(masks=(), around=HostView())
     profile = parse(compile_profile(bare))
-    assert profile.allows("file-read-data", path=HOME + b"/.ssh/id_ed25519")  # nothing was said to be hidden
+    assert profile.allows("file-read-data", path=HOME + b"/.ssh/id_ed25519")  # nothing is hidden
     assert not profile.allows("file-write-data", path=HOME + b"/.ssh/id_ed25519")
     with pytest.raises(AssertionError):
         compile_seatbelt(SPEC._replace(view=Overlay((b"/a",), b"/b", b"/c")))

@@ -1,4 +1,4 @@
-"""Structures and constants against what the headers of mingw-w64 say (made by dev/windows-layout)."""
+"""Structures and constants against the headers of mingw-w64 (recorded by dev/windows-layout)."""
 
 from __future__ import annotations
 

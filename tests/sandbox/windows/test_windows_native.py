@@ -1,4 +1,4 @@
-"""How calls are put together, on a library that is none: what Windows alone would show, and Wine does not have."""
+"""The calls' arguments, on a fake library: behaviour that Windows alone would show, and Wine lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mudroom.sandbox.windows.native import Native
 
 
 class Called:
-    """Stands for every function of a DLL: ``answers`` by name, a number or what is called with the arguments."""
+    """Stands for every function of a DLL: ``answers`` by name, a number or a function of the arguments."""
 
     def __init__(self, name: str, answers: dict[str, Any], log: list[str]) -> None:
         self.name, self.answers, self.log = name, answers, log
@@ -61,7 +61,7 @@ def test_nothing_is_given_to_a_junction(change: str) -> None:
 
 
 def test_a_list_of_rights_that_inherits_nothing_is_made_anew() -> None:
-    """Nothing of the old list is in it: what is denied to an AppContainer's SID is not denied."""
+    """No entry of the old list remains: an entry that denies does not apply to an AppContainer's SID."""
     entries: list[tuple[list[int], object]] = []
     kinds: list[int] = []
 

@@ -1,4 +1,4 @@
-"""What is compiled for Windows, as anybody can read it."""
+"""The plan that is compiled for Windows, readable on any machine."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_level_nought_writes_only_where_its_sid_may() -> None:
     ]  # fmt: skip
     assert only(found, "default_dacl") == [(("@user", "@logon", sid),)]
     assert not only(found, "profile") and not only(found, "integrity")
-    assert "what Everyone may write can be written at level 0" in found.notes
+    assert "files that Everyone may write are writable at level 0" in found.notes
 
 
 @pytest.mark.parametrize("spec", [SPEC, BARE], ids=["contained", "bare"])
@@ -194,7 +194,7 @@ def test_system_variables_are_known_in_any_case() -> None:
 
 @pytest.mark.parametrize("source", [b"C:\\users\\ME\\p\\x", b"C:\\Users\\me\\p", b"C:\\Users", b"C:\\"])
 def test_nothing_gives_the_project_itself_away(source: bytes) -> None:
-    with pytest.raises(UsageError, match="of the project"):
+    with pytest.raises(UsageError, match="in the project"):
         plan(SPEC._replace(binds=(Bind(source, b"D:\\elsewhere", True),)))
     inside = plan(SPEC._replace(binds=(Bind(source, b"c:\\users\\me\\P\\y", True),)))
     assert not [grant for grant in only(inside, "grant") if grant[0] == source.decode()]

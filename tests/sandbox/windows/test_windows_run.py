@@ -1,4 +1,4 @@
-"""Plans performed on a Windows that records: in which order, and that nothing is left when any call of it fails."""
+"""Plans performed on a recording Windows: the order of calls, and complete undo when any call fails."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_command_in_a_sandbox_of_ours(alone: Alone) -> None:
     done = alone.mudroom("run", "--no", "--read", str(SOURCE), "--read", sys.prefix, "--", sys.executable, "look")
     assert (
         "mudroom.errors.Unsupported: level 2 needs a container engine: Docker, Podman or Apple container; found: a "
-        "command of mudroom's, and no engine is in sight of its sandbox (outside of the sandbox: mudroom run --level 2)"
+        "command in a sandbox of mudroom, where no engine is visible (outside of the sandbox: mudroom run --level 2)"
     ) in done.stderr
 
 
@@ -153,9 +153,9 @@ _INFO = {
     ("run", "says"),
     [
         ("echo 'docker: no space left on device.' >&2; exit 125", "found: docker: no space left on device."),
-        ("exit 0", "a container that said nothing"),
-        ("echo mudroom-trial garbage; exit 0", "said what is no answer"),
-        ("echo mudroom-trial 1000 1 another-boot 0 0 1 2 lo; exit 0", "has them on another one"),
+        ("exit 0", "a container that printed nothing"),
+        ("echo mudroom-trial garbage; exit 0", "printed an invalid report"),
+        ("echo mudroom-trial 1000 1 another-boot 0 0 1 2 lo; exit 0", "runs them on another one"),
     ],
 )
 def test_an_engine_that_starts_nothing(alone: Alone, run: str, says: str) -> None:

@@ -1,7 +1,7 @@
 """Asking the user, while a command waits: "Allow registry.example?" (Whether it may run at all:
 ``command_approver.py``.)
 
-The terminal is the user's own for that moment (``Relay.hushed``): nothing that the command writes appears, and the
+The terminal is the user's own for that moment (``Relay.suspended``): nothing that the command writes appears, and the
 command cannot type the answer. What is shown of it is a canonical host name, and a port.
 
 It is asked in the queue at the same time, where a page or another terminal may answer: the first answer counts.

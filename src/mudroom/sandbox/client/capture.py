@@ -1,4 +1,4 @@
-"""Where a command's output goes: straight to the caller's descriptors, or into memory up to a limit."""
+"""Output of a command: passed straight to the caller's descriptors, or captured in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mudroom.sandbox.client.connection import wait_readable
 
 SIGTERM, SIGKILL = 15, 9
 GRACE = 2.0
-"""Seconds between asking a command that ran out of time to end, and ending it."""
+"""Seconds between SIGTERM and SIGKILL for a command that ran out of time."""
 
 Heard = Callable[[str, bytes], None]
-"""Told the name of a stream and what has just come."""
+"""Called with the name of a stream and the bytes that have just been read from it."""
 
 
 class CapturedStream:
-    """One captured stream: a pipe, what came through it, and whether some was dropped."""
+    """A captured stream: its pipe, the bytes read from it, and whether some were dropped."""
 
     def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class CapturedStream:
         self._room = limit
 
     def take(self) -> bool:
-        """Read what is there; False at the end."""
+        """Read what is available. Return False at the end of file."""
         chunk = os.read(self.read, 1 << 16)
         self.truncated |= len(chunk) > self._room
         self._chunks.append(chunk[: self._room])
@@ -54,7 +54,7 @@ class CapturedStream:
 
 
 class CapturedOutput:
-    """The descriptors of one attempt to start a command: given ones as they are, the others captured."""
+    """The descriptors of one attempt to start a command: those of the caller unchanged, the others captured."""
 
     def __init__(
         self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None = None
@@ -80,22 +80,22 @@ class CapturedOutput:
 
 
 class Watch(NamedTuple):
-    """Something to be done again and again while a command runs."""
+    """A periodic task while a command runs."""
 
     every: float
-    """Seconds."""
+    """Seconds between two calls."""
     look: Callable[[], float]
-    """Returns for how many seconds the command was held up: they do not count as its time."""
+    """Return for how many seconds the command was held up: they do not count towards its timeout."""
 
 
 class Beside(Protocol):
-    """Something else that a command needs while it runs: the gate."""
+    """Work beside a running command, on descriptors of its own: the gate."""
 
     def descriptors(self) -> Collection[int]:
-        """What to wait for; asked for before every wait."""
+        """Return the descriptors to wait for; called before every wait."""
 
     def attend(self, ready: Collection[int]) -> float:
-        """Do what is to be done about those that are readable. Returns seconds as ``Watch.look`` does."""
+        """Handle the readable descriptors. Return seconds as ``Watch.look`` does."""
 
 
 def attend(
@@ -106,29 +106,30 @@ def attend(
     watch: Watch | None = None,
     beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
-    """Wait for a command that has been given its descriptors, draining its streams. Returns how it ended and whether
-    it ran out of time.
+    """Wait for a command that has received its descriptors, and drain its streams. Return how it ended and whether it
+    ran out of time.
 
-    ``meanwhile`` is called once, as soon as the command is on its way: work that need not wait for it. An exception
-    here (Ctrl-C) ends the sandbox before it is passed on.
+    ``meanwhile`` is called once, as soon as the command is on its way, for work that need not wait for it. An exception
+    here (Ctrl-C) kills the sandbox before it is passed on.
     """
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
-    looking = None if watch is None else started + watch.every
+    next_look = None if watch is None else started + watch.every
     timed_out = False
     for stream in output.streams:
-        stream.close_write()  # ours: the end of the stream comes when the command's are closed
+        stream.close_write()  # this process's copies: a stream ends when the command's are closed
     try:
         meanwhile()
         open_streams = {stream.read: stream for stream in output.streams}
         report = running.fileno()
         while True:
             others = beside.descriptors() if beside is not None else ()
-            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, looking))
+            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, next_look))
             now = time.monotonic()
-            if watch is not None and looking is not None and now >= looking:  # also where there is always something
+            # Checked first: some descriptor may always be ready.
+            if watch is not None and next_look is not None and now >= next_look:
                 held = watch.look()
-                looking = time.monotonic() + watch.every
+                next_look = time.monotonic() + watch.every
                 deadline = None if deadline is None else deadline + held
             elif deadline is not None and now >= deadline and report not in ready:
                 running.signal(SIGKILL if timed_out else SIGTERM)
@@ -148,5 +149,5 @@ def attend(
         raise
 
 
-def _sooner(one: float | None, other: float | None) -> float | None:
-    return one if other is None else other if one is None else min(one, other)
+def _sooner(first: float | None, second: float | None) -> float | None:
+    return first if second is None else second if first is None else min(first, second)

@@ -1,7 +1,7 @@
 """The host's end of the launcher: start it once, then send it plans.
 
-``Client.start()`` costs an interpreter start, which goes on in the background; ``Client.run`` a few hundred
-microseconds of its own. Safe to use from several threads: a run reports over its own pipe.
+``Client.start()`` costs an interpreter start, which goes on in the background; ``Client.run`` costs a few hundred
+microseconds. Safe to use from several threads: each run reports over its own pipe.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.gauge import Gauge
 
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
-# Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
+# Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.launcher import main; main()"
 
 TERMINAL_SIGNALS = (2, 3, 20)
-"""INT, QUIT and TSTP: what a terminal sends to a whole group."""
+"""INT, QUIT and TSTP: the signals that a terminal sends to a whole process group."""
 ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
 TEMPLATES = 8
-"""So many prepared roots are kept: each is a small process, and another one that waits for the next command."""
+"""Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
 
 
 class StepFailed(MudroomError):
-    """A plan could not be performed; the command has not run. ``op`` is the step's, or clone or map_ids."""
+    """A plan could not be performed; the command has not run. ``op`` is the step's, or ``clone`` or ``map_ids``."""
 
     def __init__(self, op: str, number: int, message: str) -> None:
         super().__init__(message)
@@ -51,26 +51,25 @@ class StepFailed(MudroomError):
 
 class Exit(NamedTuple):
     status: int
-    """As wait(2) gives it."""
+    """Wait status as in wait(2)."""
     user: float
     system: float
     """CPU seconds of the command and the children it waited for."""
     max_rss: int
     """KiB."""
     refused: tuple[bytes, ...] = ()
-    """As ``sandbox/host/denials.py`` reads it: metadata changes outside the sandbox's own directories, as "chmod
-    /path", and
-    system calls, as "call RULE COUNT"."""
+    """Refused calls, as ``sandbox/host/denials.py`` reads them: metadata changes outside the sandbox's own directories,
+    as "chmod /path", and system calls, as "call RULE COUNT"."""
 
 
 KILLED = Exit(9, 0.0, 0.0, 0)
-"""Of a sandbox that has ended without a report."""
+"""The end of a sandbox that has ended without a report."""
 
 
 class Running:
-    """One command in its sandbox. ``fileno()`` becomes readable when it is over.
+    """A command in its sandbox. ``fileno()`` becomes readable when it is over.
 
-    What it holds open is closed by ``gone``, by ``close``, or as soon as nobody refers to it.
+    Its open descriptors are closed by ``wait_gone``, by ``close``, or when the last reference to it goes.
     """
 
     def __init__(
@@ -90,12 +89,12 @@ class Running:
         self._report = report
         self._steps = steps
         self._program = program
-        self._view = [] if view is None else [view]  # a list: whoever pops it, in whichever thread, closes it
+        self._view = [] if view is None else [view]  # a list: the thread that pops it closes it
         self._channel = channel
         self.gate = gate
-        """Readable when the gate's listeners have come; see ``listeners``."""
+        """Readable when the gate's listeners have arrived; see ``listeners``."""
         self.door = door
-        """Where a sandbox without a command of its own is asked for some (``held.py``)."""
+        """Socket over which a held sandbox, which has no command of its own, is asked for commands (``held.py``)."""
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -106,30 +105,31 @@ class Running:
         """Whether ``wait`` has returned, or the command was given up."""
         return self._id not in self._connection.active
 
-    def ends(self) -> bool:
-        """Whether the report has come, so that ``wait`` would not block."""
+    def has_report(self) -> bool:
+        """Return whether the report has arrived, so that ``wait`` would not block."""
         return bool(wait_readable([self._report], time.monotonic()))
 
     def signal(self, number: int) -> None:
-        """Send a signal to the sandbox's init. It forwards TERM, HUP, USR1 and USR2 to the command, INT and QUIT to
-        the command's process group; CONT goes on with a command that its terminal has stopped; KILL ends everything
-        at once."""
+        """Send a signal to the sandbox's init. It forwards TERM, HUP, USR1 and USR2 to the command, and INT and QUIT to
+        the command's process group. CONT continues a command that its terminal has stopped. KILL ends every process at
+        once."""
         self._connection.send({"op": "signal", "id": self._id, "signal": int(number)}, ())
 
     def pause(self) -> None:
-        """Stop every process of the sandbox. When this returns none of them can write, until ``resume``; what was
-        opened through ``view`` is not theirs and still can. Of signals KILL works at once, the others after that.
+        """Stop every process of the sandbox. On return none of them can write, until ``resume``. Writes through
+        ``view`` are not theirs and still possible. SIGKILL works at once, other signals after ``resume``.
 
-        Not counted: one ``resume`` undoes any number of pauses. Harmless when the command has ended. Raises
-        MudroomError if some process does not come to rest within a few seconds; all go on then.
+        Pauses are not counted: one ``resume`` undoes any number of them. Harmless when the command has ended. Raise
+        MudroomError if a process does not come to rest within a few seconds; all processes then continue.
         """
-        self._hold("pause")
+        self._pause_or_resume("pause")
 
     def resume(self) -> None:
-        """Let those go on that ``pause`` stopped; a process that its own job control had stopped stays so."""
-        self._hold("resume")
+        """Continue the processes that ``pause`` stopped. A process that its own job control had stopped stays
+        stopped."""
+        self._pause_or_resume("resume")
 
-    def _hold(self, op: str) -> None:
+    def _pause_or_resume(self, op: str) -> None:
         answer = with_report(self._connection, {"op": op, "id": self._id}, ())
         try:
             data = os.read(answer, 65536)
@@ -137,36 +137,36 @@ class Running:
             os.close(answer)
         if not data:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
-        record = _heard(data, read_report)
+        record = _parse_report(data, read_report)
         if record[0] == "failed":
             raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
 
     def view(self) -> int:
-        """The directory in which the command works, as the command has it: a descriptor (O_PATH) of its very mount,
-        for openat2(2) and the like below it. Blocks until it is mounted, which is before the command starts.
+        """Return a descriptor (O_PATH) of the mount in which the command works, for openat2(2) and similar calls below
+        it. Block until it is mounted, which is before the command starts.
 
-        To be asked for with ``want_view`` and taken once; the caller closes it, before the fork is mounted again: it
-        keeps the mount alive. Any thread may wait here while another is in ``wait``. What the command put there (links,
-        FIFOs) is the command's: resolve beneath, follow nothing. Raises MudroomError if the sandbox never came so far;
-        ``wait`` says why.
+        Request it with ``want_view`` and take it once. The caller closes it before the fork is mounted again: it keeps
+        the mount alive. Any thread may wait here while another is in ``wait``. Links and FIFOs in it come from the
+        command: resolve beneath it and follow no links. Raise MudroomError if the sandbox ended before that; ``wait``
+        has the reason.
         """
         try:
             channel = self._view.pop()
         except IndexError:
-            raise MudroomError("the view of this command was not asked for, or has been taken") from None
+            raise MudroomError("the view of this command was not requested, or has been taken") from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         finally:
             channel.close()
         if not ancillary:
             raise MudroomError("the sandbox ended before it had a view")
-        return _received(ancillary[0][2])
+        return _descriptor_of(ancillary[0][2])
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
-        """The master of the command's pseudo-terminal, and a socket: the command waits until ``b"g"`` is sent there,
-        and ``b"s"`` arrives whenever it has been stopped. None if the sandbox never came so far.
+        """Return the master of the command's pseudo-terminal, and a socket. The command waits until ``b"g"`` is sent
+        there, and ``b"s"`` arrives whenever it has been stopped. Return None if the sandbox ended before that.
 
-        To be asked for with ``terminal`` and taken once; both are the caller's to close. Blocks as ``view`` does.
+        Request it with ``terminal`` and take it once; the caller closes both. Blocks as ``view`` does.
         """
         channel, self._channel = self._channel, None
         if channel is None:
@@ -175,12 +175,12 @@ class Running:
         if not ancillary:
             channel.close()
             return None
-        return _received(ancillary[0][2]), channel
+        return _descriptor_of(ancillary[0][2]), channel
 
     def listeners(self) -> list[tuple[str, int]]:
-        """The gate's listeners in the sandbox's network namespace, as (kind, descriptor), and its namespaces ``user``
-        and ``net``; the caller closes them. To be taken once, when ``gate`` is readable. None if the sandbox never came
-        so far."""
+        """Return the gate's listeners in the sandbox's network namespace, as (kind, descriptor), with its namespaces
+        ``user`` and ``net``; the caller closes them. Take them once, when ``gate`` is readable. Empty if they were not
+        requested or were taken, or if the sandbox ended before that."""
         channel, self.gate = self.gate, None
         if channel is None:
             return []
@@ -190,30 +190,30 @@ class Running:
         finally:
             channel.close()
         rights = b"".join(data for _level, _kind, data in ancillary)
-        descriptors = [int.from_bytes(rights[at : at + 4], "little") for at in range(0, len(rights), 4)]
+        descriptors = [int.from_bytes(rights[offset : offset + 4], "little") for offset in range(0, len(rights), 4)]
         return list(zip(kinds.decode().split(), descriptors, strict=True))
 
     def ready(self) -> None:
-        """Block until a held sandbox can be asked for commands. Raises StepFailed, or MudroomError if it died."""
+        """Block until a held sandbox accepts commands. Raise StepFailed, or MudroomError if the launcher died."""
         data = os.read(self._report, 65536)
-        record = _heard(data) if data else None
+        record = _parse_report(data) if data else None
         if record is None:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
         if record[0] != "ready":
             raise _failure(record, self._steps, self._program)
 
     def wait(self) -> Exit:
-        """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
-        never ran, MudroomError if the launcher died.
+        """Block until every process of the command is gone. Raise StepFailed or CommandNotStarted if the command never
+        ran, MudroomError if the launcher died.
 
-        The sandbox's init may live on for a moment, and its mounts with it: before the same fork is mounted again,
-        call ``gone``.
+        The sandbox's init, and with it its mounts, may live on for a moment: call ``wait_gone`` before the same fork is
+        mounted again.
         """
         try:
             data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
-            record = _heard(data) if data else None
+            record = _parse_report(data) if data else None
             if record is None or (record[0] == "exited" and not record[-1]):
-                self.gone()  # processes are left: they end with init, and the pipe with it
+                self.wait_gone()  # processes are left: they end with init, and the pipe with it
         finally:
             self._connection.active.discard(self._id)
         if record is None:
@@ -225,64 +225,66 @@ class Running:
     def _failed(self, record: tuple[Any, ...]) -> MudroomError:
         return _failure(record, self._steps, self._program)
 
-    def gone(self) -> None:
-        """After ``wait``: block until init is gone, too, and every mount of the sandbox.
+    def wait_gone(self) -> None:
+        """Block, after ``wait``, until init and every mount of the sandbox are gone, too.
 
-        The end of the report pipe says so: init closes it as it ends, the launcher when it has reaped init, and a
-        process is reaped only after it has given up its mount namespace (exit_task_namespaces and exit_task_work in
-        kernel/exit.c come before exit_notify). Most often that has long happened when somebody asks.
+        The end of file on the report pipe proves it. Init closes the pipe as it ends, the launcher when it has reaped
+        init, and a process is reaped only after it has given up its mount namespace (exit_task_namespaces and
+        exit_task_work in kernel/exit.c come before exit_notify). Most often this has long happened at the time of the
+        call.
         """
-        self._drop_view()
+        self._close_untaken()
         while self._report >= 0 and os.read(self._report, 65536):
             pass
         self.close()
 
     def close(self) -> None:
-        """Give up what is open, without waiting for anything. Harmless when repeated."""
+        """Close all descriptors without waiting. Harmless when repeated."""
         report, self._report = self._report, -1
         if report >= 0:
             os.close(report)
-        self._drop_view()
+        self._close_untaken()
         self._connection.active.discard(self._id)
 
-    def _drop_view(self) -> None:
-        """Whoever did not take it does not want it; on its way it keeps the mount alive as well. The same of the
-        terminal."""
+    def _close_untaken(self) -> None:
+        """Close the sockets of the view, the terminal, the gate and the door that were not taken. A view in transit
+        would keep its mount alive."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
         for name in ("gate", "door"):
-            one = getattr(self, name)
-            if one is not None:
-                one.close()
+            sock = getattr(self, name)
+            if sock is not None:
+                sock.close()
                 setattr(self, name, None)
         try:
             self._view.pop().close()
         except IndexError:
-            pass  # there was none, or it has been taken
+            pass  # not requested, or already taken
 
     def __del__(self) -> None:
         self.close()
 
     def _ended_without_report(self) -> Exit:
         if self._connection.is_open():
-            return KILLED  # init itself was, which takes all with it
+            return KILLED  # init itself was killed, and with it the whole sandbox
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
 
-def _received(rights: bytes) -> int:
+def _descriptor_of(rights: bytes) -> int:
     descriptor = int.from_bytes(rights[:4], "little")
     os.set_inheritable(descriptor, False)
     return descriptor
 
 
-def _heard(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
-    """A launcher may be next to commands, in a container: what it says is read as a stranger's."""
+def _parse_report(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
+    """Parse a report. A launcher in a container may be next to commands, so its data is not trusted."""
     try:
         return read(data)
     except ReportError as error:
         raise MudroomError(
-            f"the sandbox launcher says what no launcher says: {error}", "do not trust what this fork holds: discard it"
+            f"the sandbox launcher sent an invalid report: {error}",
+            "do not trust the contents of this fork: discard it",
         ) from error
 
 
@@ -294,8 +296,8 @@ def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> 
         place = show(b"/" + steps[index][1])
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
-    what = describe(steps[index]) if index >= 0 else op
-    return StepFailed(op, number, f"cannot set up the sandbox: {what}: {os.strerror(number)} {detail}".rstrip())
+    step = describe(steps[index]) if index >= 0 else op
+    return StepFailed(op, number, f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip())
 
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
@@ -311,13 +313,13 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
 class Client:
     most_templates = TEMPLATES
     gauge: Gauge | None = None
-    """What the limits of a container have done, if the launcher is in one."""
+    """Effects of a container's limits, if the launcher runs in a container."""
     peer = 0
-    """The pid of a launcher that descends from somebody else; 0: it is our child, or not to be seen."""
+    """The pid of a launcher that is not a child of this process; 0 for a child, or if the pid is not visible here."""
 
     def __init__(self, *, apart: bool = False) -> None:
-        """``apart``: the launcher has none of our standard descriptors, for whose end somebody may wait, and is in no
-        process group or session that somebody may end."""
+        """With ``apart`` the launcher has none of this process's standard descriptors, for whose end a caller may wait,
+        and is in a session of its own, outside process groups that may be killed."""
         self._apart = apart
         self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
         self._launcher: Connection | None = None
@@ -328,7 +330,7 @@ class Client:
         self._choosing = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Start the launcher and return at once; the first run waits for it if need be."""
+        """Start the launcher and return at once; the first run waits for it if necessary."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         os.set_inheritable(theirs.fileno(), True)
         try:
@@ -338,7 +340,7 @@ class Client:
                 {"PATH": os.defpath, "LC_ALL": "C"},
                 file_actions=self._actions,
                 setsid=self._apart,
-                setsigmask=TERMINAL_SIGNALS,  # what comes before it can ignore them waits, and is nothing then
+                setsigmask=TERMINAL_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
             )
         finally:
             theirs.close()
@@ -357,22 +359,23 @@ class Client:
         terminal: Sequence[int] = (),
         held: bool = False,
     ) -> Running:
-        """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
-        somebody is going to call ``Running.view``. ``want_gate``: the plan has listeners to hand over
-        (``Running.listeners``). ``leaf``: the control group for all of it; the caller's to close.
-        ``terminal``: which of the command's standard descriptors are a pseudo-terminal of its own instead; somebody is
-        going to call ``Running.terminal``, or it never starts. ``held``: the sandbox gets no command yet, and lives
-        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` mean nothing then.
+        """Start a command. ``stdio`` remain the caller's to close. PATH is searched inside the sandbox.
 
-        The steps that commands share are performed once, from the second command that has them on.
+        ``want_view`` requests the descriptor for ``Running.view``. ``want_gate`` says that the plan has listeners to
+        hand over (``Running.listeners``). ``leaf`` is the control group for the whole sandbox; the caller closes it.
+        ``terminal`` lists the command's standard descriptors that become a pseudo-terminal of its own; the command
+        starts only after ``Running.terminal`` was called. With ``held`` the sandbox gets no command yet, and lives
+        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored.
+
+        The steps that commands share are performed once, from the second command with the same steps on.
         """
         identity = next(self._ids)
         with self._choosing:
-            connection, namespaces, steps, sent = self._where(plan)
-            connection.active.add(identity)  # no other thread ends that template to make room
+            connection, namespaces, steps, sent = self._choose_process(plan)
+            connection.active.add(identity)  # keeps other threads from ending that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        wishes = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
-        sockets = [name for name, wanted in wishes if wanted]
+        optional = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
+        sockets = [name for name, is_wanted in optional if is_wanted]
         request = {
             "op": "run",
             "id": identity,
@@ -393,8 +396,8 @@ class Client:
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
-            given = [theirs.fileno() for _ours, theirs in pairs.values()]
-            report = with_report(connection, request, (*stdio, *given, *groups))
+            theirs_to_pass = [theirs.fileno() for _ours, theirs in pairs.values()]
+            report = with_report(connection, request, (*stdio, *theirs_to_pass, *groups))
         except BaseException:
             for ours, _theirs in pairs.values():
                 ours.close()
@@ -402,12 +405,12 @@ class Client:
         finally:
             for _ours, theirs in pairs.values():
                 theirs.close()
-        view, channel, gate, door = (pairs[name][0] if name in pairs else None for name, _wanted in wishes)
+        view, channel, gate, door = (pairs[name][0] if name in pairs else None for name, _wanted in optional)
         return Running(connection, identity, report, steps, argv[0], view, channel, gate, door)
 
-    def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
-        """Which process performs a plan, and what is left to do there: namespaces, steps, and those of them that it
-        does not know yet. Hold ``_choosing``."""
+    def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        """Return the process that performs a plan, its namespaces, its steps, and those of the steps that it does not
+        know yet. The caller holds ``_choosing``."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
         own, last = plan.shared + plan.ahead, len(plan.steps) - plan.last
@@ -429,18 +432,18 @@ class Client:
         """Whether it was closed, or never started."""
         return self._launcher is None
 
-    def lost(self, _ended: Exit) -> bool:
-        """Whether a command has ended so because the launcher has."""
+    def launcher_died(self, _ended: Exit) -> bool:
+        """Return whether a command has ended because the launcher has."""
         return False
 
-    def settle(self) -> int:
-        """The pid of the launcher, which is about to be put into another control group: what was prepared before that
-        stays in the old one, and is not used for commands any more."""
+    def prepare_move(self) -> int:
+        """Return the pid of the launcher, which is about to be moved into another control group. Templates that exist
+        already stay in the old group and are not used for new commands."""
         self._place += 1
         return self._pid
 
     def _make_room(self) -> None:
-        """End the templates that have not been used for longest, but none with a command in it."""
+        """End the templates that have been unused for longest, but none that runs a command."""
         idle = [key for key, template in self._templates.items() if template is None or not template.active]
         for key in idle[: max(0, len(self._templates) - self.most_templates + 1)]:
             template = self._templates.pop(key)
@@ -465,7 +468,7 @@ class Client:
         finally:
             theirs.close()
         try:
-            record = _heard(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
+            record = _parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
         finally:
             os.close(report)
         if record[0] != "prepared":
@@ -474,7 +477,7 @@ class Client:
         return Connection(ours)
 
     def close(self) -> None:
-        """End the launcher and every sandbox of it."""
+        """End the launcher and all its sandboxes."""
         for connection in (*self._templates.values(), self._launcher):
             if connection is not None:
                 connection.close()

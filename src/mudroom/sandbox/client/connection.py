@@ -1,5 +1,4 @@
-"""A socket to a launcher: requests go out over it, each with a pipe on which it is reported
-(``sandbox/launcher/wire.py``)."""
+"""Socket to a launcher. Each request carries a pipe for its report (``sandbox/launcher/wire.py``)."""
 
 from __future__ import annotations
 
@@ -17,24 +16,24 @@ from mudroom.errors import MudroomError
 
 class Connection:
     """A socket to a launcher or a template. Several threads may send, and so may a signal handler that has interrupted
-    one of them in the middle of it."""
+    ``send`` in its own thread."""
 
     def __init__(self, ours: _socket.socket) -> None:
         self.active: set[int] = set()
-        """The ids of the commands that go on."""
+        """The ids of the commands that are running."""
         self._socket = ours
         self._lock = _thread.RLock()
         self._sending = False
         self._late: list[bytes] = []
-        """What a signal handler had to say while its own thread was sending."""
+        """Messages of a signal handler that interrupted its own thread in ``send``."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        """Raises MudroomError if the other end is gone. Without descriptors it may return before anything is sent: in
-        a signal handler that has interrupted another ``send``, which sends it, too."""
+        """Send a message. Raise MudroomError if the other end is gone. A call without descriptors may return before the
+        message is sent: in a signal handler that has interrupted another ``send``, which then sends it, too."""
         data = marshal.dumps(dict(message))
         with self._lock:
             if self._sending:
-                assert not descriptors, "who passes them closes them when this returns"
+                assert not descriptors, "the caller closes them when this returns"
                 self._late.append(data)
                 return
             self._send(data, descriptors)
@@ -54,7 +53,7 @@ class Connection:
             self._sending = False
 
     def is_open(self) -> bool:
-        """Whether the other end lives: it never sends, so anything to read is its end."""
+        """Return whether the other end lives. It never sends, so a readable socket is at its end of file."""
         poller = select.poll()
         poller.register(self._socket.fileno(), select.POLLIN)
         return not poller.poll(0)
@@ -64,7 +63,7 @@ class Connection:
 
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
+    """Send a request with the write end of a new pipe as its last descriptor. Return the read end."""
     read, write = os.pipe()
     try:
         connection.send(request, (*descriptors, write))
@@ -77,7 +76,8 @@ def with_report(connection: Connection, request: Mapping[str, Any], descriptors:
 
 
 def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[int]:
-    """Descriptors that are readable or at their end; empty when ``deadline`` (monotonic seconds) has come."""
+    """Return the descriptors that are readable or at their end of file; empty when ``deadline`` (monotonic seconds) has
+    passed."""
     poller = select.poll()
     for descriptor in descriptors:
         poller.register(descriptor, select.POLLIN)

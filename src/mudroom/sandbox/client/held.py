@@ -1,5 +1,5 @@
-"""The host's end of a sandbox that several commands share (``sandbox/launcher/holder.py``): it is made, asked for
-commands, and ended.
+"""The host's end of a held sandbox, which several commands share (``sandbox/launcher/holder.py``): make it, start
+commands in it, end it.
 
 Safe to use from several threads, as ``Client`` is.
 """
@@ -18,22 +18,22 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 
-ENDING = "mudroom ps shows what runs there, mudroom ps --end ID ends it"
+ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
 
 if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
 
 SIGKILL = 9
 GRACE = 2.0
-"""Seconds that a sandbox has to end when nobody needs it any more, before it is killed."""
+"""Seconds that a sandbox has to end after the last command, before it is killed."""
 
 
 class JoinedCommand(Running):
-    """A command in a sandbox that it shares. ``signal`` is for this command alone, KILL for all that it has started;
-    ``pause`` and ``view`` are the sandbox's."""
+    """A command in a shared sandbox. ``signal`` affects this command alone, KILL all processes that it has started;
+    ``pause`` and ``view`` affect the whole sandbox."""
 
     def _ended_without_report(self) -> Exit:
-        return Exit(SIGKILL, 0.0, 0.0, 0)  # the sandbox was ended, and all in it
+        return Exit(SIGKILL, 0.0, 0.0, 0)  # the sandbox was ended with every process in it
 
     def _failed(self, record: tuple[Any, ...]) -> MudroomError:
         if record[2] == "refused":
@@ -53,8 +53,8 @@ def join(
     terminal: Sequence[int] = (),
     **more: Any,
 ) -> JoinedCommand:
-    """Ask at the other end of ``connection`` for a command, as ``Client.run`` does for one with a sandbox of its own.
-    ``cwd`` is a path inside."""
+    """Start a command in the held sandbox at the other end of ``connection``, as ``Client.run`` does in its own
+    sandbox. ``cwd`` is a path inside."""
     search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
     request = {
         "op": "command",
@@ -83,7 +83,7 @@ class HeldSandbox:
     """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
 
     def __init__(self, running: Running, door: Connection, peer: int = 0) -> None:
-        """``peer``: as of its client."""
+        """``peer`` is that of the sandbox's ``Client``."""
         self.running = running
         self.door = door
         self.peer = peer
@@ -93,7 +93,7 @@ class HeldSandbox:
         return self.running.fileno()
 
     def new_id(self) -> int:
-        """Of a command; unique in this sandbox."""
+        """Return a new command id, unique in this sandbox."""
         return next(self._ids)
 
     def run(
@@ -107,19 +107,19 @@ class HeldSandbox:
         return join(self.door, self.new_id(), argv, env, cwd, stdio, terminal)
 
     def end(self, grace: float = GRACE) -> None:
-        """End all that is in the sandbox, at once; blocks until its mounts are gone, too. Harmless when repeated."""
+        """End every process in the sandbox at once. Block until its mounts are gone, too. Harmless when repeated."""
         self.door.close()
         if self.running.fileno() < 0:
             return
         if not wait_readable([self.fileno()], time.monotonic() + grace):
             self.running.signal(SIGKILL)
-        self.running.gone()
+        self.running.wait_gone()
 
 
 def hold(
     client: Client, plan: Plan, *, want_view: bool = False, want_gate: bool = False, leaf: Leaf | None = None
 ) -> HeldSandbox:
-    """Perform a plan without a command. Blocks until that is done; raises StepFailed if it cannot be."""
+    """Perform a plan without a command. Block until that is done; raise StepFailed if it fails."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         running = client.run(

@@ -1,8 +1,8 @@
-"""What a launcher has said, read without trusting it: a launcher in a container is next to commands.
+"""Parser for a launcher's reports that does not trust them: a launcher in a container is next to commands.
 
-The reader of ``marshal`` is none (its documentation: "never unmarshal data received from an untrusted or
-unauthenticated source"): it can be made to crash the interpreter. This one knows the few kinds of values that launchers
-report, and nothing else.
+``marshal.loads`` is unsafe here (its documentation: "never unmarshal data received from an untrusted or unauthenticated
+source"): crafted data can crash the interpreter. This parser accepts only the few kinds of values that launchers
+report.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 
 _DEEPEST = 8
 _FLAG_REF = 0x80
-"""Python/marshal.c: an object that later ones may refer to by its number, in the order in which they begin."""
+"""Python/marshal.c: marks an object that later objects may refer to by its number, in the order in which they begin."""
 _PENDING = object()
 
 
 class ReportError(ValueError):
-    """It is not what a launcher says."""
+    """The data is not a valid report of a launcher."""
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
-        self._known: list[Any] = []
+        self._objects: list[Any] = []
 
     def take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if len(found) != count:
+        data = self._data[self._at : self._at + count]
+        if len(data) != count:
             raise ReportError("cut off")
         self._at += count
-        return found
+        return data
 
     def number(self, width: int) -> int:
         return int.from_bytes(self.take(width), "little", signed=width > 1)
@@ -44,23 +44,23 @@ class _Reader:
         if depth > _DEEPEST:
             raise ReportError("too deep")
         code = self.take(1)[0]
-        kind, named = chr(code & ~_FLAG_REF), code & _FLAG_REF
+        kind, is_referable = chr(code & ~_FLAG_REF), code & _FLAG_REF
         if kind == "r":
-            return self._referred(self.number(4))
+            return self._resolve_reference(self.number(4))
         if kind not in _KINDS:
             raise ReportError(f"an unknown kind of value: {kind!r}")
-        number = len(self._known)
-        if named:
-            self._known.append(_PENDING)
-        found = _KINDS[kind](self, depth)
-        if named:
-            self._known[number] = found
-        return found
+        number = len(self._objects)
+        if is_referable:
+            self._objects.append(_PENDING)
+        value = _KINDS[kind](self, depth)
+        if is_referable:
+            self._objects[number] = value
+        return value
 
-    def _referred(self, number: int) -> Any:
-        if not 0 <= number < len(self._known) or self._known[number] is _PENDING:
-            raise ReportError("a reference to nothing")
-        return self._known[number]
+    def _resolve_reference(self, number: int) -> Any:
+        if not 0 <= number < len(self._objects) or self._objects[number] is _PENDING:
+            raise ReportError("a reference to an unknown object")
+        return self._objects[number]
 
 
 def _sequence(width: int) -> Callable[[_Reader, int], tuple[Any, ...]]:
@@ -78,7 +78,7 @@ def _text(width: int, encoding: str) -> Callable[[_Reader, int], str]:
         try:
             return _sized(reader, width).decode(encoding, "surrogatepass" if encoding == "utf-8" else "strict")
         except UnicodeDecodeError as error:
-            raise ReportError("a text that is none") from error
+            raise ReportError("a text that cannot be decoded") from error
 
     return read
 
@@ -91,7 +91,7 @@ def _sized(reader: _Reader, width: int) -> bytes:
 
 
 def _long(reader: _Reader, _depth: int) -> int:
-    """Digits of 15 bits; the sign is that of their count."""
+    """Read an integer from digits of 15 bits. The sign is that of their count."""
     count = reader.number(4)
     if abs(count) > 8:
         raise ReportError("a number that is too long")
@@ -117,7 +117,7 @@ _KINDS: dict[str, Callable[[_Reader, int], Any]] = {
     ")": _sequence(1),
     "[": _sequence(4),
 }
-"""By the type codes of Python/marshal.c. A list is read as a tuple: reports are tuples."""
+"""Parsers by the type codes of Python/marshal.c. A list is read as a tuple: reports are tuples."""
 
 
 _SHAPES: dict[str, tuple[type, ...]] = {
@@ -127,22 +127,23 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "ready": (),
     "done": (),
 }
-"""What comes after the word: see the head of ``sandbox/launcher/launcher.py``."""
+"""Types after the first word of a record: see the head of ``sandbox/launcher/launcher.py``."""
 
 
 def read_report(data: bytes) -> tuple[Any, ...]:
-    """One record: a tuple that begins with a word. Raises ReportError for anything else, and nothing but that."""
+    """Parse one record: a tuple that begins with a word. Raise ReportError, and no other exception, for anything
+    else."""
     reader = _Reader(data)
-    found = reader.value()
-    if not reader.is_done or not isinstance(found, tuple) or not found or not isinstance(found[0], str):
+    record = reader.value()
+    if not reader.is_done or not isinstance(record, tuple) or not record or not isinstance(record[0], str):
         raise ReportError("no record")
-    return found
+    return record
 
 
 def read_record(data: bytes) -> tuple[Any, ...]:
-    """A record as a run, a held sandbox or a template reports it. Raises ReportError."""
-    found = read_report(data)
-    kinds = _SHAPES.get(found[0])
-    if kinds is None or len(found) != 1 + len(kinds) or not all(map(isinstance, found[1:], kinds)):
-        raise ReportError(f"no record of a launcher: {found[0]!r}")
-    return found
+    """Parse a record of a run, a held sandbox or a template. Raise ReportError."""
+    record = read_report(data)
+    kinds = _SHAPES.get(record[0])
+    if kinds is None or len(record) != 1 + len(kinds) or not all(map(isinstance, record[1:], kinds)):
+        raise ReportError(f"no record of a launcher: {record[0]!r}")
+    return record

@@ -1,21 +1,21 @@
-"""The user's terminal on one side, the command on the other; the command never holds a descriptor of it.
+"""Relay between the user's terminal and a command, which never holds a descriptor of that terminal.
 
 Rules of this file:
-1. What a command gets is decided by what its caller has, and by nothing else (``substitutes``): a pseudo-terminal of
-   its own if stdin and stdout are both terminals; else every descriptor that is a terminal becomes a pipe that is
-   relayed, and stays what it is if it is none. So ``isatty`` inside is never true where it is not outside, and nothing
-   that a command does to its terminal (TIOCSTI, modes, foreground group, hang-up) is done to the user's.
-2. A thread of its own does the relaying, because the session has other things to do. It alone talks to the launcher;
-   signals leave word for it (signal.set_wakeup_fd), and only what a thread cannot do is done by a handler, in the main
-   thread: stopping and ending the process. A handler runs when the interpreter does, and a signal that comes just
-   before the main thread waits does not wake it: the thread does (``POKE``).
-3. Every way out restores the modes: the end of the command, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, of
-   which nobody hears, that is left to the shell, as it is with any program (bash, zsh and fish do it).
+1. The caller's descriptors alone decide what a command gets (``substitutes``): a pseudo-terminal of its own if stdin
+   and stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed, and
+   every other descriptor stays as it is. So ``isatty`` inside is never true where it is false outside, and no act of a
+   command on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
+2. A thread of its own does the relaying, because the session has other work. Only this thread talks to the launcher;
+   signals post a word to it (signal.set_wakeup_fd). Handlers, in the main thread, do only what another thread cannot:
+   stop and end the process. A handler runs when the interpreter does, and a signal that arrives just before the main
+   thread waits does not wake it: the relay thread does that (``POKE``).
+3. Every way out restores the modes: the end of the command, a stop, an exception, SIGTERM, SIGHUP. After SIGKILL, which
+   cannot be handled, that is left to the shell, as with any program (bash, zsh and fish do it).
 
 Job control, as a shell outside sees it: when the command is stopped (Ctrl-Z), the user's terminal gets its modes back
-and our whole process group is stopped with SIGTSTP, as the kernel would have done; when we go on, so does the command.
-Where pipes are relayed Ctrl-Z means us: the sandbox is paused as long as we are stopped. In the background nothing is
-read and no modes are set; that begins when we find ourselves in the foreground.
+and the whole process group of mudroom is stopped with SIGTSTP, as the kernel would have done. When mudroom continues,
+so does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the
+background no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
 Type-ahead that the command has not read when it ends is lost with its terminal.
 """
@@ -40,27 +40,28 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
 
 LIMIT = 1 << 16
-"""Bytes on their way in one direction; whoever writes more waits."""
+"""Bytes in transit in one direction; a writer of more has to wait."""
 BACKGROUND = 200
-"""Milliseconds between two looks whether we have come to the foreground: no signal tells."""
+"""Milliseconds between two checks for the foreground: no signal announces it."""
 POKE = 50
-"""Milliseconds after which the main thread is woken again, if it has a handler to run and has not."""
-_HEARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
-_HUSH, _SPEAK, _ENDING, _GOING_ON = b"\xfc", b"\xfd", b"\xfe", b"\xff"
-"""Words that are no signals."""
+"""Milliseconds after which the main thread is woken again while it has a handler to run."""
+_RELAYED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
+_SUSPEND, _RESUME, _ENDING, _GOING_ON = b"\xfc", b"\xfd", b"\xfe", b"\xff"
+"""Words for the relay thread that are no signal numbers."""
 
 
 def substitutes(terminals: Sequence[bool]) -> tuple[str, ...]:
-    """What takes the place of stdin, stdout and stderr: ``terminal``, ``pipe``, or ``given`` for one that stays.
+    """Return the substitutes of stdin, stdout and stderr: ``terminal``, ``pipe``, or ``given`` for a descriptor that
+    stays.
 
-    ``terminals``: which of them are one.
+    ``terminals`` says which of the three are terminals.
     """
     for_terminal = "terminal" if terminals[0] and terminals[1] else "pipe"
-    return tuple(for_terminal if one else "given" for one in terminals)
+    return tuple(for_terminal if is_terminal else "given" for is_terminal in terminals)
 
 
 class TerminalFlow:
-    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where that can be."""
+    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible."""
 
     def __init__(self, source: int, target: int, *, is_input: bool) -> None:
         self.source, self.target, self.is_input = source, target, is_input
@@ -76,7 +77,7 @@ class TerminalFlow:
             chunk = os.read(self.source, LIMIT)
         except BlockingIOError:
             return
-        except OSError:  # EIO: nobody has the other side of a pseudo-terminal any more, or the terminal is gone
+        except OSError:  # EIO: the other side of a pseudo-terminal is closed, or the terminal is gone
             chunk = b""
         self.waiting += chunk
         self.ended = not chunk
@@ -86,154 +87,160 @@ class TerminalFlow:
             self.waiting = self.waiting[os.write(self.target, self.waiting) :]
         except BlockingIOError:
             return
-        except OSError:  # EPIPE, EIO: nobody reads there any more, and what comes yet is for nobody
+        except OSError:  # EPIPE, EIO: no reader is left, and further bytes are dropped
             self.waiting, self.ended = b"", self.ended or self.is_input
 
 
 class Relay:
-    """Between the descriptors of a caller and one command. To be closed, whatever happens.
+    """The relay between the descriptors of a caller and one command. It has to be closed in every case.
 
-    ``descriptors`` is what the command is to be given, ``numbers`` which of those are its pseudo-terminal instead.
-    ``began`` has to be called when it is on its way, in the main thread if signals are to be heeded.
+    ``descriptors`` are those to pass to the command; ``numbers`` says which of them become its pseudo-terminal instead.
+    Call ``start`` when the command is on its way, in the main thread if signals are to be handled.
     """
 
     def __init__(self, stdio: Sequence[int | None]) -> None:
-        kinds = substitutes([one is not None and os.isatty(one) for one in stdio])
+        kinds = substitutes([descriptor is not None and os.isatty(descriptor) for descriptor in stdio])
         self.numbers = tuple(number for number, kind in enumerate(kinds) if kind == "terminal")
         self._owned: list[int] = []
-        self._given: list[int] = []
+        self._command_ends: list[int] = []
         self._flows: list[TerminalFlow] = []
-        self._user = [-1 if kind == "given" or one is None else one for one, kind in zip(stdio, kinds, strict=True)]
+        self._user = [
+            -1 if kind == "given" or descriptor is None else descriptor
+            for descriptor, kind in zip(stdio, kinds, strict=True)
+        ]
         stdin, stdout, stderr = (
-            one if kind == "given" else self._null() if kind == "terminal" else self._pipe(number)
-            for number, (one, kind) in enumerate(zip(stdio, kinds, strict=True))
+            descriptor if kind == "given" else self._open_null() if kind == "terminal" else self._make_pipe(number)
+            for number, (descriptor, kind) in enumerate(zip(stdio, kinds, strict=True))
         )
         self.descriptors = (stdin, stdout, stderr)
         self._running: Running | None = None
         self._master = -1
         self._channel: _socket.socket | None = None
         self._before: list[Any] | None = None
-        """Modes of the user's terminal, while it has ours."""
+        """Modes of the user's terminal before raw mode; None outside raw mode."""
         self._raw: list[Any] | None = None
         self._to_stop = False
-        """All is ready for the main thread to stop us."""
+        """Everything is ready for the main thread to stop the process."""
         self._held = self._paused = False
-        """Nothing is done to the terminal, because we are about to be stopped; the sandbox has been paused for that."""
+        """``_held``: the terminal is left alone because the process is about to be stopped. ``_paused``: the sandbox
+        has been paused for that."""
         self._silent = False
-        """Nothing is written to the user's terminal: somebody is asked there."""
-        self._hushed = _thread.allocate_lock()
-        self._hushed.acquire()
+        """Output to the user's terminal is suspended while the user is asked a question there."""
+        self._has_left = _thread.allocate_lock()
+        self._has_left.acquire()
         self._ending = False
         self._failure: BaseException | None = None
         self._handlers: dict[int, Any] = {}
         self._wakeup = -1
         self._poke = False
         """The main thread has a handler to run."""
-        self._wake, self._word = os.pipe()
-        for end in (self._wake, self._word):
+        self._wake, self._wake_write = os.pipe()
+        for end in (self._wake, self._wake_write):
             os.set_blocking(end, False)
-        self._owned += [self._wake, self._word]
+        self._owned += [self._wake, self._wake_write]
         self._main = _thread.get_ident()
         self._done = _thread.allocate_lock()
         self._modes = _thread.allocate_lock()
         """Held while the modes of the user's terminal are changed; by the main thread only in a handler."""
-        self._over = False
+        self._is_exiting = False
         """The process is about to end: no mode is changed any more."""
 
     # --- in the caller's thread ---
 
-    def began(self, running: Running) -> None:
+    def start(self, running: Running) -> None:
         self._running = running
-        self._drop(self._given)
+        self._close_all(self._command_ends)
         self._done.acquire()
         try:
-            self._wakeup = signal.set_wakeup_fd(self._word, warn_on_full_buffer=False)
-            self._handlers = {number: signal.signal(number, self._on_word) for number in _HEARD}
+            self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+            self._handlers = {number: signal.signal(number, self._on_word) for number in _RELAYED_SIGNALS}
             self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._on_stop)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is signal.SIG_DFL:
                     self._handlers[number] = signal.signal(number, self._on_end)
         except ValueError:
-            pass  # not the main thread: signals are somebody else's business
+            pass  # not the main thread, which alone handles signals
         try:
             _thread.start_new_thread(self._serve, ())
-        except RuntimeError as error:  # there are as many as there may be
+        except RuntimeError as error:  # the limit of threads is reached
             self._done.release()
-            message = f"nothing can be passed on between the terminal and the command: {error}"
-            raise MudroomError(message, "threads are limited here as processes are: ulimit -u") from error
+            message = f"cannot relay between the terminal and the command: {error}"
+            raise MudroomError(message, "threads count as processes, and their number is limited: ulimit -u") from error
 
     def close(self) -> None:
-        """After the command has ended: wait until all that it wrote is on the terminal, and leave that as it was."""
+        """After the command has ended: wait until all of its output is on the terminal, and restore the terminal."""
         if self._running is not None:
-            self._ask(_ENDING)
+            self._post(_ENDING)
             self._done.acquire()
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
             if self._handlers:
                 signal.set_wakeup_fd(self._wakeup)
-        self._drop(self._given)
-        self._drop(self._owned)
+        self._close_all(self._command_ends)
+        self._close_all(self._owned)
         if self._failure is not None:
             raise self._failure
 
     @contextmanager
-    def hushed(self) -> Iterator[None]:
-        """The user's terminal is as it was before the command, and nothing of the command appears on it; what it writes
-        waits. For somebody to be asked something, in the main thread."""
-        self._ask(_HUSH)
-        while not self._hushed.acquire(timeout=0.1):
+    def suspended(self) -> Iterator[None]:
+        """Suspend the relay, to ask the user a question in the main thread: the user's terminal is as before the
+        command, and output of the command waits."""
+        self._post(_SUSPEND)
+        while not self._has_left.acquire(timeout=0.1):
             if not self._done.locked():
                 break  # the thread has ended, and left the terminal
         try:
             yield
         finally:
-            self._ask(_SPEAK)
+            self._post(_RESUME)
 
     def _on_word(self, _number: int, _frame: object) -> None:
-        """The thread has been told by the pipe."""
+        """Do nothing: the relay thread gets the signal by the wakeup pipe."""
 
     def _on_stop(self, _number: int, _frame: object) -> None:
-        """SIGTSTP: first from outside, which the thread has been told; then from the thread, when all is ready."""
+        """Handle SIGTSTP. The first comes from outside, and the relay thread gets it by the pipe; the second comes from
+        that thread when all is ready for the stop."""
         if not self._to_stop:
             return
         self._to_stop = False
         handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(0, signal.SIGTSTP)  # here we are stopped, unless nobody could continue us: an orphaned group
+        os.killpg(0, signal.SIGTSTP)  # stops here, unless no process could continue it: an orphaned group
         signal.signal(signal.SIGTSTP, handler)
-        self._ask(_GOING_ON)
+        self._post(_GOING_ON)
 
     def _on_end(self, number: int, _frame: object) -> None:
-        self._over = True  # first: the thread would enter again what has just been left
-        self._leave()
+        self._is_exiting = True  # first: the thread would set the modes again that are restored here
+        self._restore_modes()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _ask(self, word: bytes) -> None:
+    def _post(self, word: bytes) -> None:
         try:
-            os.write(self._word, word)
+            os.write(self._wake_write, word)
         except BlockingIOError:
-            pass  # so many are waiting that this one is among them
+            pass  # the pipe is full, so this word is already in it
 
-    def _null(self) -> int:
+    def _open_null(self) -> int:
         descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._given.append(descriptor)
+        self._command_ends.append(descriptor)
         return descriptor
 
-    def _pipe(self, number: int) -> int:
-        """The command's end of a pipe that is relayed."""
+    def _make_pipe(self, number: int) -> int:
+        """Make a pipe that is relayed. Return the command's end."""
         read, write = os.pipe()
         ours, theirs = (write, read) if number == 0 else (read, write)
         os.set_blocking(ours, False)
         self._owned.append(ours)
-        self._given.append(theirs)
-        user = self._own(self._user[number])
+        self._command_ends.append(theirs)
+        user = self._open_user_terminal(self._user[number])
         self._flows.append(
             TerminalFlow(user, ours, is_input=True) if number == 0 else TerminalFlow(ours, user, is_input=False)
         )
         return theirs
 
-    def _own(self, user: int) -> int:
-        """The user's terminal, non-blocking for us alone; as it is if it may not be opened again (after su(1))."""
+    def _open_user_terminal(self, user: int) -> int:
+        """Open the user's terminal again, non-blocking for this process alone; duplicate the descriptor where it may
+        not be opened again (after su(1))."""
         try:
             flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(b"/proc/self/fd/%d" % user, flags)
@@ -242,42 +249,43 @@ class Relay:
         self._owned.append(descriptor)
         return descriptor
 
-    def _drop(self, descriptors: list[int]) -> None:
+    def _close_all(self, descriptors: list[int]) -> None:
         while descriptors:
             os.close(descriptors.pop())
 
-    # --- in the thread ---
+    # --- in the relay thread ---
 
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the thread that handles them
         try:
-            if not self.numbers or self._open():
+            if not self.numbers or self._open_master():
                 self._relay()
         except BaseException as error:  # noqa: BLE001 - raised by close
             self._failure = error
         finally:
-            self._leave()
+            self._restore_modes()
             if self._channel is not None:
                 self._channel.close()
             self._done.release()
 
-    def _open(self) -> bool:
-        """Take the master, make it like the user's terminal, let the command start. False if it never came so far."""
+    def _open_master(self) -> bool:
+        """Take the master, give it the modes and size of the user's terminal, and let the command start. Return False
+        if the sandbox ended before that."""
         assert self._running is not None
-        got = self._running.terminal()
-        if got is None:
+        terminal = self._running.terminal()
+        if terminal is None:
             return False
-        self._master, self._channel = got
+        self._master, self._channel = terminal
         self._owned.append(self._master)
         os.set_blocking(self._master, False)
-        self._flows.append(TerminalFlow(self._own(self._user[0]), self._master, is_input=True))
-        self._flows.append(TerminalFlow(self._master, self._own(self._user[1]), is_input=False))
+        self._flows.append(TerminalFlow(self._open_user_terminal(self._user[0]), self._master, is_input=True))
+        self._flows.append(TerminalFlow(self._master, self._open_user_terminal(self._user[1]), is_input=False))
         try:
             termios.tcsetattr(self._master, termios.TCSANOW, termios.tcgetattr(self._user[0]))
         except termios.error:
             pass  # the terminal has just gone
         self._resize()
-        self._enter()
+        self._enter_raw_mode()
         try:
             self._channel.send(b"g")
         except BrokenPipeError:
@@ -291,7 +299,7 @@ class Relay:
                 return
             foreground = self._in_foreground()
             if foreground and not self._held:
-                self._enter()
+                self._enter_raw_mode()
             ready = self._poll(foreground)
             for flow in tuple(self._flows):
                 if ready.get(flow.source) and self._may_take(flow, foreground):
@@ -299,25 +307,25 @@ class Relay:
                 if flow.waiting and (flow.is_input or not self._silent):
                     flow.give()
                 if flow.is_input and flow.done:
-                    self._end_input(flow)
+                    self._close_input(flow)
             if ready.get(self._wake):
                 for word in os.read(self._wake, 4096):
-                    self._do(word)
+                    self._handle_word(word)
             channel = self._channel
             if channel is not None and ready.get(channel.fileno()):
-                self._hear(channel)
+                self._read_channel(channel)
 
     def _poll(self, foreground: bool) -> dict[int, int]:
-        wanted = {self._wake: select.POLLIN}
+        events_of = {self._wake: select.POLLIN}
         if self._channel is not None:
-            wanted[self._channel.fileno()] = select.POLLIN
+            events_of[self._channel.fileno()] = select.POLLIN
         for flow in self._flows:
             if self._may_take(flow, foreground):
-                wanted[flow.source] = wanted.get(flow.source, 0) | select.POLLIN
+                events_of[flow.source] = events_of.get(flow.source, 0) | select.POLLIN
             if flow.waiting and (flow.is_input or not self._silent):
-                wanted[flow.target] = wanted.get(flow.target, 0) | select.POLLOUT
+                events_of[flow.target] = events_of.get(flow.target, 0) | select.POLLOUT
         poller = select.poll()
-        for descriptor, events in wanted.items():
+        for descriptor, events in events_of.items():
             poller.register(descriptor, events)
         ready = dict(poller.poll(POKE if self._poke else None if foreground else BACKGROUND))
         if self._poke and not ready:
@@ -325,11 +333,11 @@ class Relay:
         return ready
 
     def _may_take(self, flow: TerminalFlow, foreground: bool) -> bool:
-        wanted = not flow.is_input or (foreground and not self._ending and not self._held)
-        return wanted and not flow.ended and len(flow.waiting) < LIMIT
+        is_wanted = not flow.is_input or (foreground and not self._ending and not self._held)
+        return is_wanted and not flow.ended and len(flow.waiting) < LIMIT
 
-    def _end_input(self, flow: TerminalFlow) -> None:
-        """The end of the input is the end of the pipe, once all is in it; a terminal ends because it has gone."""
+    def _close_input(self, flow: TerminalFlow) -> None:
+        """End the input: close the pipe, once all bytes are in it. The end of a terminal means that it has gone."""
         self._flows.remove(flow)
         if flow.target == self._master and self._running is not None:
             self._running.signal(signal.SIGHUP)
@@ -337,15 +345,15 @@ class Relay:
             self._owned.remove(flow.target)
             os.close(flow.target)
 
-    def _hear(self, channel: _socket.socket) -> None:
+    def _read_channel(self, channel: _socket.socket) -> None:
         if channel.recv(64):
             self._stop()
         else:
             self._channel = None
             channel.close()
 
-    def _do(self, word: int) -> None:
-        """``word``: the number of a signal, or one of ours."""
+    def _handle_word(self, word: int) -> None:
+        """Act on ``word``: a signal number, or one of the words above."""
         assert self._running is not None
         if word in (signal.SIGINT, signal.SIGQUIT):
             self._running.signal(word)
@@ -362,11 +370,11 @@ class Relay:
             self._poke = True
         elif word == _GOING_ON[0]:
             self._go_on()
-        elif word == _HUSH[0]:
+        elif word == _SUSPEND[0]:
             self._held = self._silent = True
-            self._leave()
-            self._hushed.release()
-        elif word == _SPEAK[0]:
+            self._restore_modes()
+            self._has_left.release()
+        elif word == _RESUME[0]:
             self._held = self._silent = False
         elif word == _ENDING[0]:
             self._ending = True
@@ -377,12 +385,12 @@ class Relay:
             self._running.pause()
             self._paused = True
         except MudroomError:
-            pass  # it does not come to rest: we can stop all the same
+            pass  # it does not come to rest; stopping this process is possible all the same
 
     def _stop(self) -> None:
-        """Have the main thread stop us."""
+        """Have the main thread stop the process."""
         self._held = True
-        self._leave()
+        self._restore_modes()
         if signal.SIGTSTP in self._handlers:
             self._to_stop = self._poke = True
             signal.pthread_kill(self._main, signal.SIGTSTP)
@@ -401,8 +409,8 @@ class Relay:
         self._resize()
 
     def _in_foreground(self) -> bool:
-        """Whether the terminal is ours to read; also where there is no job control on it."""
-        user = next((one for one in self._user if one >= 0), -1)
+        """Return whether this process may read the terminal; also True where it has no job control."""
+        user = next((descriptor for descriptor in self._user if descriptor >= 0), -1)
         try:
             return os.tcgetpgrp(user) == os.getpgrp()
         except OSError:
@@ -414,12 +422,13 @@ class Relay:
                 size = fcntl.ioctl(self._user[1], termios.TIOCGWINSZ, bytes(8))
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
             except OSError:
-                pass  # one of the two is gone
+                pass  # the terminal or the master is gone
 
-    def _enter(self) -> None:
-        """Raw mode, so that every key is the command's; from the foreground only (a background group is stopped)."""
+    def _enter_raw_mode(self) -> None:
+        """Enter raw mode, in which every key goes to the command. Only from the foreground: a background group would be
+        stopped."""
         with self._modes:
-            if not self.numbers or self._before is not None or self._over or not self._in_foreground():
+            if not self.numbers or self._before is not None or self._is_exiting or not self._in_foreground():
                 return
             try:
                 self._before = termios.tcgetattr(self._user[0])
@@ -430,23 +439,23 @@ class Relay:
 
     def _set_raw(self) -> None:
         if self._before is not None and self._raw is not None and self._in_foreground():
-            self._try(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, self._raw or []))
+            self._change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, self._raw or []))
 
-    def _leave(self) -> None:
+    def _restore_modes(self) -> None:
         with self._modes:
             before, self._before = self._before, None
             if before is not None and self._in_foreground():
-                self._try(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
+                self._change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
 
-    def _try(self, change: Callable[[], None]) -> None:
+    def _change_modes(self, change: Callable[[], None]) -> None:
         try:
             change()
         except termios.error:
-            pass  # the terminal has gone: there is nothing to change
+            pass  # the terminal has gone, and with it its modes
 
 
 def raw(modes: list[Any]) -> list[Any]:
-    """As cfmakeraw(3) has it."""
+    """Return ``modes`` in raw mode, as cfmakeraw(3) defines it."""
     iflag, oflag, cflag, lflag, ispeed, ospeed, characters = modes
     iflag &= ~(
         termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR | termios.IGNCR

@@ -1,7 +1,7 @@
-"""Which limits a command has in a container, and what is said of those that no container holds. Pure.
+"""Split a command's limits at level 2 into those that its container enforces, substitutes and notes. Pure.
 
-A container's control group is its engine's, one for each container; there is none around those of a project, and none
-of its limits of reading and writing counts what goes through the page cache everywhere.
+A container's control group is made by its engine, for each container alone. No group surrounds the containers of a
+project, and none of their io limits counts writes through the page cache everywhere.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mudroom.errors import Unsupported
 
 BY_ENGINE = ("memory", "processes", "cpus")
 OWN_PROCESSES = 4
-"""The launcher, a template, its spare and an init are in the container's group, but not what the user counts."""
+"""The launcher, a template, its spare and an init are in the container's group, but are not counted for the user."""
 OWN_MEMORY = 24 << 20
-"""Bytes of theirs: four small interpreters, which share most of their pages."""
+"""Bytes that they use: four small interpreters, which share most of their pages."""
 
 
 class AllowedLimits(NamedTuple):
     limits: Limits
-    """Those that the container holds: what it is to be started with, its own processes included."""
+    """The limits that the container enforces, as it is to be started with: its own processes are included."""
     rlimits: tuple[tuple[int, int, int], ...] = ()
-    """In the place of others."""
+    """Substitutes for other limits."""
     notes: tuple[str, ...] = ()
 
 
-def lacking(limits: Limits, engine: Engine) -> Iterator[tuple[str, str, float]]:
-    """(field, kind, limit) of what is asked for and not held."""
+def unenforced(limits: Limits, engine: Engine) -> Iterator[tuple[str, str, float]]:
+    """Yield (field, kind, limit) for each requested limit that is not enforced."""
     able = getattr(engine, "limits", BY_ENGINE)
     for kind, limit in command_limits(limits):
         if kind not in BY_ENGINE or kind not in able:
@@ -39,15 +39,15 @@ def lacking(limits: Limits, engine: Engine) -> Iterator[tuple[str, str, float]]:
 
 
 def allow(limits: Limits, engine: Engine) -> AllowedLimits:
-    """Raises Unsupported for a limit that is not held, unless the policy permits that it is missing."""
-    missing = list(lacking(limits, engine))
+    """Split the limits. Raise Unsupported for a limit that is not enforced, unless the policy permits that."""
+    missing = list(unenforced(limits, engine))
     if missing and limits.missing == "refuse":
         field, kind, limit = missing[0]
         raise Unsupported(
-            f"at level 2 a limit of {NAMES[kind]}{_whose(field)}, {show_limit(kind, limit)},",
-            "a control group that holds it",
-            f"containers of {engine.kind}, whose groups do not",
-            "use level 1, take the limit away, or permit to go on without: limits: {missing: degrade} in the policy",
+            f"at level 2 a limit of {NAMES[kind]}{_scope_text(field)}, {show_limit(kind, limit)},",
+            "a control group that enforces it",
+            f"containers of {engine.kind}, whose control groups do not",
+            "use level 1, remove the limit, or permit running without it: limits: {missing: degrade} in the policy",
         )
     notes, rlimits, changes = [], [], dict[str, Any]()
     for field, kind, limit in missing:
@@ -69,5 +69,5 @@ def allow(limits: Limits, engine: Engine) -> AllowedLimits:
     )
 
 
-def _whose(field: str) -> str:
+def _scope_text(field: str) -> str:
     return " of all commands together" if field.startswith("total_") else ""

@@ -1,9 +1,10 @@
-"""One container with the launcher in it: commands are run there as they are anywhere else, by the same ``Client``.
+"""A container with the launcher in it: the same ``Client`` runs commands there as anywhere else.
 
-The launcher is the container's first process. It connects to a socket that is there until then, and has descriptors
-passed to it like every launcher. When that connection ends, however mudroom ends, it ends all that it has started, and
-itself; then the engine removes the container. So a container ends with the process that started it: none is lent to
-another one, and there is nobody whom a crash would leave without an owner but what ``orphans.py`` finds.
+The launcher is the container's first process. It connects to a socket that exists only until then, and receives
+descriptors over it like every launcher. When that connection ends, however mudroom ends, the launcher ends every
+process that it has started, and itself; then the engine removes the container. So a container ends with the process
+that started it. No container is passed on to another process, and only ``orphans.py`` has to deal with containers whose
+owner is gone.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ _START = (
     "from mudroom.sandbox.launcher.launcher import serve; serve(door)"
 )
 _UNREADABLE = "from mudroom.sandbox.launcher.kernel import PR_SET_DUMPABLE, prctl; prctl(PR_SET_DUMPABLE, 0); "
-"""Commands that have no pid namespace of their own see the launcher, and are of the same user: prctl(2)."""
+"""Commands without a pid namespace of their own see the launcher, and have the same user: prctl(2)."""
 ARRIVAL = 30.0
-"""Seconds that a container has to come up, once its engine says that it has started it."""
+"""Seconds that a container has to connect, once its engine reports that it has started it."""
 
 
 SLICE = 2.0
-"""Of these, after which its engine is asked whether it has ended."""
+"""Seconds of waiting after which the engine is asked whether the container has ended."""
 TEMPLATES = 1
-"""Of one launcher: they count to the limits of its container."""
+"""Templates of one launcher: they count towards the limits of its container."""
 PARTING = 5.0
-"""Seconds that a launcher has to end, with all that it has started, before its engine is asked to end it."""
+"""Seconds that a launcher has to end, with every process that it has started, before its engine is asked to end it."""
 
 _SLOW = ("podman",)
-"""What removes a container there waits for the end of its monitor, for 20 s where nobody reaps that
-(libpod/oci_conmon.go); told to, it does not."""
+"""Engines whose removal of a container waits for the end of its monitor, for 20 s where no process reaps that
+(libpod/oci_conmon.go). An explicit removal does not wait."""
 LAST = 0.2
 """Seconds between the end of a command and that of the launcher, if both have ended with their container."""
 
 
 class BoxClient(Client):
-    """A launcher that is there already."""
+    """Client of a launcher that already runs."""
 
     most_templates = TEMPLATES
 
@@ -61,7 +62,7 @@ class BoxClient(Client):
         self._door = door
         self._launcher = Connection(door)
         self.peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
-        """Its pid, as we see it; 0 if we do not (SO_PEERCRED of unix(7), pid_namespaces(7))."""
+        """Its pid in this pid namespace; 0 if it is not visible here (SO_PEERCRED of unix(7), pid_namespaces(7))."""
         self.gauge: Gauge = Gauge(find(self.peer) if self.peer else None)
 
     @property
@@ -71,11 +72,11 @@ class BoxClient(Client):
     def start(self) -> None:
         raise AssertionError("it came with the container")
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def lost(self, ended: Exit) -> bool:
-        """A container ends in no order that we could rely on: its launcher may be seen to live for a moment yet."""
+    def launcher_died(self, ended: Exit) -> bool:
+        """A container does not end in a reliable order: its launcher may seem to live for another moment."""
         return ended == KILLED and (self.is_shut or self._is_at_end(LAST))
 
     def _is_at_end(self, seconds: float) -> bool:
@@ -84,9 +85,9 @@ class BoxClient(Client):
         return bool(poller.poll(seconds * 1000))
 
     def end(self) -> bool:
-        """Have the launcher end, with every sandbox of it; whether it has. Its socket ends with its process, and with
-        the first process of a pid namespace everything in it is killed (pid_namespaces(7))."""
-        with suppress(OSError):  # its end has gone before ours
+        """Have the launcher end, with all its sandboxes; return whether it has ended. Its socket ends with its process,
+        and with the first process of a pid namespace the kernel kills every other one (pid_namespaces(7))."""
+        with suppress(OSError):  # its end has gone first
             self._door.shutdown(_socket.SHUT_WR)
         ended = self._is_at_end(PARTING)
         self.close()
@@ -94,33 +95,34 @@ class BoxClient(Client):
 
 
 class Box:
-    """A running container. To be closed."""
+    """A running container. It has to be closed."""
 
     def __init__(
         self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes], runtime: int = -1
     ) -> None:
-        """``runtime``: a descriptor that holds the runtime's directory; ours to close."""
+        """``runtime`` is a descriptor that holds the runtime's directory; this object closes it."""
         self.engine, self.container, self.client = engine, container, client
         self.began = time.time()
         self._environ, self._runtime = environ, runtime
 
     def is_healthy(self) -> bool:
-        """Whether a command can be run in it."""
+        """Return whether a command can be run in it."""
         return self.client.is_open
 
     def why_ended(self) -> str:
-        """What its engine knows of an end that was not ours."""
-        from mudroom.sandbox.container.exit_reason import tell
+        """Return the engine's reason for an end that mudroom did not cause."""
+        from mudroom.sandbox.container.exit_reason import explain_end
 
-        return tell(self.engine, self.container.name, self.began, self._environ)
+        return explain_end(self.engine, self.container.name, self.began, self._environ)
 
     def close(self) -> None:
-        """End all that runs in it. When this returns nothing of it runs any more; its engine removes the container a
-        moment later by itself (``--rm``), or when it is there again. Harmless when repeated."""
+        """End every process in the container, and return when none runs any more. Its engine removes the container a
+        moment later by itself (``--rm``), or when the engine is available again. Harmless when repeated."""
         if self.client.is_shut:
             return
         if not self.client.end() or self.engine.kind in _SLOW:
-            with suppress(MudroomError):  # it is gone, or the engine is: who comes after us asks again (orphans.py)
+            # Either may be gone: the next session asks again (orphans.py).
+            with suppress(MudroomError):
                 ask(remove_argv(self.engine, self.container.name), self._environ)
         if self._runtime >= 0:
             os.close(self._runtime)
@@ -128,8 +130,8 @@ class Box:
 
 
 def start(engine: Engine, container: Container, state: bytes, environ: Mapping[bytes, bytes]) -> Box:
-    """Start a container; ``container`` says everything but its first process. ``state``: where runtimes and doors are.
-    Raises MudroomError if that cannot be done; nothing is left of it then."""
+    """Start a container; ``container`` describes all but its first process. ``state`` is the directory of runtimes and
+    doors. Raise MudroomError if that fails; the container is then removed."""
     runtime, held = _held_runtime(state + b"/runtime")
     try:
         place = state + b"/doors/" + container.name.encode()
@@ -137,14 +139,14 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
         descriptor = make_held(place, 0o755)
         listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            path = b"/proc/self/fd/%d/s" % descriptor  # its own may be longer than unix(7) permits
+            path = b"/proc/self/fd/%d/s" % descriptor  # the path itself may be longer than unix(7) permits
             listener.bind(path)
-            os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
+            os.chmod(path, 0o666)  # for any user in the container; the directories above keep all others out
             listener.listen(1)
             ours = (ContainerMount(runtime, PLACE), ContainerMount(place, DOOR))
             script = _START if container.nested else _UNREADABLE + _START
-            made = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
-            return Box(engine, made, _started(engine, made, listener, environ), environ, held)
+            complete = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
+            return Box(engine, complete, _start_container(engine, complete, listener, environ), environ, held)
         finally:
             listener.close()
             _remove(place, descriptor)
@@ -154,36 +156,38 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
 
 
 def _held_runtime(directory: bytes) -> tuple[bytes, int]:
-    """Somebody may take an old one away between our finding it and our holding it: it is made again then."""
+    """Return the runtime's directory, held. Another process may remove an old runtime before it is held; it is then
+    made again."""
     while True:
         runtime = provide(directory)
         with suppress(FileNotFoundError):
             return runtime, hold_below(runtime)
 
 
-def _started(
+def _start_container(
     engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
 ) -> BoxClient:
-    from mudroom.sandbox.container.exit_reason import ended
+    from mudroom.sandbox.container.exit_reason import explain_if_ended
 
     try:
         began = time.time()
         ask(run_argv(engine, container), environ)
-        return BoxClient(_arrival(listener, lambda: ended(engine, container.name, began, environ)))
+        return BoxClient(_wait_for_launcher(listener, lambda: explain_if_ended(engine, container.name, began, environ)))
     except BaseException:
         with suppress(MudroomError):
             ask(remove_argv(engine, container.name), environ)
         raise
 
 
-def _arrival(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
-    """``ended``: one clause if the engine knows of its end."""
+def _wait_for_launcher(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
+    """Wait for the launcher to connect. ``ended`` returns a reason if the engine knows of the container's end. Raise
+    MudroomError if it has ended or does not connect in time."""
     poller, until = select.poll(), time.monotonic() + ARRIVAL
     poller.register(listener.fileno(), select.POLLIN)
     while not poller.poll(SLICE * 1000):
         why, hint = ended(), "mudroom doctor looks for the cause"
         if poller.poll(0):
-            break  # it was just slow
+            break  # the launcher was just slow
         if why:
             raise MudroomError(f"the container ended before its launcher came up: {why}", hint)
         if time.monotonic() > until:
@@ -199,17 +203,18 @@ def _remove(place: bytes, descriptor: int) -> None:
         with suppress(FileNotFoundError):
             os.rmdir(place)
     finally:
-        os.close(descriptor)  # last: nobody else takes away what is held
+        os.close(descriptor)  # last: another process removes only a directory that is not held
 
 
 def name_of(vault: bytes, number: int, now: float | None = None) -> str:
-    """Of a new container: unique on this machine."""
+    """Return a name for a new container, unique on this machine."""
     stamp = int((time.time() if now is None else now) * 1000)
     return f"mudroom-{os.fsdecode(vault.rpartition(b'-')[2])}-{os.getpid()}-{stamp:x}-{number}"
 
 
 def mounts_of(binds: Sequence[tuple[bytes, bool]]) -> tuple[ContainerMount, ...]:
-    """Every path once, at its own place; what lies in another one that is as writable is left out."""
+    """Return a mount for every path, at the same path. A path inside another mount with the same right to write is left
+    out."""
     chosen: dict[bytes, bool] = {}
     for path, writable in binds:
         chosen[path] = chosen.get(path, False) or writable

@@ -1,7 +1,7 @@
-"""Images that are made on this machine, by its own programs and its engine.
+"""Build images on this machine, with its own programs and its engine.
 
-Rules of this file: what a program says while it works goes to a log; when it fails its last words are the message. What
-is half made is removed, whatever happens.
+Rules of this file: a program's output goes to a log; when the program fails, its last words are the message. Half-built
+files and images are removed in every case.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.container.engine import ask
-from mudroom.sandbox.container.image_file import look, words
+from mudroom.sandbox.container.image_file import engine_words, inspect_image
 from mudroom.sandbox.container.packing import PackedTree, pack_host, pack_root
 
 Progress = Callable[[str, int, int], None]
-"""What is done, how much of it, of how much (0: nobody knows)."""
+"""Called with the kind of work, the amount done and the total (0: unknown)."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SBIN = b"/usr/local/sbin:/usr/sbin:/sbin"
 _LARGEST = 1 << 20
@@ -35,7 +35,7 @@ class Workshop(NamedTuple):
     engine: Engine
     variables: Mapping[bytes, bytes]
     place: bytes
-    """A directory of ours, for logs and what is half made."""
+    """A directory of mudroom for logs and half-built files."""
     progress: Progress
 
     @property
@@ -44,39 +44,38 @@ class Workshop(NamedTuple):
 
 
 def build(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
-    """Make an image, and give it its name. Returns what there is to say about it besides; raises UsageError,
-    Unsupported and MudroomError."""
+    """Build an image, and name it. Return a note about it, or "". Raise UsageError, Unsupported and MudroomError."""
     if shop.engine.kind == "container":
         raise Unsupported(
             "an image made by mudroom", "Docker or Podman", "Apple container", "container build makes one"
         )
     os.makedirs(shop.place, mode=0o700, exist_ok=True)
-    return _MADE[recipe.kind](shop, recipe, name, marks)
+    return _BUILDERS[recipe.kind](shop, recipe, name, marks)
 
 
-def _host(shop: Workshop, _recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
-    packed = _import(shop, name, marks, lambda stream: pack_host(stream, _said(shop)))
-    return f"{packed.left_out:,} files were left out, which not everybody here can read" if packed.left_out else ""
+def _build_host(shop: Workshop, _recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+    packed = _import(shop, name, marks, lambda stream: pack_host(stream, _report_bytes(shop)))
+    return f"{packed.left_out:,} files were left out: not every user here can read them" if packed.left_out else ""
 
 
 def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[[IO[bytes]], PackedTree]) -> PackedTree:
-    """An image of what ``fill`` writes."""
-    argv = (*words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
+    """Import an image from the archive that ``fill`` writes."""
+    argv = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
     with _start(shop, argv, stdin=subprocess.PIPE) as importing:
         assert importing.stdin is not None
         try:
             packed = fill(importing.stdin)
             importing.stdin.close()
         except BrokenPipeError:
-            packed = PackedTree(0, 0, 0)  # it has ended, and says why
+            packed = PackedTree(0, 0, 0)  # the import has ended, and reports the reason
         except BaseException:
-            importing.kill()  # before it takes what there is for all
+            importing.kill()  # before it takes a partial archive for a complete one
             raise
         _finish(importing, argv)
     return packed
 
 
-def _debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+def _build_debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
     streaming, filling = _find(b"mmdebstrap", shop.variables), _find(b"debootstrap", shop.variables)
     if streaming is not None:
         _stream(shop, (streaming, *bootstrap_words(recipe, b"", streams=True)), name, marks)
@@ -89,19 +88,19 @@ def _debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, 
     try:
         os.chmod(directory, 0o755)
         _run(shop, (filling, *bootstrap_words(recipe, directory, streams=False)))
-        _import(shop, name, marks, lambda stream: pack_root(stream, directory, _said(shop)))
+        _import(shop, name, marks, lambda stream: pack_root(stream, directory, _report_bytes(shop)))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return ""
 
 
-def _said(shop: Workshop) -> Callable[[int], None]:
+def _report_bytes(shop: Workshop) -> Callable[[int], None]:
     return lambda size: shop.progress("packing, MB", size // 10**6, 0)
 
 
 def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str, str]) -> None:
-    """From one program to the other. What the second has taken is removed if the first fails."""
-    taking = (*words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
+    """Stream the output of ``argv`` into an import. The imported image is removed if the first program fails."""
+    taking = (*engine_words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
     with ExitStack() as both:
         log = both.enter_context(open(shop.log, "wb"))
         making = both.enter_context(
@@ -119,13 +118,13 @@ def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str
             failure = error
         if making.wait():
             if failure is None:
-                ask((*words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.variables)
-            raise _failed(shop, argv)
+                ask((*engine_words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.variables)
+            raise _failure(shop, argv)
         if failure is not None:
             raise failure
 
 
-def _containerfile(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
+def _build_containerfile(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
     text = _read(recipe.file)
     if not recipe.network:
         _require_bases(shop, recipe.file, text)
@@ -139,9 +138,9 @@ def _containerfile(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str
         else:
             with open(file, "w", encoding="utf-8") as copy:
                 copy.write(text)
-        made = recipe._replace(file=file, context=os.path.abspath(context))
+        complete = recipe._replace(file=file, context=os.path.abspath(context))
         pulls = shop.engine.kind == "podman"
-        _run(shop, (*words(shop.engine), *build_words(made, name, marks, pulls=pulls)))
+        _run(shop, (*engine_words(shop.engine), *build_words(complete, name, marks, pulls=pulls)))
     return ""
 
 
@@ -156,14 +155,15 @@ def _read(path: bytes) -> str:
             raise ValueError
         return content.decode()
     except ValueError as error:
-        raise UsageError(f"the Containerfile {show(path)} is no text, or too long") from error
+        raise UsageError(f"the Containerfile {show(path)} is not UTF-8 text, or longer than 1 MiB") from error
 
 
 def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
-    """Without the network what it builds on has to be here: engines would pull it."""
+    """Make sure that the base images are on this machine: without the network, the engine could not pull them. Raise
+    UsageError."""
     try:
         for base in bases(text):
-            look(shop.engine, base, shop.variables)
+            inspect_image(shop.engine, base, shop.variables)
     except ValueError as error:
         raise UsageError(f"the Containerfile {show(path)} {error}", "--network lets the engine pull it") from error
     except UsageError as error:
@@ -172,19 +172,19 @@ def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
         ) from error
 
 
-_MADE: dict[str, Callable[[Workshop, Recipe, str, Mapping[str, str]], str]] = {
-    "host": _host,
-    "debootstrap": _debootstrap,
-    "containerfile": _containerfile,
+_BUILDERS: dict[str, Callable[[Workshop, Recipe, str, Mapping[str, str]], str]] = {
+    "host": _build_host,
+    "debootstrap": _build_debootstrap,
+    "containerfile": _build_containerfile,
 }
 
 
 def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
     path = environ.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN
     for directory in path.split(b":"):
-        found = directory + b"/" + program
-        if directory.startswith(b"/") and os.path.isfile(found) and os.access(found, os.X_OK):
-            return found
+        file = directory + b"/" + program
+        if directory.startswith(b"/") and os.path.isfile(file) and os.access(file, os.X_OK):
+            return file
     return None
 
 
@@ -198,7 +198,7 @@ def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None)
 
 
 def _run(shop: Workshop, argv: Sequence[bytes]) -> None:
-    """A program that works for a while, and says how far it is in lines."""
+    """Run a program, and report its progress by lines of output."""
     variables = {**shop.variables, b"PATH": shop.variables.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN}
     with _start(shop._replace(variables=variables), argv, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None
@@ -208,18 +208,18 @@ def _run(shop: Workshop, argv: Sequence[bytes]) -> None:
                 log.write(line)
                 shop.progress(f"{name}, lines", number, 0)
         if running.wait():
-            raise _failed(shop, argv)
+            raise _failure(shop, argv)
 
 
 def _finish(process: subprocess.Popen[bytes], argv: Sequence[bytes]) -> None:
     assert process.stdout is not None
-    said = process.stdout.read().decode("utf-8", "replace")
+    output = process.stdout.read().decode("utf-8", "replace")
     if process.wait():
-        raise MudroomError(f"{show(os.path.basename(argv[0]))}: {show(error_line(said).encode())}")
+        raise MudroomError(f"{show(os.path.basename(argv[0]))}: {show(error_line(output).encode())}")
 
 
-def _failed(shop: Workshop, argv: Sequence[bytes]) -> MudroomError:
+def _failure(shop: Workshop, argv: Sequence[bytes]) -> MudroomError:
     with open(shop.log, "rb") as log:
-        said = log.read().decode("utf-8", "replace")
+        output = log.read().decode("utf-8", "replace")
     name = show(os.path.basename(argv[0]))
-    return MudroomError(f"{name}: {show(error_line(said).encode())}", f"all that it said: {show(shop.log)}")
+    return MudroomError(f"{name}: {show(error_line(output).encode())}", f"full output: {show(shop.log)}")

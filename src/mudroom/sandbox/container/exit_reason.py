@@ -1,4 +1,4 @@
-"""How a container has ended that we did not end: its engine is asked for what has happened to it.
+"""Find the reason for the end of a container that mudroom did not end, from its engine's events.
 
 The container itself is removed by then, with its state. Sources: docker-events(1), podman-events(1).
 """
@@ -15,49 +15,50 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.container.engine import ask
 
 PATIENCE = 2.0
-"""Seconds that an engine has to hear of the end of a container."""
+"""Seconds that an engine has to notice the end of a container."""
 
 
-def tell(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
-    """One clause for a person. ``since``: seconds of the wall clock."""
+def explain_end(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
+    """Return the reason as one clause for people. ``since`` is in seconds of the wall clock."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            found = happened(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
+            events = parse_events(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
         except MudroomError as error:
             return f"its engine cannot be asked why ({error.message})"
-        if any(action in ("die", "died") for action, _attributes in found) or time.monotonic() > until:
-            return clause(found)
+        if any(action in ("die", "died") for action, _attributes in events) or time.monotonic() > until:
+            return describe_end(events)
 
 
-def ended(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
-    """The same clause of a container that may be running: empty if it has not ended, or nothing is known."""
+def explain_if_ended(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
+    """Return the same clause for a container that may be running; empty if it has not ended, or the engine does not
+    answer."""
     with suppress(MudroomError):
-        found = happened(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
-        if any(action in ("die", "died") for action, _attributes in found):
-            return clause(found)
+        events = parse_events(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
+        if any(action in ("die", "died") for action, _attributes in events):
+            return describe_end(events)
     return ""
 
 
-def happened(listed: bytes) -> list[tuple[str, dict[str, str]]]:
-    """Action and attributes, as they came; what cannot be read is left out."""
-    found = []
+def parse_events(listed: bytes) -> list[tuple[str, dict[str, str]]]:
+    """Parse events into action and attributes, in order; unreadable lines are left out."""
+    events = []
     for line in listed.decode("utf-8", "replace").splitlines():
         try:
-            one = json.loads(line)
+            event = json.loads(line)
         except ValueError:
             continue
-        if not isinstance(one, dict):
+        if not isinstance(event, dict):
             continue
-        actor = one.get("Actor") or {}
-        attributes = {key: str(value) for key, value in {**actor.get("Attributes", {}), **one}.items()}
-        found.append((str(one.get("Action") or one.get("status") or one.get("Status") or ""), attributes))
-    return found
+        actor = event.get("Actor") or {}
+        attributes = {key: str(value) for key, value in {**actor.get("Attributes", {}), **event}.items()}
+        events.append((str(event.get("Action") or event.get("status") or event.get("Status") or ""), attributes))
+    return events
 
 
-def clause(found: list[tuple[str, dict[str, str]]]) -> str:
-    actions = [action for action, _attributes in found]
-    for action, attributes in found:
+def describe_end(events: list[tuple[str, dict[str, str]]]) -> str:
+    actions = [action for action, _attributes in events]
+    for action, attributes in events:
         if action == "kill":
             number = attributes.get("signal", "")
             return f"its engine was told to kill it (signal {number})" if number else "its engine was told to kill it"
@@ -65,7 +66,7 @@ def clause(found: list[tuple[str, dict[str, str]]]) -> str:
         return "its memory was full, and the kernel ended the launcher with the command"
     if "remove" in actions and "died" not in actions:
         return "its engine was told to remove it"
-    for action, attributes in found:
+    for action, attributes in events:
         if action in ("die", "died"):
             code = attributes.get("exitCode") or attributes.get("ContainerExitCode") or ""
             return f"its engine says that it ended by itself or was killed from outside (exit code {code or 'unknown'})"

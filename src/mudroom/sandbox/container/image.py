@@ -1,4 +1,4 @@
-"""Images that mudroom makes itself."""
+"""The empty image that mudroom makes for the host's toolchain."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.container.engine import ask
 
 HOST_IMAGE = "mudroom-host:2"
-"""Empty: what is in it is the host's own system directories, mounted read-only."""
+"""An empty image: its contents are the host's own system directories, mounted read-only."""
 _OPEN = ("tmp", "run")
-"""A directory in memory gets the mode of what it is mounted over, whatever is asked for (runc, rootfs_linux.go)."""
+"""A tmpfs gets the mode of the directory below it, whatever mode is requested (runc, rootfs_linux.go)."""
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
 def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
-    """The name of the empty image, which is made if it is not there. Raises MudroomError."""
-    front = (engine.program, *(option.encode() for option in engine.options))
-    found = ask((*front, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
-    if not found.strip():
+    """Return the name of the empty image, and make it if it does not exist. Raise MudroomError."""
+    prefix = (engine.program, *(option.encode() for option in engine.options))
+    listed = ask((*prefix, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
+    if not listed.strip():
         done = subprocess.run(
-            [*front, b"import", b"-", HOST_IMAGE.encode()],
+            [*prefix, b"import", b"-", HOST_IMAGE.encode()],
             input=_tree(),
             env=dict(environ),
             capture_output=True,
@@ -37,7 +37,7 @@ def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
 
 
 def _tree() -> bytes:
-    """Directories to mount at, and the links of this host's root."""
+    """Return an archive with mount points, and the symlinks of this host's root."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name in (".", "usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "root", *_SYSTEM):

@@ -1,7 +1,7 @@
-"""A named image of an engine: what it is, and the files of its own that a container of it is shown changed.
+"""Inspect a named image of an engine, and prepare the files of it that its containers see changed.
 
-Rules of this file: nothing of an image is run to look at it. A container is made of it that is never started, and its
-files are copied out.
+Rules of this file: no program of an image is run to inspect it. A container is created from it but never started, and
+its files are copied out.
 """
 
 from __future__ import annotations
@@ -27,106 +27,110 @@ from mudroom.sandbox.container.owner import beside, this_process
 
 _HOSTS = b"127.0.0.1 localhost mudroom\n::1 localhost ip6-localhost ip6-loopback\n"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
-"""The gate's, if there is one; if not, nobody's."""
+"""The gate's resolver. Without a gate the address has no listener."""
 _MOST_LINKS = 8
 _LARGEST = 4 << 20
-"""Bytes of a file of users."""
+"""Bytes of a passwd or group file."""
 _BLOCK = 512
-"""Of a tar archive: tar(5)."""
+"""Block size of a tar archive: tar(5)."""
 
 
 class ProvidedImage(NamedTuple):
     image: Image
     user: User
     mounts: tuple[tuple[bytes, bytes, bool], ...]
-    """As ``Plan.mounts``: files that the image has not, or not so."""
+    """As ``Plan.mounts``: files that the image lacks or has with other contents."""
 
 
 def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Mapping[bytes, bytes]) -> ProvidedImage:
-    """What a container of an image needs, worked out once for each image and user, and kept in ``directory``.
+    """Prepare an image for containers of a user. The files are made once for each image and user, and kept in
+    ``directory``.
 
-    Raises UsageError if that is no name or no image here, Unsupported if it cannot be used here, MudroomError.
+    Raise UsageError if the name is wrong or no image here has it, Unsupported if the image cannot be used here,
+    MudroomError.
     """
-    image = look(engine, name, environ)
+    image = inspect_image(engine, name, environ)
     facts = repr((image.identity, user, _FILES)).encode("utf-8", "surrogateescape")
     key = hashlib.blake2b(facts, digest_size=12).hexdigest()
     place = directory + b"/" + key.encode()
     if not os.path.isdir(place):
-        _keep(place, _files(engine, image, user, environ))
+        _store(place, _files(engine, image, user, environ))
     return ProvidedImage(image, user, tuple((place + b"/" + file, b"/etc/" + file, False) for file in _FILES))
 
 
 _FILES = (b"group", b"hosts", b"ld.so.preload", b"passwd", b"resolv.conf")
-"""By the image's own ld.so.preload the loader would load programs of the image into the launcher: ld.so(8)."""
+"""With the image's own ld.so.preload the loader would load programs of the image into the launcher: ld.so(8)."""
 _NO_LINKS = (b"/etc", b"/etc/ld.so.preload", b"/.mudroom", b"/.mudroom-door")
-"""A link of the image's may lead elsewhere for the engine that mounts there than for the program that looks there."""
+"""Paths that may not be symlinks of the image: the engine, which mounts there, may resolve them differently from a
+program inside."""
 
 
-def words(engine: Engine) -> tuple[bytes, ...]:
-    """What every command line of an engine begins with."""
+def engine_words(engine: Engine) -> tuple[bytes, ...]:
+    """Return the first words of every command line of an engine."""
     return (engine.program, *(option.encode() for option in engine.options))
 
 
-def look(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> Image:
-    """What an image is. Nothing is pulled. Raises UsageError and Unsupported."""
+def inspect_image(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> Image:
+    """Inspect an image without pulling it. Raise UsageError and Unsupported."""
     wrong = name_error(name)
     if wrong:
-        raise UsageError(f"{name!r} {wrong}", "mudroom image ls lists those of this machine that mudroom made")
+        raise UsageError(f"{name!r} {wrong}", "mudroom image ls lists the images that mudroom made here")
     try:
-        said = ask((*words(engine), b"image", b"inspect", name.encode()), environ)
+        output = ask((*engine_words(engine), b"image", b"inspect", name.encode()), environ)
     except MudroomError as error:
         hint = f"mudroom pulls no image: {engine.kind} pull {name}, or mudroom image build"
         raise UsageError(f"there is no image {name} here: {error.message}", hint) from error
     try:
-        return parse_inspected(name, json.loads(said), os.uname().machine)
+        return parse_inspected(name, json.loads(output), os.uname().machine)
     except ValueError as error:
         raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}") from error
 
 
 def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Raises Unsupported if nobody but root gets into the image at all."""
+    """Return the changed files of an image. Raise Unsupported if only root can enter the image, or if a path that has
+    to be mounted upon is a symlink."""
     labels = (b"--label", f"{LABEL}=look".encode(), b"--label", f"{OWNER}={this_process()}".encode())
     create = (b"create", b"--network=none", b"--pull=never", *labels, image.identity.encode(), b"/never")
-    container = ask((*words(engine), *create), environ).strip().rpartition(b"\n")[2]
+    container = ask((*engine_words(engine), *create), environ).strip().rpartition(b"\n")[2]
     try:
         mode = _root_mode(engine, container, environ)
         if not mode & 0o001:
-            found = f"its root directory has the mode {mode:04o}"
-            raise Unsupported(f"the image {image.name}", "a root that others may enter", found, "chmod 755 in it")
+            needs, found = "a root directory open to all users", f"its root directory has the mode {mode:04o}"
+            raise Unsupported(f"the image {image.name}", needs, found, "chmod 755 in it")
         for path in _NO_LINKS:
-            first = _first(engine, container, path, environ)
-            if first is not None and first[0].issym():
-                found = f"{show(path)} is a symbolic link"
-                raise Unsupported(f"the image {image.name}", "to be shown files of ours", found, "remove it there")
+            entry = _copy_entry(engine, container, path, environ)
+            if entry is not None and entry[0].issym():
+                needs, found = "real paths for mudroom's own files", f"{show(path)} is a symbolic link"
+                raise Unsupported(f"the image {image.name}", needs, found, "remove it there")
         users = passwd(_read(engine, container, b"/etc/passwd", environ), user)
         groups = group(_read(engine, container, b"/etc/group", environ), user)
         ours = {b"hosts": _HOSTS, b"ld.so.preload": b"", b"resolv.conf": _NAMESERVER}
         return {b"group": groups, b"passwd": users, **ours}
     finally:
         with suppress(MudroomError):
-            ask((*words(engine), b"rm", b"--force", b"--volumes", container), environ)
+            ask((*engine_words(engine), b"rm", b"--force", b"--volumes", container), environ)
 
 
 def _read(engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes, bytes]) -> bytes:
-    """A file of a container; empty if there is none, or a larger one than can be right."""
+    """Read a file of a container; empty if it is missing, or too large to be valid."""
     for _link in range(_MOST_LINKS):
-        first = _first(engine, container, path, environ)
-        if first is None:
+        entry = _copy_entry(engine, container, path, environ)
+        if entry is None:
             return b""
-        member, content = first
+        member, content = entry
         if not member.issym():
             return content
         path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsencode(member.linkname)))
     return b""
 
 
-def _first(
+def _copy_entry(
     engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes, bytes]
 ) -> tuple[tarfile.TarInfo, bytes] | None:
-    """What is at a path of a container, and the content of a file that is not too large; None if nothing is: the engine
-    has just made the container, and what it cannot copy is not there. No more is read of it than that: it may be of any
-    size. Raises MudroomError."""
-    argv = [*words(engine), b"cp", container + b":" + path, b"-"]
+    """Return the entry at a path of a container, with the content of a file that is not too large. None if the path
+    does not exist: the engine has just made the container, so a path that it cannot copy is missing. No more data is
+    read: the entry may be of any size. Raise MudroomError."""
+    argv = [*engine_words(engine), b"cp", container + b":" + path, b"-"]
     with subprocess.Popen(
         argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as copying:
@@ -134,15 +138,15 @@ def _first(
         late = threading.Timer(PATIENCE, copying.kill)
         late.start()
         try:
-            return _first_of(copying.stdout)
+            return _read_entry(copying.stdout)
         except (tarfile.TarError, ValueError, EOFError) as error:
-            raise MudroomError(f"{engine.title} copied {show(path)} of the image as no archive: {error}") from error
+            raise MudroomError(f"{engine.title} copied {show(path)} as an invalid archive: {error}") from error
         finally:
             late.cancel()
             copying.kill()
 
 
-def _first_of(stream: IO[bytes]) -> tuple[tarfile.TarInfo, bytes] | None:
+def _read_entry(stream: IO[bytes]) -> tuple[tarfile.TarInfo, bytes] | None:
     assert isinstance(stream, io.BufferedReader)
     if not stream.peek(1):
         return None
@@ -155,10 +159,10 @@ def _first_of(stream: IO[bytes]) -> tuple[tarfile.TarInfo, bytes] | None:
 
 
 def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes]) -> int:
-    """The permission bits of its root directory: the first header of an archive of it, the rest is not waited for.
-    Where an engine begins with what is in it (Podman), those of a directory that all may enter: the container says else
-    when it is started."""
-    argv = [*words(engine), b"cp", container + b":/.", b"-"]
+    """Return the permission bits of the container's root directory. Only the first header of an archive is read. Where
+    an engine starts the archive with the directory's entries (Podman), return the bits of a directory that every user
+    may enter: a wrong guess shows when the container is started."""
+    argv = [*engine_words(engine), b"cp", container + b":/.", b"-"]
     with subprocess.Popen(
         argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as copying:
@@ -166,15 +170,15 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
         header = copying.stdout.read(_BLOCK)
         copying.kill()
     try:
-        first = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        entry = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
         return 0o755
-    return first.mode if first.name in (".", "./", "/", "") else 0o755
+    return entry.mode if entry.name in (".", "./", "/", "") else 0o755
 
 
-def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:
+def _store(place: bytes, files: Mapping[bytes, bytes]) -> None:
     new = beside(place)
-    os.makedirs(os.path.dirname(new), mode=0o700, exist_ok=True)  # makedirs gives its mode to the last one only
+    os.makedirs(os.path.dirname(new), mode=0o700, exist_ok=True)  # makedirs gives its mode only to the last directory
     os.mkdir(new, 0o700)
     for name, content in files.items():
         with open(new + b"/" + name, "wb") as stream:
@@ -186,5 +190,5 @@ def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:
         for name in files:
             os.unlink(new + b"/" + name)
         os.rmdir(new)
-        if not os.path.isdir(place):  # else somebody else has just made it
+        if not os.path.isdir(place):  # otherwise another process has just made it
             raise

@@ -1,14 +1,14 @@
-"""Level 2 in a named image: a ``SandboxSpec`` compiled to a ``Plan`` that is performed in a container of it. Pure.
+"""Level 2 in a named image: compile a ``SandboxSpec`` to a ``Plan`` that is performed in a container of it. Pure.
 
-The root is the image's own, with all that the engine has mounted in it, read-only through every mount. In it
+The root is the image's own, with all mounts that the engine has made in it, read-only through every mount. In it
 
-* the staged project at its own path; private /tmp, /run, /var/tmp, /dev and home; caches of the vault;
-* hidden: the launcher's runtime, and what of the vault the container sees;
-* all of level 1 besides: namespaces, listeners of the gate, Landlock's scopes, the system call filter, no capability.
+* writable: the staged project at its own path, a private /tmp, /run, /var/tmp, /dev and home, and caches of the vault;
+* hidden: the launcher's runtime, and the parts of the vault that the container sees;
+* everything else of level 1: namespaces, listeners of the gate, Landlock's scopes, the system call filter, no
+  capability.
 
-Nothing can be made in the image, so what has a place outside of the private directories is mounted by the engine, which
-makes the places. One that the image makes a link of, leading elsewhere, is refused: what is mounted there would be
-somewhere else.
+No file can be made in the image. So the engine makes every mount outside of the private directories, with its mount
+point. A mount point that is a symlink of the image is refused: the mount would be somewhere else.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from mudroom.sandbox.linux.plan import (
 )
 
 OURS = (b"/.mudroom",)
-"""Where the container has what the launcher needs: ``runtime.PLACE``; a test says so. The door beside it needs no
-cover: it is gone as soon as the launcher has come through it, and what is left in that place is a directory without a
-name, in which nothing can be."""
+"""Paths at which the container has the launcher's files: ``runtime.PLACE``; a test compares the two. The door beside it
+needs no cover: it is removed as soon as the launcher has connected through it, and an unlinked directory, in which no
+file can be made, remains there."""
 CPU = (b"/sys/devices/system/cpu", b"/sys/devices/system/node")
-"""What programs look up in /sys: how many threads make sense."""
+"""Files that programs look up in /sys, to choose a number of threads."""
 _EMPTY = ((b"mode", b"0555"), (b"size", b"4k"))
 
 
 def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = ()) -> Plan:
-    """The steps for this spec in an image's root, and what the engine has to mount there. ``hidden``: directories of
-    the host that the container sees and the command does not. Raises ValueError for an unknown machine or too many
+    """Compile a spec to the steps in an image's root, with the mounts for the engine. ``hidden`` are directories of
+    the host that the container sees and the command does not. Raise ValueError for an unknown machine or too many
     layers."""
     assert spec.namespaces, "without namespaces the image's root is the command's as it is"
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
@@ -64,19 +64,20 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
 
 
 def _mounts(spec: SandboxSpec) -> tuple[tuple[bytes, bytes, bool], ...]:
-    """Of two binds in one place the later one counts."""
+    """Return the engine's mounts. Of two binds at the same path the later counts."""
     outside = {bind.path: bind for bind in spec.binds if not _is_inside(bind.path, spec)}
     return tuple((bind.source, bind.path, bind.writable) for bind in outside.values())
 
 
 def _memory(spec: SandboxSpec) -> list[bytes]:
-    """The project's own place, unless the container has it anyway as what is staged."""
+    """Return the directories that need a mount in memory: the home, and the project's path unless the container has it
+    anyway as a part of the staged view."""
     base = spec.view.lowers[-1] if isinstance(spec.view, Overlay) else b""
     return [spec.home, *((spec.project,) if base != spec.project else ())]
 
 
 def _is_inside(path: bytes, spec: SandboxSpec) -> bool:
-    """In what is the command's own, where anything can be made."""
+    """Return whether a path is in a directory of the command's own, where mount points can be made."""
     return any(is_below(path, own) for own in (*private(spec.home), spec.project))
 
 
@@ -103,14 +104,15 @@ def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, S
 
 
 def _is_placed(bind: Bind, spec: SandboxSpec) -> bool:
-    """What the engine mounted read-only stays as it is; what is writable was made read-only with the rest."""
+    """Return whether a step has to bind it. A read-only mount of the engine stays as it is; a writable one was made
+    read-only with the rest."""
     if is_below(bind.path, spec.project):
         return False
     return bind.writable or _is_inside(bind.path, spec)
 
 
 def private(home: bytes) -> tuple[bytes, ...]:
-    """Directories in whose place the command has empty ones of its own."""
+    """Return the directories that are private to the command and start empty."""
     return (b"/tmp", b"/run", b"/var/tmp", home)
 
 
@@ -124,15 +126,15 @@ def _bind(bind: Bind) -> Step:
 
 
 def _hidden(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[bytes]:
-    """What lies in a private directory is not to be seen anyway."""
+    """Return the hidden paths, without those in private directories, which are invisible anyway."""
     return [path for path in (*OURS, *hidden) if not _lies_in_private(path, spec.home)]
 
 
 def places(spec: SandboxSpec, hidden: tuple[bytes, ...] = ()) -> list[bytes]:
-    """Where something is mounted in the image's root itself: each has to be there, and to be no link."""
-    wanted = [b"/dev", b"/proc", b"/sys", *private(spec.home), spec.project, *_hidden(spec, hidden)]
-    wanted += [path for _source, path, _writable in _mounts(spec)]
-    return [path for path in sorted(set(wanted)) if not _lies_in_private(path, spec.home)]
+    """Return the paths of the image's root that are mounted upon: each has to exist, and may not be a symlink."""
+    paths = [b"/dev", b"/proc", b"/sys", *private(spec.home), spec.project, *_hidden(spec, hidden)]
+    paths += [path for _source, path, _writable in _mounts(spec)]
+    return [path for path in sorted(set(paths)) if not _lies_in_private(path, spec.home)]
 
 
 def _lies_in_private(path: bytes, home: bytes) -> bool:

@@ -1,10 +1,11 @@
-"""What crashes have left: containers without an owner, doors without a container, runtimes of older versions.
+"""Find and remove the leftovers of crashes: containers without an owner, doors without a container, runtimes of older
+versions.
 
-Most crashes leave nothing: a launcher ends with its owner, and its engine removes the container then. What is left is
-of an engine that was killed as well, or of one who was killed between a container's making and its start.
+Most crashes leave none: a launcher ends with its owner, and its engine then removes the container. Orphans come from an
+engine that was killed as well, or from an owner that was killed between creating a container and starting it.
 
-What lies in our own directory is held by a lock (flock(2)) as long as somebody uses it: that ends with its holder in
-whatever namespace he is. A directory is made, and one is taken away, only under the lock of the directory above.
+A directory of mudroom's own is held by a lock (flock(2)) while it is in use. The lock ends with its holder, in any
+namespace. A directory is made or removed only under the lock of its parent.
 """
 
 from __future__ import annotations
@@ -25,57 +26,58 @@ from mudroom.sandbox.container.owner import Owner, is_gone, parse
 
 OWNER = LABEL + ".owner"
 _ENDED = ("exited", "dead", "stopped")
-"""States of containers that have run, as the engines name them."""
+"""States of containers that have run, in the engines' words."""
 _MADE = ("created", "configured", "initialized")
-"""Of containers that have not run yet."""
+"""States of containers that have not run yet."""
 OLD = 24 * 3600.0
-"""Seconds for which a runtime is kept that is not this version's: somebody may be going back and forth."""
+"""Seconds for which a runtime of another version is kept: the user may switch back and forth."""
 
 
 def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Name or id, state, labels of the containers in an engine's list; what cannot be read is left out."""
-    for found in _objects(listed.decode("utf-8", "replace")):
-        name = found.get("ID") or found.get("Id")
+    """Yield name or id, state and labels of the containers in an engine's list; unreadable entries are left out."""
+    for entry in _objects(listed.decode("utf-8", "replace")):
+        name = entry.get("ID") or entry.get("Id")
         if isinstance(name, str) and name:
-            yield name, str(found.get("State", "")).lower(), _labels(found.get("Labels"))
+            yield name, str(entry.get("State", "")).lower(), _labels(entry.get("Labels"))
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Docker prints an object a line, Podman one array over many lines."""
+    """Yield the objects of a list: Docker prints an object per line, Podman one array over many lines."""
     for part in (text,) if text.lstrip().startswith("[") else text.splitlines():
         try:
-            found = json.loads(part)
+            value = json.loads(part)
         except ValueError:
             continue
-        yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict))
+        yield from (entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict))
 
 
-def _labels(found: object) -> dict[str, str]:
-    """Docker has them as one text, ``key=value,key=value``; Podman as an object."""
-    if isinstance(found, dict):
-        return {str(key): str(value) for key, value in found.items()}
-    return dict(part.partition("=")[::2] for part in str(found or "").split(","))
+def _labels(listed: object) -> dict[str, str]:
+    """Parse labels: Docker prints them as one text, ``key=value,key=value``; Podman as an object."""
+    if isinstance(listed, dict):
+        return {str(key): str(value) for key, value in listed.items()}
+    return dict(part.partition("=")[::2] for part in str(listed or "").split(","))
 
 
-def orphans(listed: bytes, here: Owner, *, remote: bool = False) -> list[str]:
-    """Of an engine's list those that nobody owns any more. ``remote``: owners may be on other machines, which are of
-    another boot, too, and live: what has not run yet may be about to. With an engine of this machine another boot is
-    an earlier one, and what it has only made nobody starts any more."""
-    found, over = [], _ENDED if remote else (*_ENDED, *_MADE)
+def orphans(listed: bytes, current: Owner, *, remote: bool = False) -> list[str]:
+    """Return the containers of an engine's list that have no owner any more. With ``remote``, owners may be on other
+    machines, which have another boot, too, and are alive: a container that has not run yet may be about to. With an
+    engine of this machine, another boot is an earlier one, and a container that was only created then will never be
+    started."""
+    names, ended = [], _ENDED if remote else (*_ENDED, *_MADE)
     for name, state, labels in rows(listed):
         owner = parse(labels.get(OWNER, ""))
-        if LABEL in labels and owner is not None and is_gone(owner, here, ended=state in over):
-            found.append(name)
-    return found
+        if LABEL in labels and owner is not None and is_gone(owner, current, ended=state in ended):
+            names.append(name)
+    return names
 
 
-def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], here: Owner) -> int:
-    """Remove them; how many there were. Raises MudroomError if the engine does not answer."""
-    found = orphans(ask(list_argv(engine), environ), here, remote=engine.remote)
-    for name in found:
-        with suppress(MudroomError):  # somebody else, or the engine itself, is just removing it
+def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], current: Owner) -> int:
+    """Remove orphaned containers, and return their number. Raise MudroomError if the engine does not answer."""
+    names = orphans(ask(list_argv(engine), environ), current, remote=engine.remote)
+    for name in names:
+        with suppress(MudroomError):  # another process, or the engine itself, is removing it
             ask(remove_argv(engine, name), environ)
-    return len(found)
+    return len(names)
 
 
 @contextmanager
@@ -89,7 +91,7 @@ def _locked(path: bytes) -> Iterator[int]:
 
 
 def make_held(place: bytes, mode: int) -> int:
-    """Make a directory, and hold it: a descriptor, whose end lets it go. Raises OSError."""
+    """Make a directory and hold it. Return a descriptor; closing it ends the hold. Raise OSError."""
     with _locked(os.path.dirname(place)):
         os.mkdir(place)
         os.chmod(place, mode)
@@ -97,7 +99,7 @@ def make_held(place: bytes, mode: int) -> int:
 
 
 def hold(place: bytes) -> int:
-    """Hold a directory beside others who may. Raises OSError if it is gone."""
+    """Hold a directory, together with other holders. Raise OSError if it is gone."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -108,13 +110,14 @@ def hold(place: bytes) -> int:
 
 
 def hold_below(place: bytes) -> int:
-    """The same where others take away what nobody holds: not while it is looked for. Raises OSError if it is gone."""
+    """The same where other processes remove directories that are not held: under the parent's lock. Raise OSError if it
+    is gone."""
     with _locked(os.path.dirname(place)):
         return hold(place)
 
 
 def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> int:
-    """Remove every directory that nobody holds and that has not been changed for ``older`` seconds; how many."""
+    """Remove every directory that is not held and has not been changed for ``older`` seconds; return their number."""
     if not os.path.isdir(parent):
         return 0
     count = 0
@@ -127,7 +130,8 @@ def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> 
 
 
 def _sweep(place: bytes, older: float) -> bool:
-    """Remove a directory if it is free, under its lock: nobody comes to hold what is half gone. Whether it was."""
+    """Remove a directory if it is not held, under its lock, so no process can hold it half-removed. Return whether it
+    was removed."""
     with suppress(FileNotFoundError):
         if time.time() - os.stat(place).st_mtime < older:
             return False

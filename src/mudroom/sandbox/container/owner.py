@@ -1,8 +1,8 @@
-"""Whose a container is: written on it as labels, and read again by who comes after a crash.
+"""The owner of a container: stored as a label, and read again by a later process after a crash.
 
-Rules of this file: somebody is gone only if that is certain. A number of a process means something in one pid namespace
-of one boot, and its start in one time namespace; of whoever was elsewhere nothing is known. Sources: proc(5),
-random(4), pid_namespaces(7), time_namespaces(7), kill(2).
+Rules of this file: an owner counts as gone only if that is certain. A pid is valid in one pid namespace of one boot,
+and a start time in one time namespace; the state of processes elsewhere is unknown. Sources: proc(5), random(4),
+pid_namespaces(7), time_namespaces(7), kill(2).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 _numbers = itertools.count()
 _START = 19
-"""Of the words behind the name in /proc/PID/stat: field 22, in clock ticks since the boot."""
+"""Index among the words after the name in /proc/PID/stat: field 22, in clock ticks since the boot."""
 
 
 class Owner(NamedTuple):
     pid: int
     started: int
     boot: str
-    """Of the running kernel."""
+    """boot_id of the running kernel."""
     namespaces: str
-    """Inodes of those of pid and time."""
+    """Inodes of the pid and the time namespace."""
 
     def __str__(self) -> str:
         return f"{self.pid}:{self.started}:{self.boot}:{self.namespaces}"
 
 
 def parse(text: str) -> Owner | None:
-    """What ``str`` has made of one; None if it is something else."""
+    """Parse the result of ``str``; None for any other text."""
     words = text.split(":")
     if len(words) != 4 or not (words[0].isdecimal() and words[1].isdecimal()):
         return None
@@ -45,7 +45,8 @@ def this_process() -> Owner:
 
 
 def beside(path: bytes) -> bytes:
-    """A name beside ``path`` for what is to be renamed to it: no other process has it, and no other thread."""
+    """Return a temporary name beside ``path``, for a file that will be renamed to it; unique among processes and
+    threads."""
     return path + b".%d.%d.%d" % (os.getpid(), _thread.get_ident(), next(_numbers))
 
 
@@ -57,7 +58,7 @@ def _inode(name: str) -> int:
 
 
 def started(pid: int) -> int | None:
-    """When a process was started; None if there is none, or it is not to be seen (hidepid)."""
+    """Return the start of a process, or None if it does not exist or is not visible (hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             words = stream.read().rpartition(b") ")[2].split()
@@ -66,20 +67,19 @@ def started(pid: int) -> int | None:
     return int(words[_START]) if len(words) > _START and words[0] not in (b"Z", b"X") else None
 
 
-def is_gone(owner: Owner, here: Owner, *, ended: bool) -> bool:
-    """Whether nobody is there any more to whom a container belongs. ``ended``: it does not run any more, or never
-    will; the launcher of another boot, or of another machine, has seen the end of its owner then, or was ended
-    itself."""
-    if owner.boot != here.boot:
+def is_gone(owner: Owner, current: Owner, *, ended: bool) -> bool:
+    """Return whether a container's owner is certainly gone. ``ended`` says that the container runs no more, or never
+    will. The launcher of another boot or another machine has then seen the end of its owner, or was killed itself."""
+    if owner.boot != current.boot:
         return ended
-    if owner.namespaces != here.namespaces:
+    if owner.namespaces != current.namespaces:
         return False
-    found = started(owner.pid)
-    return found != owner.started if found is not None else not _exists(owner.pid)
+    start = started(owner.pid)
+    return start != owner.started if start is not None else not _exists(owner.pid)
 
 
 def _exists(pid: int) -> bool:
-    """Of a process whose start is not to be seen: a zombie has ended, and holds no socket any more."""
+    """Return whether a process exists whose start is not visible. A zombie has ended, and holds no socket any more."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,9 +1,9 @@
-"""Where a container may not make namespaces: a ``SandboxSpec`` compiled to what the container has to be made with, and
-a ``Plan`` that is performed in it. Pure.
+"""Level 2 without namespaces inside a container: compile a ``SandboxSpec`` to the container's mounts and a ``Plan``.
+Pure.
 
-The container itself is then all that hides the host: it is made for one fork, with the staged copy mounted at the
-project's own path. The gate's listeners are in the container's own network namespace, which has nothing but loopback;
-no other address leads anywhere, so programs that ignore proxy settings have no network at all.
+Here only the container itself hides the host. It is made for one fork, with the staged copy mounted at the project's
+own path. The gate's listeners are in the container's own network namespace, which has only loopback. No other address
+is reachable, so programs that ignore the proxy have no network at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from mudroom.core.confinement.plan import Plan, Step
 from mudroom.core.confinement.spec import Copy, SandboxSpec
-from mudroom.sandbox.linux.plan import PROXY_PORT, SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL, filter_for, silence
+from mudroom.sandbox.linux.plan import PROXY_PORT, SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL, filter_for, no_audit_flags
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
 
@@ -20,7 +20,7 @@ _NOTHING = b"/dev/null"
 
 
 def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
-    """The steps for this spec on ``machine``, with what has to be mounted. Raises ValueError for an unknown machine."""
+    """Compile a spec for ``machine``, with the mounts. Raise ValueError for an unknown machine."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     steps = [
         ("view", spec.project),
@@ -31,7 +31,7 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
         ("drop_bounding_set",),
         ("drop_capabilities",),
         ("no_new_privs",),
-        *(("rlimit", *one) for one in spec.rlimits),
+        *(("rlimit", *limit) for limit in spec.rlimits),
         *_scopes(spec),
         *_filter(spec, machine),
     ]
@@ -39,8 +39,8 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def compile_remote(spec: SandboxSpec) -> Plan:
-    """For a container that runs elsewhere: what it has to be made with; the steps are for the engine's command line,
-    which runs here. See ``remote.py``."""
+    """Compile a spec for a container that runs elsewhere. The mounts and directories are the container's; the steps are
+    for the engine's command line, which runs on this machine. See ``remote.py``."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     steps: tuple[Step, ...] = (
         ("view", spec.view.work),
@@ -54,22 +54,22 @@ def compile_remote(spec: SandboxSpec) -> Plan:
 
 
 def _scopes(spec: SandboxSpec) -> tuple[Step, ...]:
-    """The launcher is the container's first process, and of the same user: no signal gets to it."""
+    """Keep signals from the launcher, which is the container's first process and has the command's user."""
     if spec.landlock_abi < 6:
         return ()
-    return (("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), silence(spec.landlock_abi)),)
+    return (("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), no_audit_flags(spec.landlock_abi)),)
 
 
 def _filter(spec: SandboxSpec, machine: str) -> tuple[Step, ...]:
     if spec.network == "none":
         return (("seccomp", filter_for(machine, (*NO_NETWORK[1:2], *DENY))),)
-    told: tuple[tuple[int, Any], ...] = tuple(rows(DENY, machine).items())
-    return (("seccomp", filter_for(machine, DENY), filter_for(machine, DENY, telling=True), told),)
+    notified_rows: tuple[tuple[int, Any], ...] = tuple(rows(DENY, machine).items())
+    return (("seccomp", filter_for(machine, DENY), filter_for(machine, DENY, notify=True), notified_rows),)
 
 
 def _mounts(spec: SandboxSpec, view: Copy) -> list[tuple[bytes, bytes, bool]]:
     own = spec.project + b"/.mudroom"
-    found = [(bind.source, bind.path, bind.writable) for bind in spec.binds if bind.path != own]
-    found += [(_NOTHING, mask, False) for mask in spec.masks]
-    found.append((view.work, spec.project, True))
-    return [*found, *((bind.source, own, False) for bind in spec.binds if bind.path == own)]
+    mounts = [(bind.source, bind.path, bind.writable) for bind in spec.binds if bind.path != own]
+    mounts += [(_NOTHING, mask, False) for mask in spec.masks]
+    mounts.append((view.work, spec.project, True))
+    return [*mounts, *((bind.source, own, False) for bind in spec.binds if bind.path == own)]

@@ -1,13 +1,13 @@
-"""The system call filter of a container, as engines read it: the list of ``sandbox/linux/syscall.py`` as a seccomp
-profile. Pure.
+"""The system call filter of a container, as a seccomp profile for engines: the list of ``sandbox/linux/syscall.py``.
+Pure.
 
-It holds for all that runs in the container, the launcher included, which makes namespaces and mounts for commands, and
-redirects their connections: what that takes is left out where commands get them (``nested``), and is refused to the
-commands by the filter that each of them has besides.
+The profile applies to every process in the container, including the launcher, which makes namespaces and mounts for
+commands and redirects their connections. The calls needed for that are left out where commands get their own namespaces
+(``nested``); the filter that each command has in addition refuses them to commands.
 
-An engine reads conditions of one rule that are about one argument as alternatives (runc, libcontainer/seccomp), so a
-rule that needs two of them at once cannot be told it: the families of sockets are told by their numbers, the rest are
-left to the commands' own filter.
+An engine treats conditions of a rule on the same argument as alternatives (runc, libcontainer/seccomp), so a rule that
+needs two of them at once cannot be expressed. Socket families are therefore listed by number, and the remaining rules
+are left to the commands' own filter.
 
 Source: the runtime specification, config-linux.md, Seccomp.
 """
@@ -37,40 +37,40 @@ LAUNCHER = frozenset(
         "fsmount", "mount_setattr",
     )
 )  # fmt: skip
-"""What makes a command's namespaces and its view."""
+"""Calls that make a command's namespaces and view."""
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _NETFILTER, _MOST_NETLINK = 12, 32  # NETLINK_NETFILTER, MAX_LINKS
 _FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 
 
 def profile(machine: str, *, nested: bool) -> str:
-    """The profile as JSON. Raises ValueError for an unknown machine."""
+    """Return the profile as JSON. Raise ValueError for an unknown machine."""
     if machine not in MACHINES:
         raise ValueError(f"no system call filter for machine {machine!r}, only for {', '.join(MACHINES)}")
     column = MACHINES[machine].column
-    there = (rule for rule in DENY if NUMBERS[rule.syscall][column] is not None)
-    told = (rule for rule in there if not (nested and (rule.syscall in LAUNCHER or _is_of_netlink(rule))))
-    found = {
+    available = (rule for rule in DENY if NUMBERS[rule.syscall][column] is not None)
+    rules = (rule for rule in available if not (nested and (rule.syscall in LAUNCHER or _is_of_netlink(rule))))
+    document = {
         "defaultAction": "SCMP_ACT_ALLOW",
         "architectures": [_ARCHITECTURES[machine]],
-        "syscalls": [*_entries(told), *_families(), *(_netlinks() if nested else ())],
+        "syscalls": [*_entries(rules), *_families(), *(_netlinks() if nested else ())],
     }
-    return json.dumps(found, indent=1)
+    return json.dumps(document, indent=1)
 
 
 def _entries(rules: Iterable[SyscallRule]) -> Iterator[dict[str, Any]]:
     for rule in rules:
         arguments = [condition.arg for condition in rule.conditions]
-        whole = all(one.op == "==" or one.mask == 0xFFFFFFFF for one in rule.conditions)
+        whole = all(condition.op == "==" or condition.mask == 0xFFFFFFFF for condition in rule.conditions)
         if len(rule.conditions) == 1 and _is_any_of(rule.conditions[0]):
             for bit in _bits(rule.conditions[0].mask):
                 yield _entry(rule.syscall, rule.action, [_argument(Cond(rule.conditions[0].arg, "==", bit, bit))])
         elif whole and len(set(arguments)) == len(arguments):
-            yield _entry(rule.syscall, rule.action, [_argument(one) for one in rule.conditions])
+            yield _entry(rule.syscall, rule.action, [_argument(condition) for condition in rule.conditions])
 
 
 def _is_any_of(condition: Cond) -> bool:
-    """Whether it asks for any bit of several: one entry for each of them, then."""
+    """Return whether the condition tests for any of several bits, which takes an entry for each bit."""
     return condition.op == "!=" and condition.value == 0 and condition.mask != 0xFFFFFFFF
 
 
@@ -94,12 +94,14 @@ def _argument(condition: Cond) -> dict[str, Any]:
 
 
 def _is_of_netlink(rule: SyscallRule) -> bool:
-    return any(one.op == "==" and (one.arg, one.value) == (0, AF_NETLINK) for one in rule.conditions)
+    return any(
+        condition.op == "==" and (condition.arg, condition.value) == (0, AF_NETLINK) for condition in rule.conditions
+    )
 
 
 def _netlinks() -> Iterator[dict[str, Any]]:
-    """Of netlink's protocols (linux/netlink.h) routes and netfilter: by that a command's connections to any port are
-    led to the gate, in its own network namespace."""
+    """Yield entries that permit only routes and netfilter of netlink's protocols (linux/netlink.h). Netfilter redirects
+    a command's connections to the gate, in its own network namespace."""
     family = {"index": 0, "value": AF_NETLINK, "op": "SCMP_CMP_EQ"}
     for number in range(1, _MOST_NETLINK):
         if number != _NETFILTER:

@@ -1,13 +1,12 @@
-"""Commands in containers that run in a virtual machine or on another computer (Docker Desktop, Apple container):
-nothing of this machine gets there but the engine's command line.
+"""Commands in containers in a virtual machine or on another computer (Docker Desktop, Apple container), which are
+reached only through the engine's command line.
 
-The container's first process is the far end of the pipes of ``sandbox/host/multiplex.py``, or cat(1) where no network
-is wanted. When mudroom ends, however it does, that process reads the end of its input and ends, and the engine removes
-the container. A command is one ``exec``; the container is made for it and removed after it, with all that it has left
-running.
+The container's first process is the far end of the pipes of ``sandbox/host/multiplex.py``, or cat(1) without a network.
+When mudroom ends, in any way, that process reads the end of its input and ends, and the engine removes the container. A
+command is one ``exec``; the container is made for it and removed after it, with all leftover processes.
 
-What this gives less than a launcher inside: the command's system calls are judged by the engine's copy of our list
-alone, what is refused is not told, and it cannot go on in the background.
+This provides less than a launcher inside: the engine's copy of the profile alone filters the command's system calls,
+refused calls are not reported, and the command cannot continue in the background.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 
 ARRIVAL = 60.0
 """Seconds that a container has to come up: a virtual machine may have to be woken."""
-_WAITING: tuple[bytes, ...] = (b"cat",)
+_CAT: tuple[bytes, ...] = (b"cat",)
 
 
-def _listening() -> tuple[bytes, ...]:
-    """The far end, as words: an image has to have python3 for it."""
+def _far_end_words() -> tuple[bytes, ...]:
+    """Return the command line of the far end: an image needs python3 for it."""
     return (b"python3", b"-I", b"-c", inspect.getsource(multiplex).encode() + b"\nlisten(%d)\n" % PROXY_PORT)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 class RemoteClient(Client):
-    """Has the engine run what is given to it. What is done here is done by ``local``'s launcher."""
+    """Runs commands through the engine. Processes on this machine are started by ``local``'s launcher."""
 
     def __init__(
         self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes], variables: bytes
     ) -> None:
-        """``variables``: a file of ours, for those of the command."""
+        """``variables`` is a file of mudroom that passes the command's variables."""
         super().__init__()
         self._local, self._engine, self._name, self._environ = local, engine, name, environ
         self._variables = variables
@@ -58,7 +57,7 @@ class RemoteClient(Client):
     def start(self) -> None:
         raise AssertionError("it came with the container")
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
     def run(
@@ -74,7 +73,7 @@ class RemoteClient(Client):
         terminal: Sequence[int] = (),
         held: bool = False,
     ) -> Running:
-        """As ``Client.run``. Raises Unsupported for a sandbox that is to be joined."""
+        """As ``Client.run``. Raise Unsupported for a held sandbox."""
         if held:
             raise Unsupported(
                 "a command in the background at level 2",
@@ -86,15 +85,15 @@ class RemoteClient(Client):
         try:
             lines = variable_lines(env)
         except ValueError as error:
-            raise UsageError(f"{error}, which an engine cannot be told", "pass it in a file") from error
-        with open(os.fsdecode(self._variables), "wb", opener=_private) as stream:
+            raise UsageError(f"{error}, which engines do not accept", "pass it in a file") from error
+        with open(os.fsdecode(self._variables), "wb", opener=_open_private) as stream:
             stream.write(lines)
         words = exec_argv(self._engine, self._name, argv, plan.cwd, self._variables, terminal=bool(terminal))
         return self._local.run(plan, words, self._environ, stdio, want_view=want_view, terminal=terminal)
 
 
 class RemoteBox:
-    """A running container that only a command line reaches. To be closed."""
+    """A running container that only a command line reaches. It has to be closed."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class RemoteBox:
         return self._first.poll() is None
 
     def close(self) -> None:
-        """End all that runs in it, and remove it."""
+        """End every process in the container, and remove it."""
         with suppress(MudroomError):  # the engine may have removed it already, or be gone itself
             ask(remove_argv(self.engine, self.container.name), self._environ)
         with suppress(FileNotFoundError):
@@ -136,21 +135,21 @@ def start_remote(
     environ: Mapping[bytes, bytes],
     gate: int = 0,
 ) -> RemoteBox:
-    """Start a container; ``gate``: the port of this machine's loopback to which connections to its proxy go, 0: there
-    is none. ``state``: where variables of commands are, as long as they run. Raises MudroomError if that cannot be
-    done; nothing is left of it then."""
+    """Start a container. ``gate`` is the port on this machine's loopback to which connections to its proxy go, 0 for
+    none. ``state`` is the directory for the variables of running commands. Raise MudroomError if that fails; the
+    container is then removed."""
     place = state + b"/variables"
     os.makedirs(place, mode=0o700, exist_ok=True)
-    _forget(place)
+    _remove_stale(place)
     variables = place + b"/" + container.name.encode()
-    made = container._replace(entry=_listening() if gate else _WAITING)
+    complete = container._replace(entry=_far_end_words() if gate else _CAT)
     first = subprocess.Popen(
-        [*session_argv(engine, made)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [*session_argv(engine, complete)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
-    box = RemoteBox(engine, made, first, local, environ, variables)
+    box = RemoteBox(engine, complete, first, local, environ, variables)
     try:
-        _await(first, bool(gate))
+        _wait_until_up(first, bool(gate))
     except BaseException:
         box.close()
         raise
@@ -161,14 +160,15 @@ def start_remote(
     return box
 
 
-def _forget(place: bytes) -> None:
-    """What mudrooms that were killed have left: the name of a container has its process's number (``box.name_of``)."""
+def _remove_stale(place: bytes) -> None:
+    """Remove the files of mudroom processes that were killed: the name of a container contains the pid
+    (``box.name_of``)."""
     for name in os.listdir(place):
         owner = name.split(b"-")[-3:][0]
         try:
             os.kill(int(owner) if owner.isdigit() else 0, 0)
         except PermissionError:
-            continue  # somebody else's process by now, or still; the file is in our own directory
+            continue  # another user's process has, or now has, this pid; the file is in this user's directory
         except ProcessLookupError:
             with suppress(FileNotFoundError):
                 os.unlink(place + b"/" + name)
@@ -182,21 +182,25 @@ def _relay(read: int, write: int, port: int) -> None:
         os.close(write)
 
 
-def _await(first: subprocess.Popen[bytes], speaks: bool) -> None:
-    """Until the container's first process answers."""
+def _wait_until_up(first: subprocess.Popen[bytes], speaks: bool) -> None:
+    """Wait until the container's first process answers."""
     assert first.stdin is not None and first.stdout is not None and first.stderr is not None
-    wanted = multiplex.HEAD.size
+    count = multiplex.HEAD.size
     if not speaks:
         with suppress(BrokenPipeError):
-            first.stdin.write(bytes(wanted))
-    found = b""
+            first.stdin.write(bytes(count))
+    received = b""
     end = time.monotonic() + ARRIVAL
-    while len(found) < wanted:
+    while len(received) < count:
         if not select.select([first.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-            raise MudroomError(f"the container did not come up in {ARRIVAL:.0f} s", "mudroom doctor knows more")
-        data = first.stdout.read(wanted - len(found))
+            raise MudroomError(
+                f"the container did not come up in {ARRIVAL:.0f} s", "mudroom doctor looks for the cause"
+            )
+        data = first.stdout.read(count - len(received))
         if not data:
             lines = first.stderr.read().decode("utf-8", "replace").strip().splitlines()
-            hint = "with the gate an image has to have python3" if speaks else "an image has to have cat"
-            raise MudroomError(f"the container did not come up: {lines[-1] if lines else 'it said nothing'}", hint)
-        found += data
+            hint = "with the gate an image needs python3" if speaks else "an image needs cat"
+            raise MudroomError(
+                f"the container did not come up: {lines[-1] if lines else 'it printed no message'}", hint
+            )
+        received += data

@@ -1,7 +1,7 @@
-"""The launcher with all that it needs to run, as one directory: it is shown to containers, whatever their image holds.
+"""The runtime: a directory with the launcher and all files that it needs, for use in containers of any image.
 
-What that is, is found by doing: an interpreter is started that imports the launcher's family, and says which files it
-has loaded and linked. Nothing of the image is used, so an image needs neither Python nor a shell.
+The files are found by starting an interpreter that imports the launcher's family and lists the files that it has loaded
+and linked. No file of the image is used, so an image needs neither Python nor a shell.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.container.owner import beside
 
 PLACE = b"/.mudroom"
-"""Where containers see it."""
+"""Its path in containers."""
 _PACKAGE = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 FAMILY = (
-    "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
-    "pause", "refusal",
+    "launcher", "init", "holder", "template", "step", "step_context", "link", "listener", "netlink", "wire", "kernel",
+    "mediator", "pause", "refusal",
 )  # fmt: skip
 _PROBE = """\
 import sys
@@ -37,27 +37,29 @@ def each(info, size, data):
     return 0
 ctypes.CDLL(None).dl_iterate_phdr(each, None)
 """
-"""dl_iterate_phdr(3): the second word of its struct is the name under which an object was asked for, by which it will
-be looked for again."""
+"""dl_iterate_phdr(3): the second word of its struct is the name under which an object was requested, and under which it
+will be looked up again."""
 _LOADER = re.compile(r"ld[-.].*\.so(\.\d+)*$|ld-musl-.*\.so\.\d+$")
 """The program interpreter of ld.so(8), by the names that glibc and musl give it."""
 
 
 def provide(directory: bytes) -> bytes:
-    """The directory of the runtime for this interpreter and this mudroom, made below ``directory`` if it is not there.
+    """Return the directory of the runtime for this interpreter and this mudroom; make it below ``directory`` if it is
+    missing.
 
-    Raises MudroomError if it cannot be made.
+    Raise MudroomError if it cannot be made.
     """
     place = os.fsdecode(directory)
     path = f"{place}/{key()}"
     if not os.path.isdir(path):
         os.makedirs(place, mode=0o700, exist_ok=True)
-        _make(path)
+        _build(path)
     return os.fsencode(path)
 
 
 def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
-    """The words that run ``script`` by the interpreter of a runtime, in a container that sees it at ``PLACE``."""
+    """Return the command line that runs ``script`` by the interpreter of a runtime, in a container that has it at
+    ``PLACE``."""
     loader = [name for name in os.listdir(directory + b"/lib") if _LOADER.search(os.fsdecode(name))]
     python = PLACE + b"/bin/python3"
     start = (PLACE + b"/lib/" + loader[0], b"--library-path", PLACE + b"/lib", python) if loader else (python,)
@@ -66,46 +68,48 @@ def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
 
 
 def key() -> str:
-    """Changes whenever the interpreter or one of the launcher's files does."""
+    """Return a key that changes whenever the interpreter or one of the launcher's files does."""
     words = [sys.version, _PRELOAD.decode()]
     for path in (os.path.realpath(sys.executable), *(f"{_PACKAGE}/sandbox/launcher/{name}.py" for name in FAMILY)):
-        found = os.stat(path)
-        words.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+        info = os.stat(path)
+        words.append(f"{path} {info.st_size} {info.st_mtime_ns}")
     return hashlib.blake2b("\n".join(words).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-def _make(path: str) -> None:
-    modules, objects = _loaded()
-    made = os.fsdecode(beside(os.fsencode(path)))
+def _build(path: str) -> None:
+    modules, objects = _loaded_files()
+    temporary = os.fsdecode(beside(os.fsencode(path)))
     try:
-        _copy(os.path.realpath(sys.executable), f"{made}/bin/python3")
-        library = f"{made}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
+        _copy(os.path.realpath(sys.executable), f"{temporary}/bin/python3")
+        library = f"{temporary}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
         root = os.path.dirname(os.__file__)
         for module in modules:
             if module.startswith(_PACKAGE + "/"):
-                _copy(module, f"{made}/src/mudroom/{module[len(_PACKAGE) + 1 :]}")
+                _copy(module, f"{temporary}/src/mudroom/{module[len(_PACKAGE) + 1 :]}")
             elif module.startswith(root + "/"):
                 _copy(module, f"{library}/{module[len(root) + 1 :]}")
-        os.makedirs(f"{library}/lib-dynload", exist_ok=True)  # by it the interpreter knows where its library is
-        for one in objects:
-            if not one.startswith(root + "/") and one != os.path.realpath(sys.executable):
-                _copy(one, f"{made}/lib/{os.path.basename(one)}")
-                if _LOADER.search(one):
-                    _keep_to_ours(f"{made}/lib/{os.path.basename(one)}")
-        os.rename(made, path)
+        os.makedirs(f"{library}/lib-dynload", exist_ok=True)  # the interpreter locates its library by this directory
+        for shared_object in objects:
+            if not shared_object.startswith(root + "/") and shared_object != os.path.realpath(sys.executable):
+                _copy(shared_object, f"{temporary}/lib/{os.path.basename(shared_object)}")
+                if _LOADER.search(shared_object):
+                    _disable_preload(f"{temporary}/lib/{os.path.basename(shared_object)}")
+        os.rename(temporary, path)
     except OSError as error:
-        shutil.rmtree(made, ignore_errors=True)
-        if not os.path.isdir(path):  # else somebody else has just made it
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not os.path.isdir(path):  # otherwise another process has just made it
             raise MudroomError(f"the runtime for containers cannot be made: {error}", "see MUDROOM_STATE") from error
 
 
 _PRELOAD = b"/.mudroom/.preload"
-"""Where our copy of glibc's loader looks for /etc/ld.so.preload, which would be the image's; there is nothing."""
+"""The path at which the copied glibc loader looks for /etc/ld.so.preload, which would be the image's; no file is
+there."""
 
 
-def _keep_to_ours(loader: str) -> None:
-    """An image's file that names what is to be loaded into every program counts whatever the loader is told: ld.so(8).
-    The name is a constant of the program, and ours is as long."""
+def _disable_preload(loader: str) -> None:
+    """Patch the loader's name for ld.so.preload. Otherwise the image's file, which lists objects to load into every
+    program, would apply whatever the loader's options: ld.so(8). The name is a constant of the program, and the new
+    name has the same length."""
     with open(loader, "rb") as stream:
         program = stream.read()
     changed = program.replace(b"/etc/ld.so.preload\0", _PRELOAD + b"\0")
@@ -114,18 +118,18 @@ def _keep_to_ours(loader: str) -> None:
             stream.write(changed)
 
 
-def _loaded() -> tuple[list[str], list[str]]:
-    """The files of modules, and the shared objects that are linked."""
+def _loaded_files() -> tuple[list[str], list[str]]:
+    """Return the files of modules, and the linked shared objects."""
     modules = ", ".join(f"mudroom.sandbox.launcher.{name}" for name in FAMILY)
     script = _PROBE.format(root=os.path.dirname(_PACKAGE), modules=modules)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)
     if done.returncode:
         raise MudroomError(f"the launcher cannot be loaded: {done.stderr.strip().rpartition(chr(10))[2]}")
     files, _word, objects = done.stdout.partition("objects\n")
-    found = [[line for line in part.splitlines() if line.startswith("/")] for part in (files, objects)]
-    return found[0], found[1]
+    paths = [[line for line in part.splitlines() if line.startswith("/")] for part in (files, objects)]
+    return paths[0], paths[1]
 
 
 def _copy(source: str, target: str) -> None:
     os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-    shutil.copy2(source, target)  # with its time: byte code beside it is believed by that
+    shutil.copy2(source, target)  # with its time, on which the byte code beside it depends

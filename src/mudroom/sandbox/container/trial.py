@@ -1,7 +1,7 @@
-"""What a container engine can really do: one container that tries it, asked for as every other one will be.
+"""Find the capabilities of a container engine, by a trial container that is started like every other one.
 
-What comes of it is kept beside the runtimes, under a name that changes whenever the engine, the kernel's boot or the
-launcher does: so it costs half a second once, and nothing afterwards.
+The result is kept beside the runtimes, under a name that changes whenever the engine, the kernel's boot or the launcher
+does: the trial costs half a second, once.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from mudroom.sandbox.container.runtime import PLACE, entry, provide
 from mudroom.sandbox.container.runtime import key as runtime_key
 
 PATIENCE = 30.0
-"""Seconds that the container has for all of it."""
+"""Timeout of the whole trial in seconds."""
 RUNTIMES = ("crun", "runc")
-"""What starts containers for Podman. It takes the first that it finds, which may be one that this host is not for: crun
-before 1.9 refuses control groups of both versions at once."""
+"""OCI runtimes for Podman. Podman takes the first that it finds, which may not work on this host: crun before 1.9
+refuses control groups of both versions at once."""
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 _SCRIPT = """\
@@ -74,19 +74,19 @@ links = [line.split(":")[0].strip() for line in list(open("/proc/net/dev"))[2:]]
 words = [boot, *(status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp"))]
 print("mudroom-trial", uid, int(nested), *words, *links)
 """
-"""Every namespace that a command gets, and a /proc in them. It says what it is in, too."""
+"""Makes every namespace of a command, with a /proc in them, and reports its own state."""
 
 
 class ContainerTrial(NamedTuple):
-    """What a container of ours has said of itself."""
+    """The report of a trial container."""
 
     user: int
     nested: bool
-    """Every namespace of a command's, with a /proc of its own, could be made in it."""
+    """Every namespace of a command, with its own /proc, could be made in it."""
     boot: str
-    """boot_id of random(4): of the kernel that it runs on."""
+    """boot_id of random(4), of the kernel that it runs on."""
     capabilities: int
-    """Effective and bounding, together."""
+    """Effective and bounding set together."""
     gains_none: bool
     """no_new_privs."""
     filtered: bool
@@ -94,32 +94,33 @@ class ContainerTrial(NamedTuple):
 
 
 def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b"") -> Engine:
-    """The engine with what it takes to start containers by it, and what they can do. ``image``: one that is there.
-    ``profile``: the file with the filter of nested containers. Raises Unsupported if no container can be started."""
+    """Return the engine with the options that start its containers here, and their capabilities. ``image`` is an
+    existing image, ``profile`` the file with the filter of nested containers. Raise Unsupported if no container can be
+    started."""
     if engine.remote:
-        return engine  # nothing of ours gets there but a command line
-    known = _read(_path(engine, environ, state))
-    if known is not None:
-        return engine._replace(**known)
-    found, _trial = attempt(engine, image, environ, state, profile)
-    keep(engine, found, environ, state)
-    return found
+        return engine  # a remote engine is reached only by its command line
+    stored = _read(_path(engine, environ, state))
+    if stored is not None:
+        return engine._replace(**stored)
+    tried, _trial = attempt(engine, image, environ, state, profile)
+    keep(engine, tried, environ, state)
+    return tried
 
 
 def recall(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> Engine | None:
-    """As ``ready`` has found it before; None if it has not been tried. Nothing is started."""
-    known = _read(_path(engine, environ, state))
-    return engine._replace(**known) if known is not None else None
+    """Return the result of an earlier trial, or None. No container is started."""
+    stored = _read(_path(engine, environ, state))
+    return engine._replace(**stored) if stored is not None else None
 
 
-def keep(engine: Engine, found: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
-    """Remember what came of a trial of ``engine``, for ``ready``."""
+def keep(engine: Engine, tried: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
+    """Store the result of a trial of ``engine``, for ``ready``."""
     path = _path(engine, environ, state)
-    kept = {"options": found.options, "nested": found.nested, "runtime": found.runtime}
+    record = {"options": tried.options, "nested": tried.nested, "runtime": tried.runtime}
     os.makedirs(state + b"/engines", mode=0o700, exist_ok=True)
     new = path + b".%d" % os.getpid()
     with open(new, "w", encoding="utf-8") as stream:
-        json.dump(kept, stream)
+        json.dump(record, stream)
     os.replace(new, path)
 
 
@@ -130,13 +131,13 @@ def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes
 def attempt(
     engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b""
 ) -> tuple[Engine, ContainerTrial]:
-    """Try it, in every way that there is, until one works. Raises Unsupported with what the usual way has met with."""
+    """Try every variant until one works. Raise Unsupported with the error of the usual variant."""
     runtimes = [name for name in RUNTIMES if shutil.which(name, path=_search(environ))] if engine.runtime else []
     first: MudroomError | None = None
-    for way in variants(engine, runtimes):
+    for variant in variants(engine, runtimes):
         try:
-            trial = _try(way, image, environ, state, profile)
-        except Unusable as error:  # it hangs, and would in every other way
+            trial = _try(variant, image, environ, state, profile)
+        except Unusable as error:  # it hangs, and would hang in every variant
             first = error
             break
         except MudroomError as error:
@@ -146,13 +147,13 @@ def attempt(
             raise Unsupported(
                 "level 2",
                 "containers on this machine's own kernel",
-                f"{engine.title} has them on another one",
+                f"{engine.title} runs them on another one",
                 "use an engine of this machine, or level 1",
             )
-        return way._replace(nested=way.nested and trial.nested), trial
-    found = first.message if first is not None else "nothing"
-    hint = "what it says, or mudroom doctor, tells why; level 1 needs no engine"
-    raise Unsupported("level 2", f"{engine.title} to start a container", found, hint) from first
+        return variant._replace(nested=variant.nested and trial.nested), trial
+    reason = first.message if first is not None else "nothing"
+    hint = "mudroom doctor looks for the cause; level 1 needs no engine"
+    raise Unsupported("level 2", f"{engine.title} to start a container", reason, hint) from first
 
 
 def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes) -> ContainerTrial:
@@ -177,7 +178,7 @@ def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byte
         word, _space, value = line.partition(b" ")
         if word == b"mudroom-trial":
             return _read_trial(value.decode("ascii", "replace").split(), engine)
-    raise MudroomError(f"{engine.title} started a container that said nothing")
+    raise MudroomError(f"{engine.title} started a container that printed nothing")
 
 
 def _read_trial(words: list[str], engine: Engine) -> ContainerTrial:
@@ -186,7 +187,7 @@ def _read_trial(words: list[str], engine: Engine) -> ContainerTrial:
         capabilities = int(effective, 16) | int(bounding, 16)
         return ContainerTrial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
     except ValueError as error:
-        raise MudroomError(f"{engine.title} started a container that said what is no answer") from error
+        raise MudroomError(f"{engine.title} started a container that printed an invalid report") from error
 
 
 def _boot() -> str:
@@ -199,21 +200,21 @@ def _search(environ: Mapping[bytes, bytes]) -> str:
 
 
 def _key(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
-    """Changes with whatever could change what comes of a trial."""
+    """Return a key that changes with everything that could change the result of a trial."""
     where = [environ.get(name, b"") for name in DECISIVE]
     facts = (engine, where, _boot(), os.geteuid(), runtime_key())
     return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
 
 def _read(path: bytes) -> dict[str, Any] | None:
-    """What is known; None if that is nothing, or not what we write."""
+    """Read a stored result; None if it is missing or invalid."""
     try:
         with open(path, encoding="utf-8") as stream:
-            kept = json.load(stream)
+            record = json.load(stream)
         return {
-            "options": tuple(str(word) for word in kept["options"]),
-            "nested": kept["nested"] is True,
-            "runtime": str(kept["runtime"]),
+            "options": tuple(str(word) for word in record["options"]),
+            "nested": record["nested"] is True,
+            "runtime": str(record["runtime"]),
         }
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

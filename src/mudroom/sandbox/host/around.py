@@ -1,10 +1,9 @@
-"""What of this host a command at level 0 has around it: what is hidden, which sockets there are, what stands in for the
-home.
+"""The part of this host that a command at level 0 sees: hidden files, reachable sockets, and the home's stand-in.
 
-The home is read-only, but caches of the vault must appear in it, and credentials must not. Nothing may be made in the
-real one, and a cover over a file is gone as soon as the host puts another file in its place (vfs_rename in fs/namei.c
-detaches what is mounted there). So a directory in which something is missing or hidden is made anew, and what else is
-in it is shown there, name by name: what is hidden was never there.
+The home is read-only, but caches of the vault must appear in it, and credentials must not. No entry may be made in the
+real home. A cover over a file disappears as soon as the host puts another file in its place (vfs_rename in fs/namei.c
+detaches the mounts there). So a directory with a missing or hidden entry is replaced by a stand-in, into which its
+other entries are bound by name: hidden entries never exist there.
 """
 
 from __future__ import annotations
@@ -23,59 +22,65 @@ from mudroom.sandbox.host.credential_opening import is_socket
 _SOCKETS = b"/proc/net/unix"
 _GPU = (b"/dev/dri", b"/dev/kfd", b"/dev/nvidia-caps", b"/dev/dxg")
 _GPU_PREFIXES = (b"nvidia",)
-_NEEDED = (b"/usr", b"/etc", b"/dev", b"/proc", b"/sys", b"/run")
+_SYSTEM_PLACES = (b"/usr", b"/etc", b"/dev", b"/proc", b"/sys", b"/run")
 _PRIVATE = (b"/tmp", b"/var/tmp")
 _DAEMONS = (
     b"/run/docker.sock", b"/run/podman/podman.sock", b"/run/containerd/containerd.sock", b"/run/dbus/system_bus_socket",
     b"/run/crio/crio.sock", b"/run/snapd.socket", b"/var/lib/lxd/unix.socket", b"/run/libvirt/libvirt-sock",
 )  # fmt: skip
-"""Looked for by name, too: they may listen in another network namespace than ours, where /proc does not list them."""
+"""Also looked up by name: they may listen in another network namespace, whose sockets /proc does not list here."""
 
 
 def gpu_devices() -> tuple[bytes, ...]:
-    """Device nodes of graphics and compute cards."""
-    found = [path for path in _GPU if os.path.exists(path)]
-    found += [b"/dev/" + name for name in sorted(os.listdir(b"/dev")) if name.startswith(_GPU_PREFIXES)]
-    return tuple(path for path in dict.fromkeys(found) if not stat.S_ISREG(os.stat(path).st_mode))
+    """Return the device nodes of graphics and compute cards."""
+    paths = [path for path in _GPU if os.path.exists(path)]
+    paths += [b"/dev/" + name for name in sorted(os.listdir(b"/dev")) if name.startswith(_GPU_PREFIXES)]
+    return tuple(path for path in dict.fromkeys(paths) if not stat.S_ISREG(os.stat(path).st_mode))
 
 
 def private_places(environ: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    """Directories in whose place the command has its own: for temporary files, and that of the user's session."""
+    """Return the directories that are private to the command: those for temporary files, and the runtime directory of
+    the user's session."""
     runtime = environ.get(b"XDG_RUNTIME_DIR") or b"/run/user/%d" % os.getuid()
-    found = [os.path.realpath(path) for path in (*_PRIVATE, runtime) if path.startswith(b"/") and os.path.isdir(path)]
-    return tuple(path for path in dict.fromkeys(found) if path.count(b"/") > 1 or path == b"/tmp")
+    directories = [
+        os.path.realpath(path) for path in (*_PRIVATE, runtime) if path.startswith(b"/") and os.path.isdir(path)
+    ]
+    return tuple(path for path in dict.fromkeys(directories) if path.count(b"/") > 1 or path == b"/tmp")
 
 
 def host_sockets(spared: Iterable[bytes], private: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Unix sockets of the host that have a path (unix(7), /proc/net/unix) and can be reached, but for those spared and
-    those in private places."""
+    """Return the host's reachable unix sockets that have a path (unix(7), /proc/net/unix), except the spared ones and
+    those in private directories."""
     with open(_SOCKETS, "rb") as lines:
         listed = {fields[7] for fields in (line.split(None, 7) for line in lines) if len(fields) == 8}
     paths = {os.path.realpath(path.rstrip(b"\n")) for path in (*listed, *_DAEMONS) if path.startswith(b"/")}
     spare = set(spared)
     return tuple(
-        path for path in sorted(paths) if not any(is_below(path, one) for one in (*private, *spare)) and is_socket(path)
+        path
+        for path in sorted(paths)
+        if not any(is_below(path, place) for place in (*private, *spare)) and is_socket(path)
     )
 
 
 def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[bytes, ...]:
-    """What exists and is not to be seen: mudroom's state, stores that were not named, and files at the top of the home
+    """Return the existing paths to hide: mudroom's state, stores that were not named, and files at the top of the home
     and of its hidden directories that are credentials by their names."""
-    found = [home + b"/" + place for place in store_places()]
-    found += _by_name(home)
+    candidates = [home + b"/" + place for place in store_places()]
+    candidates += _by_name(home)
     for entry in _entries(home):
         if entry.name.startswith(b".") and entry.is_dir(follow_symlinks=False):
-            found += _by_name(entry.path)
-    wanted = [path for path in found if not any(is_below(path, one) for one in shown)]
-    real = [path for path in map(os.path.realpath, wanted) if _can_be_hidden(path, home)]
-    return tuple(dict.fromkeys(path for path in (state, *wanted, *real) if os.path.lexists(path)))
+            candidates += _by_name(entry.path)
+    hidden = [path for path in candidates if not any(is_below(path, shown_path) for shown_path in shown)]
+    real = [path for path in map(os.path.realpath, hidden) if _can_be_hidden(path, home)]
+    return tuple(dict.fromkeys(path for path in (state, *hidden, *real) if os.path.lexists(path)))
 
 
 def _can_be_hidden(real: bytes, home: bytes) -> bool:
-    """What a link in the place of a store leads to is hidden, too, but not the system, nor what the home lies in."""
+    """Return whether a store's real path is hidden, too. The system is not hidden, nor a directory that contains the
+    home."""
     if is_below(real, home):
         return real != home
-    return not any(is_below(one, real) or is_below(real, one) for one in (home, *_NEEDED))
+    return not any(is_below(place, real) or is_below(real, place) for place in (home, *_SYSTEM_PLACES))
 
 
 def _by_name(directory: bytes) -> list[bytes]:
@@ -87,19 +92,19 @@ def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:
         with os.scandir(directory) as scan:
             return sorted(scan, key=lambda entry: entry.name)
     except OSError:
-        return []  # gone, or not for us
+        return []  # gone, or not readable
 
 
-class Furniture(NamedTuple):
-    """What stands in for a directory: see the head of this file."""
+class HomeStandIn(NamedTuple):
+    """A stand-in for a directory: see the head of this file."""
 
     directories: tuple[tuple[bytes, int], ...]
     links: tuple[tuple[bytes, bytes], ...]
     shown: tuple[Bind, ...]
 
 
-def furnish(home: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -> Furniture:
-    """A stand-in for ``home`` without ``hidden``, in which ``needed`` can be mounted."""
+def build_stand_in(home: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -> HomeStandIn:
+    """Return a stand-in for ``home`` without ``hidden``, in which ``needed`` can be mounted."""
     directories: list[tuple[bytes, int]] = []
     links: list[tuple[bytes, bytes]] = []
     shown: list[Bind] = []
@@ -118,33 +123,33 @@ def furnish(home: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -
                 shown.append(Bind(path, path))
 
     visit(home)
-    return Furniture(tuple(directories), tuple(links), tuple(shown))
+    return HomeStandIn(tuple(directories), tuple(links), tuple(shown))
 
 
 def _is_touched(directory: bytes, hidden: Collection[bytes], needed: Collection[bytes]) -> bool:
-    """Whether something below is hidden, or has to be mounted where nothing is."""
+    """Return whether an entry below is hidden, or has to be mounted at a path that is no directory."""
     if any(path != directory and is_below(path, directory) for path in hidden):
         return True
     return any(path != directory and is_below(path, directory) and not os.path.isdir(path) for path in needed)
 
 
 class Home(NamedTuple):
-    """What is to be known of the home for level 0."""
+    """The home, as level 0 needs it."""
 
     path: bytes
     state: bytes
-    """mudroom's own, which nobody sees."""
+    """mudroom's own directory, which is always hidden."""
     project: bytes
     needed: tuple[bytes, ...] = ()
-    """Where something is going to be mounted in it."""
+    """Paths in the home on which mounts will be made."""
     shown: tuple[bytes, ...] = ()
-    """Files of it that may be read, whatever they hold."""
+    """Files in the home that may be read, whatever they hold."""
     replaced: tuple[bytes, ...] = ()
-    """Files of it that the command has another content of."""
+    """Files in the home that have other contents for the command."""
 
 
 class NamedStore(Protocol):
-    """The stores that are open (``Opened``, or what is made of it)."""
+    """The credential stores that are open (``Opened``, or an object made from it)."""
 
     @property
     def live(self) -> tuple[Bind, ...]: ...
@@ -163,23 +168,24 @@ def look_around(
     *,
     namespaces: bool,
 ) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
-    """``masks``: files that nobody may read. Also gives the empty files on which single files are mounted."""
+    """Return the surroundings of a command, and the empty files on which single files are mounted. ``masks`` are files
+    that no command may read."""
     hidden = (*hidden_places(home.path, home.state, (*opened.named, *home.shown)), *home.replaced)
     if not namespaces:
         return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
     private = private_places(environ)
     mounted = [bind.path for bind in opened.live if is_below(bind.path, home.path)]
-    furniture = furnish(home.path, frozenset((*hidden, *mounted)), home.needed)
-    outside = [path for path in hidden if not any(is_below(path, one) for one in (home.path, *private))]
+    stand_in = build_stand_in(home.path, frozenset((*hidden, *mounted)), home.needed_controllers)
+    outside = [path for path in hidden if not any(is_below(path, place) for place in (home.path, *private))]
     around = HostView(
         directories=(
-            *furniture.directories,
+            *stand_in.directories,
             *((path, 0o700) for path in mounted if os.path.isdir(path)),
             *((home.project, 0o700) for path in hidden if is_below(home.project, path)),
         ),
-        links=furniture.links,
+        links=stand_in.links,
         shown=(
-            *furniture.shown,
+            *stand_in.shown,
             *_in_private(toolchains, private, home.path),
             *(Bind(os.path.realpath(path), path) for path in home.shown if _is_inside(path, hidden)),
         ),
@@ -193,20 +199,20 @@ def look_around(
 
 
 def _is_inside(path: bytes, directories: Iterable[bytes]) -> bool:
-    return os.path.exists(path) and any(path != one and is_below(path, one) for one in directories)
+    return os.path.exists(path) and any(path != directory and is_below(path, directory) for directory in directories)
 
 
 def _in_private(binds: Iterable[Bind], private: Sequence[bytes], home: bytes) -> Iterator[Bind]:
-    """Of what is shown at level 1 the part that a private place would hide; the home shows its own."""
+    """Yield the binds of level 1 that a private directory would hide; those in the home are shown by its stand-in."""
     for bind in binds:
-        if any(is_below(bind.path, one) for one in private) and not is_below(bind.path, home):
+        if any(is_below(bind.path, directory) for directory in private) and not is_below(bind.path, home):
             yield bind
 
 
 def readable(hidden: Collection[bytes]) -> tuple[Bind, ...]:
-    """Where nothing can be covered: all of the host but what is hidden, name by name around that. Links are left out:
-    whoever grants something at a link grants it where that leads."""
-    found: list[Bind] = []
+    """Return binds for the whole host except ``hidden``, where files cannot be covered: the entries around each hidden
+    path, by name. Symlinks are left out: a right granted at a symlink applies to its target."""
+    binds: list[Bind] = []
 
     def visit(directory: bytes) -> None:
         for entry in _entries(directory):
@@ -215,7 +221,7 @@ def readable(hidden: Collection[bytes]) -> tuple[Bind, ...]:
             if any(is_below(path, entry.path) for path in hidden):
                 visit(entry.path)
             else:
-                found.append(Bind(entry.path, entry.path))
+                binds.append(Bind(entry.path, entry.path))
 
     visit(b"/")
-    return tuple(found)
+    return tuple(binds)

@@ -1,6 +1,6 @@
-"""What this host has that a sandbox shows: system directories, devices, toolchains, id maps.
+"""Survey of this host for a sandbox: system directories, devices, toolchains, id maps.
 
-Looked up once per session. It is told the home directory and the search path; it never reads the environment.
+Done once per session. The home directory and the search path are arguments; the environment is never read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYSTEM_PARTS = (
 )
 _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 
-# Toolchains below the home directory: read-only inside. What else is in the home is not there.
+# Toolchains below the home directory: read-only inside. The rest of the home is hidden.
 _TOOLCHAINS = (
     b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
     b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
@@ -33,17 +33,17 @@ _TOOLCHAINS = (
 ).split()
 _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
-"""Shown as they are if they hold settings only; else nothing of them but who the user is."""
+"""Shown unchanged if they hold only settings; otherwise only the user's identity in them is shown."""
 _LEVELS = 2
-"""So deep credentials are looked for in a toolchain; below that are packages."""
+"""Directory levels of a toolchain in which credentials are looked for; below that are packages."""
 
-# Root could read these although the sandbox has no capability: the files are its own.
+# Root could read these although the sandbox has no capability: root owns the files.
 _ROOT_SECRETS = (
     b"/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_rsa_key "
     b"/etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key"
 ).split()
 
-# A sandbox has its own of these, and a PATH that names one of them is no reason to do without.
+# A sandbox has its own of these; a PATH that names one of them does not change that.
 _NOT_SHOWN = (b"/", b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc")
 
 _SYS_landlock_create_ruleset = 444
@@ -56,7 +56,7 @@ class Host(NamedTuple):
     home: tuple[Bind, ...]
     devices: tuple[bytes, ...]
     masks: tuple[bytes, ...]
-    """Secrets that lie in what is shown: the system's, and credentials inside of toolchains."""
+    """Secrets inside shown directories: the system's, and credentials inside of toolchains."""
     files: tuple[tuple[bytes, bytes], ...]
     """(path, content): settings of git, reduced."""
     uid_map: bytes
@@ -68,7 +68,7 @@ class Host(NamedTuple):
 
 
 def survey(home: bytes, search: Sequence[bytes]) -> Host:
-    """Look at the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
+    """Survey the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
     uid, gid = os.geteuid(), os.getegid()
     system, links = _system_directories()
     toolchains, masks, files = survey_paths(home, search, [bind.path for bind in system])
@@ -79,8 +79,8 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
         devices=tuple(device for device in _DEVICES if os.path.exists(device)),
         masks=(*_root_secrets(uid), *masks),
         files=files,
-        uid_map=_identity(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
-        gid_map=_identity(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
+        uid_map=_identity_map(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
+        gid_map=_identity_map(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
         deny_setgroups=uid != 0,
         as_root=uid == 0,
         landlock_abi=landlock_abi(),
@@ -91,8 +91,8 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
 def survey_paths(
     home: bytes, search: Sequence[bytes], system: Sequence[bytes], more: Iterable[bytes] = ()
 ) -> tuple[tuple[Bind, ...], tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
-    """Toolchains in the home (``more``: beyond the usual places) and where PATH leads beside ``system``; credentials in
-    them; settings of git, reduced."""
+    """Return toolchains in the home (``more``: beyond the usual places) and those of PATH outside ``system``; the
+    credentials in them; and git's settings, reduced."""
     git, files = _git_settings(home)
     below_home = [*(home + b"/" + part for part in (*_TOOLCHAINS, *more, *_SETTINGS)), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, system)])
@@ -104,14 +104,14 @@ def _root_secrets(uid: int) -> list[bytes]:
 
 
 def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], ...]]:
-    """The files of git's settings that may be shown, and what takes the place of the others."""
+    """Return the settings files of git that may be shown, and the reduced contents of the others."""
     shown, files = [], []
     for path in (home + b"/" + name for name in _GIT):
         try:
             with open(path, "rb") as stream:
                 settings = stream.read()
         except OSError:
-            continue  # not there, or not for us
+            continue  # missing, or not readable
         if holds_secret(settings):
             files.append((path, git_identity(settings)))
         else:
@@ -120,19 +120,19 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
 
 
 def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
-    """Files that are credentials by their names, in the upmost levels of ``directories``."""
-    found: list[bytes] = []
+    """Return files that are credentials by their names, in the upper ``levels`` of ``directories``."""
+    paths: list[bytes] = []
     for directory in directories:
         try:
             with os.scandir(directory) as scan:
-                items = sorted(scan, key=lambda item: item.name)
+                entries = sorted(scan, key=lambda entry: entry.name)
         except OSError:
-            continue  # a file, gone, or not for us
-        found += [item.path for item in items if is_credential(item.name) and item.is_file(follow_symlinks=False)]
+            continue  # a file, gone, or not readable
+        paths += [entry.path for entry in entries if is_credential(entry.name) and entry.is_file(follow_symlinks=False)]
         if levels > 1:
-            below = [item.path for item in items if item.is_dir(follow_symlinks=False)]
-            found += _credentials(below, levels - 1)
-    return found
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            paths += _credentials(below, levels - 1)
+    return paths
 
 
 def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
@@ -143,29 +143,30 @@ def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], 
         elif os.path.isdir(path):
             binds.append(Bind(path, path))
     binds += [Bind(path, path) for path in _SYSTEM_PARTS if os.path.exists(path)]
-    resolver = os.path.realpath(b"/etc/resolv.conf")  # often a link into /run, which is private inside
+    resolver = os.path.realpath(b"/etc/resolv.conf")  # often a symlink into /run, which is private inside
     if not is_below(resolver, b"/etc") and os.path.exists(resolver):
         binds.append(Bind(resolver, resolver))
     return tuple(binds), tuple(links)
 
 
 def without(binds: Iterable[Bind], hidden: Sequence[bytes]) -> tuple[Bind, ...]:
-    """The same binds with the ``hidden`` files left out, for where nothing can be covered: what lies around them is
-    listed instead, name by name."""
-    found: list[Bind] = []
+    """Return the same binds without the ``hidden`` files, for hosts where files cannot be covered: the entries around a
+    hidden file are bound by name."""
+    binds_left: list[Bind] = []
     for bind in binds:
         if bind.path in hidden:
             continue
         if any(is_below(path, bind.path) for path in hidden):
             inside = (bind.path + b"/" + name for name in sorted(os.listdir(bind.path)))
-            found += without((Bind(path, path) for path in inside), hidden)
+            binds_left += without((Bind(path, path) for path in inside), hidden)
         else:
-            found.append(bind)
-    return tuple(found)
+            binds_left.append(bind)
+    return tuple(binds_left)
 
 
 def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) -> list[bytes]:
-    """What must be shown so that the programs of PATH work: the directory, or the environment it belongs to."""
+    """Return the directories to show for the programs of PATH to work: each directory, or the environment it belongs
+    to."""
     roots = []
     prefixes = [os.fsencode(prefix) for prefix in (sys.prefix, sys.base_prefix)]
     for directory in (*search, *(prefix + b"/bin" for prefix in prefixes)):
@@ -184,7 +185,7 @@ def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) 
 
 
 def _existing(paths: Iterable[bytes]) -> tuple[Bind, ...]:
-    """Binds for the paths that exist, without those that another one shows already."""
+    """Return binds for the paths that exist, except those below another one."""
     kept: list[bytes] = []
     for path in sorted(set(paths)):
         if path != b"/" and not any(is_below(path, above) for above in kept) and os.path.exists(path):
@@ -192,21 +193,22 @@ def _existing(paths: Iterable[bytes]) -> tuple[Bind, ...]:
     return tuple(Bind(os.path.realpath(path), path) for path in kept)
 
 
-def _identity(map_file: bytes) -> bytes:
-    """Every id that exists in our own user namespace, mapped to itself. Lines are: inside, outside, count."""
+def _identity_map(map_file: bytes) -> bytes:
+    """Return a map of every id of this user namespace to itself. Lines are: inside, outside, count."""
     with open(map_file, "rb") as lines:
         rows = [line.split() for line in lines]
     return b"\n".join(b"%s %s %s" % (inside, inside, count) for inside, _outside, count in rows)
 
 
 def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
-    """Of what is shown of the home only what is no program: settings of git."""
+    """Return the binds of the home that hold no program: settings of git."""
     names = [home + b"/" + name for name in (*_GIT, *_SETTINGS)]
     return tuple(bind for bind in host.home if bind.path in names)
 
 
 def user_name() -> str:
-    """Of whoever runs us; root's commands at level 2 run as somebody else."""
+    """Return the name of the user that runs this process. For root it is "mudroom": root's commands at level 2 run as
+    another user."""
     import pwd
 
     try:
@@ -216,7 +218,7 @@ def user_name() -> str:
 
 
 def landlock_abi() -> int:
-    """The Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
+    """Return the Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
     libc = ctypes.CDLL(None)
     version = libc.syscall(
         ctypes.c_long(_SYS_landlock_create_ruleset),
@@ -228,14 +230,14 @@ def landlock_abi() -> int:
 
 
 def umask() -> int:
-    """The caller's umask. There is no way to ask but to set it (umask(2)); /proc has it since Linux 4.7."""
+    """Return the caller's umask. umask(2) can only read it by setting it; /proc has it since Linux 4.7."""
     try:
         with open("/proc/self/status", "rb") as stream:
             for line in stream:
                 if line.startswith(b"Umask:"):
                     return int(line.split()[1], 8)
     except FileNotFoundError:
-        found = os.umask(0o077)  # no /proc: macOS. What another thread makes in this moment is ours alone
-        os.umask(found)
-        return found
+        mask = os.umask(0o077)  # no /proc: macOS. Files that another thread makes at this moment are private
+        os.umask(mask)
+        return mask
     return 0o022

@@ -1,18 +1,18 @@
-"""Many connections over one pair of pipes: for containers that nothing of this machine but a command line reaches.
+"""Many connections over one pair of pipes: for containers that reach this machine only through a command line.
 
 One end runs in the container and listens on its loopback; the other runs here and connects to the gate. The pipes are
 the standard streams of a process that the engine's command line has started in the container.
 
-Rules of this file: the standard library only, and of that what every Python from 3.6 on has: its text is what the end
-in the container runs. Neither end waits for one connection while another could go on, and neither holds more than
-twice ``WINDOW`` bytes for a connection whose own end does not take them.
+Rules of this file: it imports only modules of the standard library that every Python from 3.6 on has, because the end
+in the container runs the text of this file. Neither end waits for one connection while another could continue, and
+neither holds more than twice ``WINDOW`` bytes for a connection that does not accept them.
 
-The end that connects does not believe the other one: it stops reading while that does not take its answers. The end
-that accepts always reads, so the two never wait for each other; what it has to say is bounded by its own connections,
-and it accepts none while much is unsaid.
+The connecting end does not trust the other: it stops reading while its answers are not accepted. The accepting end
+always reads, so the two never wait for each other. Its unsent data is bounded by its own connections, and it accepts no
+connection while much is unsent.
 
 A frame: kind (1 byte), connection (4), length (2), then so many bytes. OPEN, DATA and SHUT (no more data from this
-side) come in order; RESET ends a connection at once; TAKEN says how many bytes of DATA have been passed on.
+side) come in order; RESET ends a connection at once; TAKEN acknowledges that many bytes of DATA as passed on.
 """
 
 import os
@@ -23,14 +23,14 @@ import struct
 OPEN, DATA, SHUT, RESET, TAKEN, READY = 1, 2, 3, 4, 5, 6
 WINDOW = 256 * 1024
 STREAMS = 512
-"""Connections at one time; more are refused."""
+"""Connections at the same time; more are refused."""
 MOST = 32 * 1024
 HEAD = struct.Struct(">BIH")
 COUNT = struct.Struct(">I")
 
 
 class MuxStream:
-    """One connection at this end."""
+    """A connection at this end."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -44,8 +44,8 @@ class MuxStream:
 
 
 class Mux:
-    """``accept``: whose connections are opened at the other end. ``port``: of the loopback, where those of the other
-    end are connected to. Without either, nothing can be opened."""
+    """One end. ``accept`` is a listener whose connections are opened at the other end; ``port`` is the loopback port to
+    which connections of the other end are connected. Without either, no connection can be opened."""
 
     def __init__(self, read: int, write: int, accept: "socket.socket | None" = None, port: int = 0) -> None:
         self._read, self._write, self._accept, self._port = read, write, accept, port
@@ -59,18 +59,18 @@ class Mux:
         self._outgoing += HEAD.pack(kind, number, len(payload)) + payload
 
     def run(self) -> None:
-        """Until the other end closes its pipe."""
+        """Serve until the other end closes its pipe."""
         try:
-            while self._turn():
+            while self._poll_once():
                 pass
         finally:
             for stream in self._streams.values():
                 stream.sock.close()
 
-    def _turn(self) -> bool:
+    def _poll_once(self) -> bool:
         poller, streams = select.poll(), {}
-        heard = self._accept is not None or len(self._outgoing) <= 2 * WINDOW
-        poller.register(self._read, select.POLLIN if heard else 0)  # its end is told in any case
+        is_reading = self._accept is not None or len(self._outgoing) <= 2 * WINDOW
+        poller.register(self._read, select.POLLIN if is_reading else 0)  # its end of file is reported in any case
         if self._outgoing:
             poller.register(self._write, select.POLLOUT)
         if self._accept is not None and len(self._outgoing) < WINDOW:
@@ -83,23 +83,23 @@ class Mux:
                 poller.register(stream.sock, events)
         for descriptor, events in poller.poll():
             if descriptor == self._read:
-                if not self._hear():
+                if not self._read_frames():
                     return False
             elif descriptor == self._write:
-                if not self._tell():
+                if not self._write_frames():
                     return False
             elif descriptor in streams:
-                self._serve(streams[descriptor], events)
+                self._handle_events(streams[descriptor], events)
             else:
-                self._admit()
+                self._accept_connection()
         return True
 
-    def _admit(self) -> None:
+    def _accept_connection(self) -> None:
         assert self._accept is not None
         try:
             sock = self._accept.accept()[0]
         except OSError:
-            return  # it did not wait
+            return  # the peer did not wait
         self._last += 1
         self._add(self._last, sock)
         self.say(OPEN, self._last)
@@ -108,7 +108,7 @@ class Mux:
         sock.setblocking(False)
         self._streams[number] = MuxStream(sock)
 
-    def _tell(self) -> bool:
+    def _write_frames(self) -> bool:
         try:
             count = os.write(self._write, self._outgoing[: 16 * MOST])
         except BlockingIOError:
@@ -118,23 +118,23 @@ class Mux:
         del self._outgoing[:count]
         return True
 
-    def _hear(self) -> bool:
+    def _read_frames(self) -> bool:
         try:
             data = os.read(self._read, 16 * MOST)
         except BlockingIOError:
             return True
         self._incoming += data
-        at = 0
-        while len(self._incoming) - at >= HEAD.size:
-            kind, number, length = HEAD.unpack_from(self._incoming, at)
-            if len(self._incoming) - at < HEAD.size + length:
+        offset = 0
+        while len(self._incoming) - offset >= HEAD.size:
+            kind, number, length = HEAD.unpack_from(self._incoming, offset)
+            if len(self._incoming) - offset < HEAD.size + length:
                 break
-            at += HEAD.size + length
-            self._obey(kind, number, bytes(self._incoming[at - length : at]))
-        del self._incoming[:at]
+            offset += HEAD.size + length
+            self._handle_frame(kind, number, bytes(self._incoming[offset - length : offset]))
+        del self._incoming[:offset]
         return bool(data)
 
-    def _obey(self, kind: int, number: int, payload: bytes) -> None:
+    def _handle_frame(self, kind: int, number: int, payload: bytes) -> None:
         if kind == OPEN and self._port and number not in self._streams and len(self._streams) < STREAMS:
             try:
                 self._add(number, socket.create_connection(("127.0.0.1", self._port)))
@@ -144,28 +144,28 @@ class Mux:
         stream = self._streams.get(number)
         if stream is None:
             if kind == OPEN:
-                self.say(RESET, number)  # DATA of one that is over is dropped: its end has been told
+                self.say(RESET, number)  # DATA of a connection that is over is dropped: its end has been sent
         elif kind == DATA and len(stream.pending) + len(payload) <= 2 * WINDOW and not stream.peer_ended:
             stream.pending += payload
-            self._pass_on(number, stream)
+            self._write_socket(number, stream)
         elif kind == SHUT:
             stream.peer_ended = True
-            self._pass_on(number, stream)
+            self._write_socket(number, stream)
         elif kind == TAKEN and len(payload) == COUNT.size:
             stream.untaken = max(0, stream.untaken - COUNT.unpack(payload)[0])
-        else:  # RESET, or what no honest end says
+        else:  # RESET, or an invalid frame
             self._drop(number)
 
-    def _serve(self, number: int, events: int) -> None:
+    def _handle_events(self, number: int, events: int) -> None:
         stream = self._streams.get(number)
         if stream is None:
             return
         if events & select.POLLOUT:
-            self._pass_on(number, stream)
+            self._write_socket(number, stream)
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR) and number in self._streams:
-            self._take(number, stream)
+            self._read_socket(number, stream)
 
-    def _take(self, number: int, stream: MuxStream) -> None:
+    def _read_socket(self, number: int, stream: MuxStream) -> None:
         if stream.read_ended or stream.untaken >= WINDOW:
             return
         try:
@@ -173,7 +173,7 @@ class Mux:
         except BlockingIOError:
             return
         except OSError:
-            self._drop(number, tell=True)
+            self._drop(number, notify=True)
             return
         if data:
             stream.untaken += len(data)
@@ -183,7 +183,7 @@ class Mux:
             self.say(SHUT, number)
             self._end(number, stream)
 
-    def _pass_on(self, number: int, stream: MuxStream) -> None:
+    def _write_socket(self, number: int, stream: MuxStream) -> None:
         try:
             while stream.pending:
                 count = stream.sock.send(stream.pending[: 4 * MOST])
@@ -192,14 +192,14 @@ class Mux:
         except BlockingIOError:
             return
         except OSError:
-            self._drop(number, tell=True)
+            self._drop(number, notify=True)
             return
         if stream.peer_ended and not stream.shut:
             stream.shut = True
             try:
                 stream.sock.shutdown(socket.SHUT_WR)
             except OSError:
-                self._drop(number, tell=True)
+                self._drop(number, notify=True)
                 return
         self._end(number, stream)
 
@@ -207,14 +207,14 @@ class Mux:
         if stream.is_over:
             self._drop(number)
 
-    def _drop(self, number: int, tell: bool = False) -> None:
+    def _drop(self, number: int, notify: bool = False) -> None:
         self._streams.pop(number).sock.close()
-        if tell:
+        if notify:
             self.say(RESET, number)
 
 
 def listen(port: int) -> None:
-    """What the end in the container does."""
+    """Run the end in the container."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

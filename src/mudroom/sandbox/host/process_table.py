@@ -1,4 +1,4 @@
-"""Which processes there are, who started them, whose session they are in: where there are no pid namespaces.
+"""Processes of this user, with parent, process group and start: for platforms without pid namespaces.
 
 Part of the warden's process: the rules at the top of ``sandbox/macos/warden.py`` hold here. On macOS by libproc
 (proc_listallpids, proc_pidinfo: bsd/sys/proc_info.h) and sysctl(3); on Linux, where this is tested, by proc(5). The
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Row = tuple[int, int, int, bool, int]
-    """pid, pid of the parent, process group, whether it is stopped, when it was started (in whatever unit): a number
-    is given again when its process is gone."""
+    """pid, parent's pid, process group, whether it is stopped, start time (in any unit; it tells a reused pid
+    apart)."""
 
 PROC_PIDTBSDINFO, SSTOP, SZOMB = 3, 4, 5
 CTL_KERN, KERN_PROCARGS2 = 1, 49
@@ -27,21 +27,22 @@ pbi_pjobc, e_tdev, e_tpgid, pbi_nice; then two words of 64 bits, seconds and mic
 
 
 def rows() -> Iterator[Row]:
-    """All processes of this user that are not over. What ends meanwhile is left out."""
+    """Yield all live processes of this user. A process that ends meanwhile is left out."""
     return _rows()
 
 
 def carries(pid: int, variable: bytes) -> bool:
-    """Whether a process was started with ``NAME=VALUE`` in its environment. It can have changed that since.
+    """Return whether a process was started with ``NAME=VALUE`` in its environment. The process may have changed that
+    since.
 
     macOS leaves the environment out of KERN_PROCARGS2 for programs that it restricts (CS_RESTRICT: xnu,
-    bsd/kern/kern_sysctl.c, sysctl_procargsx), as Apple's own are: /bin/sh, /usr/bin/perl. Of those this is
+    bsd/kern/kern_sysctl.c, sysctl_procargsx), as Apple's own are: /bin/sh, /usr/bin/perl. For those the result is
     always False.
     """
     try:
         return variable in _words(pid)
     except OSError:
-        return False  # it has ended, or is not ours to look into
+        return False  # it has ended, or may not be inspected
 
 
 def _linux_rows() -> Iterator[Row]:
@@ -66,10 +67,10 @@ def _linux_words(pid: int) -> list[bytes]:
 
 
 def row_of(pid: int, info: bytes, mine: int) -> Row | None:
-    """A row of ``struct proc_bsdinfo``; None for a process that is over, or somebody else's."""
+    """Parse ``struct proc_bsdinfo`` into a row. Return None for a process that has ended, or of another user."""
 
-    def word(at: int) -> int:
-        return int.from_bytes(info[at : at + 4], "little")
+    def word(offset: int) -> int:
+        return int.from_bytes(info[offset : offset + 4], "little")
 
     if word(AT_UID) != mine or word(AT_STATUS) == SZOMB:
         return None
@@ -79,7 +80,8 @@ def row_of(pid: int, info: bytes, mine: int) -> Row | None:
 
 
 def words_of(arguments: bytes) -> list[bytes]:
-    """Arguments and variables in the answer of KERN_PROCARGS2: a count, the path, then all of them, with NULs."""
+    """Return the arguments and variables in the answer of KERN_PROCARGS2: a count, the path, then all of them, with
+    NULs."""
     return [word for word in arguments[4:].split(b"\0") if word]
 
 

@@ -1,7 +1,7 @@
-"""What the processes of running commands use, seen from outside: /proc, and nothing else (proc(5)).
+"""Resource use of running commands' processes, seen from outside through /proc (proc(5)).
 
-What a process says of itself there is its own: a command can blank the variable by which it is told apart. This is for
-people to look at, never for a decision.
+A process controls its own data there: a command can blank the variable that identifies it. The result is for display,
+never for a decision.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from mudroom.sandbox.launcher.pause import generations
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LISTEN = b"0A"
-"""TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp has it."""
+"""TCP_LISTEN in include/net/tcp_states.h, as in /proc/net/tcp."""
 
 
 class ProcessUsage(NamedTuple):
     pid: int
-    """Of the oldest process, outside the sandbox."""
+    """Pid of the oldest process, outside the sandbox."""
     inside: int
-    """The same process, as the sandbox numbers it."""
+    """Pid of the same process inside the sandbox."""
     processes: int
     cpu: float
-    """Seconds, of those that are there."""
+    """CPU seconds of the live processes."""
     memory: int
-    """Bytes that are resident; what several share is counted for each."""
+    """Resident bytes; shared memory is counted for each process."""
     ports: tuple[int, ...]
     """TCP ports on which they listen, inside."""
 
 
 def usages(keeper: int, mark: bytes) -> dict[str, ProcessUsage]:
-    """By the value of the variable ``mark``: what the processes have that descend from ``keeper``."""
+    """Return the usage of the descendants of ``keeper``, grouped by the value of the variable ``mark``."""
     groups: dict[str, list[int]] = {}
     for pid in descendants(keeper):
         value = _variable(pid, mark)
@@ -48,10 +48,10 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def _usage(pids: list[int]) -> ProcessUsage:
-    """Of ``pids``, parents before their children.
+    """Return the usage of ``pids``, parents before their children.
 
-    The oldest is the first of those that started in the earliest tick: numbers begin again at 300 when the kernel has
-    come to pid_max, so a child may have a lower one than its parent.
+    The oldest is the first of those that started in the earliest tick. Pids restart at 300 when the kernel has reached
+    pid_max, so a child may have a lower pid than its parent.
     """
     cpu, memory, ports = 0.0, 0, set[int]()
     oldest, earliest = pids[0], None
@@ -67,7 +67,7 @@ def _usage(pids: list[int]) -> ProcessUsage:
 
 
 def _inside(pid: int) -> int:
-    """Its number in the innermost pid namespace; 0 if it has gone."""
+    """Return its pid in the innermost pid namespace; 0 if it has gone."""
     for line in _read(pid, b"status").splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])
@@ -75,36 +75,36 @@ def _inside(pid: int) -> int:
 
 
 def _variable(pid: int, name: bytes) -> str:
-    for one in _read(pid, b"environ").split(b"\0"):
-        if one.startswith(name + b"="):
-            return one[len(name) + 1 :].decode("utf-8", "replace")
+    for entry in _read(pid, b"environ").split(b"\0"):
+        if entry.startswith(name + b"="):
+            return entry[len(name) + 1 :].decode("utf-8", "replace")
     return ""
 
 
 def _ports(pid: int) -> set[int]:
-    """Where a process listens: its sockets, among those of its network namespace that listen."""
+    """Return the ports on which a process listens: its sockets among the listening ones of its network namespace."""
     sockets = _sockets(pid)
     if not sockets:
         return set()
-    found = set()
+    ports = set()
     for name in (b"net/tcp", b"net/tcp6"):
         for line in _read(pid, name).splitlines()[1:]:
             words = line.split()
             if len(words) > 9 and words[3] == _LISTEN and words[9] in sockets:
-                found.add(int(words[1].rpartition(b":")[2], 16))
-    return found
+                ports.add(int(words[1].rpartition(b":")[2], 16))
+    return ports
 
 
 def _sockets(pid: int) -> set[bytes]:
-    found = set()
+    sockets = set()
     try:
         for name in os.listdir(b"/proc/%d/fd" % pid):
             target = os.readlink(b"/proc/%d/fd/%s" % (pid, name))
             if target.startswith(b"socket:["):
-                found.add(target[8:-1])
+                sockets.add(target[8:-1])
     except OSError:
-        pass  # it has ended, or is not ours to look into
-    return found
+        pass  # it has ended, or may not be inspected
+    return sockets
 
 
 def _read(pid: int, name: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Pid 1 of a sandbox: performs a plan, starts the command, reaps, reports.
+"""Pid 1 of a sandbox: it performs a plan, starts the command, reaps orphans and reports the end.
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. Everything here runs in a clone of
-it, in the sandbox's namespaces.
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. All code here runs in a clone of the
+launcher, in the sandbox's namespaces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from mudroom.sandbox.launcher.kernel import (
     unshare,
 )
 from mudroom.sandbox.launcher.refusal import Refusals, reap_and_answer
-from mudroom.sandbox.launcher.step import STEPS, StepContext
+from mudroom.sandbox.launcher.step import STEPS
+from mudroom.sandbox.launcher.step_context import StepContext
 from mudroom.sandbox.launcher.wire import tell
 
 TYPE_CHECKING = False
@@ -45,20 +46,21 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """An init, or a template, as the launcher that cloned it knows it."""
+    """An init or a template, as known to the launcher that cloned it."""
 
     def __init__(self, identity: int, pid: int, pidfd: int, report: int) -> None:
         self.identity, self.pid, self.pidfd, self.report = identity, pid, pidfd, report
         self.stopped: list[int] = []
-        """Its processes that a pause has stopped."""
+        """Pids of the sandbox that a pause has stopped."""
 
 
 class ReportedError(Exception):
-    """The failure has been written to the report pipe; nothing is left to do but to end."""
+    """Raised after a failure was written to the report pipe: the process only has to exit."""
 
 
 def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> StepContext:
-    """Perform steps; the first of them is number ``first`` of what the host knows as the plan."""
+    """Perform the steps of ``plan``. ``first`` is the index of its first step in the plan that the host knows. Raise
+    ReportedError after a failed step was reported."""
     for index, step in enumerate(plan, first):
         try:
             STEPS[step[0]](context, *step[1:])
@@ -72,8 +74,8 @@ def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> St
 def start_program(
     start: Callable[[bytes, list[bytes]], int | None], argv: list[bytes], search: list[bytes]
 ) -> int | None:
-    """Call ``start(path, argv)``, looking through the directories of ``search`` as execvp(3) does, which also runs a
-    file without a known format with the shell."""
+    """Call ``start(path, argv)`` for ``argv[0]``, looking it up in the directories of ``search`` as execvp(3) does. A
+    file without a known executable format is run by the shell. Raise OSError if the program cannot be started."""
     program = argv[0]
     candidates = [program] if b"/" in program else [d + b"/" + program for d in search]
     failure = OSError(ENOENT, "not found")
@@ -88,22 +90,22 @@ def start_program(
     raise failure
 
 
-# A terminal sends these to its whole foreground group, the launcher in it. They are meant for the command: its host
-# hears of them and decides what it is to be told.
+# A terminal sends these to its whole foreground process group, which includes the launcher. They are meant for the
+# command: the host receives them and decides which to pass on.
 TERMINAL_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
 FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 GROUP_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT)
-"""What a terminal tells a group is forwarded to one: the command leads its own."""
+"""Terminal signals that are forwarded to a whole process group: the command leads its own."""
 SI_USER = 0
-"""Of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
-HELD_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
-"""What is sent before there is a command waits for it, blocked: nothing that is done until then is interrupted."""
-# The interpreter ignores these at start; a command must not inherit that.
+"""si_code of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
+BLOCKED_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
+"""Signals that stay blocked, and so pending, until the command has started: no step of the setup is interrupted."""
+# The interpreter ignores some of these at start; a command must not inherit that.
 RESET_SIGNALS = (*TERMINAL_SIGNALS, *FORWARDED_SIGNALS, _signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
-    """In the command's process: route metadata calls to init, which is waiting for the listener."""
+    """In the command's process: route metadata calls to init, and send init the listener, for which it waits."""
     from mudroom.sandbox.launcher.mediator import install
 
     listener = install(program)
@@ -113,13 +115,13 @@ def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
 
 
 def mediate(channel: _socket.socket, request: Request, command: int, wake: int) -> list[bytes]:
-    """In init: answer the command's metadata calls until it ends. Returns what was refused, the first few."""
+    """In init: answer the command's metadata calls until the command ends. Return the first few refused calls."""
     from mudroom.sandbox.launcher.mediator import Mediator
 
     _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4))
     channel.close()
     if not ancillary:
-        return []  # the command ended before it could be started, and has said why
+        return []  # the command ended before its exec and has reported why
     listener = int.from_bytes(ancillary[0][2][:4], "little")
     os.set_inheritable(listener, False)
     _program, rows, roots = request["mediation"]
@@ -129,7 +131,7 @@ def mediate(channel: _socket.socket, request: Request, command: int, wake: int) 
 
 
 def spawn(request: Request) -> int:
-    """Start the command, as cheaply as can be: posix_spawn(3) shares our memory until the exec, fork would copy it."""
+    """Start the command by posix_spawn(3), which shares memory until the exec; fork would copy it. Return its pid."""
     env = request["env"]
 
     def start(path: bytes, argv: list[bytes]) -> int:
@@ -141,8 +143,8 @@ def spawn(request: Request) -> int:
 
 
 def fork_command(request: Request, report: int, terminal: int, channel: _socket.socket | None) -> int:
-    """Start the command where it has something to do first that only the process that becomes it can do: take the
-    foreground of its terminal, or install a filter of its own, whose listener goes over ``channel``."""
+    """Fork the command where the child itself has to act before its exec: take the foreground of its terminal, or
+    install its own filter, whose listener it sends over ``channel``. Return its pid."""
     command = os.fork()
     if command:
         return command
@@ -154,7 +156,7 @@ def fork_command(request: Request, report: int, terminal: int, channel: _socket.
             os.setsid()
         for number in RESET_SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
-        let_signals_come()
+        unblock_signals()
         if channel is not None:
             hand_over_listener(channel, request["mediation"][0])
         start_program(lambda path, argv: os.execve(path, argv, request["env"]), request["argv"], request["search"])
@@ -164,43 +166,46 @@ def fork_command(request: Request, report: int, terminal: int, channel: _socket.
         os._exit(127)
 
 
-def holding_signals(start: Callable[[], int]) -> int:
-    """Fork, or clone, a child that has ``HELD_SIGNALS`` blocked from its first instruction on: a signal of which it
-    cannot hear yet would end it, or be lost (pid 1 hears only what it has a handler for: pid_namespaces(7))."""
+def fork_with_signals_blocked(start: Callable[[], int]) -> int:
+    """Call ``start``, which forks or clones; the child has ``BLOCKED_SIGNALS`` blocked from its first instruction on. A
+    signal that the child cannot handle yet would end it or be lost (pid 1 receives only signals for which it has a
+    handler: pid_namespaces(7)). Return what ``start`` returns."""
     child = -1
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, HELD_SIGNALS)
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, BLOCKED_SIGNALS)
     try:
         child = start()
         return child
     finally:
         if child:
-            let_signals_come()
+            unblock_signals()
 
 
-def let_signals_come() -> None:
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, HELD_SIGNALS)
+def unblock_signals() -> None:
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, BLOCKED_SIGNALS)
 
 
-def forget_typed() -> None:
-    """In a child that has just left its group: what a terminal has told that is not for it."""
+def discard_terminal_signals() -> None:
+    """In a child that has just left its process group: discard pending terminal signals, which were meant for the old
+    group. A signal that a process has sent is kept."""
     for number in GROUP_SIGNALS:
-        told = _signal.sigtimedwait((number,), 0)
-        if told is not None and told.si_code == SI_USER:
+        info = _signal.sigtimedwait((number,), 0)
+        if info is not None and info.si_code == SI_USER:
             os.kill(os.getpid(), number)
 
 
-def hear_signals() -> int:
-    """A descriptor that becomes readable with every signal that has a handler. Without it one that comes just before
-    we wait would be heeded only after the next: a handler runs when the interpreter does (signal(7), pselect)."""
-    wake, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    _signal.set_wakeup_fd(word, warn_on_full_buffer=False)
+def open_signal_pipe() -> int:
+    """Return a descriptor that becomes readable with every signal that has a handler. A Python handler runs only when
+    the interpreter does, so a signal that arrives just before a wait would otherwise be handled only after the next one
+    (signal(7), pselect)."""
+    wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
     return wake
 
 
 def reap(command: int, own_pid_namespace: bool, wake: int, refusals: Refusals | None = None) -> tuple[int, Any, bool]:
-    """Wait for the command, reaping every orphan meanwhile. Returns its wait status, its resource use, and whether
-    nobody is left: init inherits every orphan, so without children it is alone."""
+    """Wait for the command, and reap every orphan meanwhile. Return the command's wait status, its resource use, and
+    whether the sandbox is empty: init inherits every orphan, so without children it is alone."""
     status, usage = reap_and_answer(command, wake, refusals)
     if not own_pid_namespace:
         end_children(())
@@ -213,10 +218,11 @@ def reap(command: int, own_pid_namespace: bool, wake: int, refusals: Refusals | 
 
 
 def end_children(spared: Sequence[int]) -> None:
-    """Kill and reap all children but ``spared``; as a subreaper we inherit their children in turn."""
+    """Kill and reap all children but ``spared``. As a subreaper this process inherits their children, which are killed
+    in turn."""
     while True:
-        with_children = b"/proc/self/task/%d/children" % os.getpid()
-        descriptor = os.open(with_children, os.O_RDONLY | os.O_CLOEXEC)
+        path = b"/proc/self/task/%d/children" % os.getpid()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         children = [int(word) for word in os.read(descriptor, 65536).split()]
         os.close(descriptor)
         targets = [pid for pid in children if pid not in spared]
@@ -227,20 +233,20 @@ def end_children(spared: Sequence[int]) -> None:
             os.waitpid(pid, 0)
 
 
-def enter(ready: int | None) -> None:
-    """The first instructions of a cloned child: die with the launcher, belong to no terminal, wait for our id maps, be
-    nobody's to trace."""
+def begin_child(ready: int | None) -> None:
+    """The first instructions of a cloned child: set the death signal to the launcher's end, leave the terminal's
+    session, wait for the id maps, and forbid tracing."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     os.setsid()
-    forget_typed()
+    discard_terminal_signals()
     if ready is not None and os.read(ready, 1) != b"g":
-        os._exit(125)  # the launcher is gone, or could not write our id maps and has said so
-    prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
+        os._exit(125)  # the launcher is gone, or could not write the id maps and has reported that
+    prctl(PR_SET_DUMPABLE, 0)  # not earlier: it gives root this process's /proc files, the id maps included
 
 
-def join(request: Request, descriptors: list[int], report: int) -> list[int]:
-    """Be in the command's control groups, before anything else, and have them as the root of a namespace: what is above
-    them is not to be seen. Returns the other descriptors."""
+def join_cgroups(request: Request, descriptors: list[int], report: int) -> list[int]:
+    """Enter the command's control groups before any other step, and make them the root of a cgroup namespace, so that
+    the groups above stay invisible. Return the remaining descriptors."""
     first = len(descriptors) - request["into"] - request["join"]
     if first == len(descriptors):
         return descriptors
@@ -255,8 +261,8 @@ def join(request: Request, descriptors: list[int], report: int) -> list[int]:
     return descriptors[:first]
 
 
-def become(role: Callable[[], None], report: int) -> NoReturn:
-    """Play the part of a cloned child, to its end. Whatever goes wrong, the host hears of it, and nothing runs on."""
+def run_role(role: Callable[[], None], report: int) -> NoReturn:
+    """Run ``role`` in a cloned child and exit. Any exception is reported to the host, and no code runs after it."""
     code = 125
     try:
         role()
@@ -268,18 +274,19 @@ def become(role: Callable[[], None], report: int) -> NoReturn:
         try:
             tell(report, record)
         except OSError:
-            tell(3, record)  # it has been moved there
+            tell(3, record)  # ``keep_only`` has moved it there
     finally:
         os._exit(code)
 
 
-def settle(
+def set_up(
     request: Request, descriptors: list[int], report: int, context: StepContext | None = None
 ) -> tuple[StepContext, int]:
-    """Become pid 1 of a sandbox: perform the plan, to the last step. Returns where the report pipe is now."""
+    """Become pid 1 of a sandbox: perform the whole plan. Return the context of the steps and the new number of the
+    report pipe."""
     if not request["namespaces"] & CLONE_NEWPID:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    descriptors = join(request, descriptors, report)
+    descriptors = join_cgroups(request, descriptors, report)
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     if request["mediation"]:
@@ -299,8 +306,8 @@ def settle(
 
 
 def run_init(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
-    """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
-    context, report = settle(request, descriptors, report, context)
+    """Run pid 1 of a sandbox: perform the plan, start the command, reap orphans, report the end."""
+    context, report = set_up(request, descriptors, report, context)
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
     if request["mediation"]:
@@ -315,11 +322,11 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
         except OSError as error:
             tell(report, ("failed", -1, "exec", error.errno or 0, ""))
             return
-    wake = hear_signals()
+    wake = open_signal_pipe()
     forward_signals(command)
-    let_signals_come()
+    unblock_signals()
     if channel is not None:
-        tell_stops(command, channel)
+        report_stops(command, channel)
     for descriptor in (0, 1, 2):
         os.close(descriptor)  # a pipe of the command must end when the command does
     if request["mediation"]:
@@ -327,7 +334,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
     refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
     own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     status, usage, empty = reap(command, own_pid_namespace, wake, refusals)
-    refused += refusals.told() if refusals is not None else ()
+    refused += refusals.records() if refusals is not None else ()
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
 
@@ -336,13 +343,13 @@ def forward_signals(command: int) -> None:
         try:
             os.kill(command, received)
         except ProcessLookupError:
-            pass  # it has just ended
+            pass  # the command has just ended
 
     def forward_to_group(received: int, _frame: object) -> None:
         try:
             os.killpg(command, received)
         except ProcessLookupError:
-            forward(received, None)  # it leads no group yet (``fork_command``)
+            forward(received, None)  # the command leads no group yet (``fork_command``)
 
     for number in FORWARDED_SIGNALS:
         _signal.signal(number, forward)
@@ -351,53 +358,55 @@ def forward_signals(command: int) -> None:
 
 
 def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.socket:
-    """Make the pseudo-terminal ours and the command's standard descriptors ``numbers``, then wait until the host has
-    made it like the user's.
+    """Make the pseudo-terminal this process's controlling terminal, and the command's standard descriptors ``numbers``.
+    Then wait until the host has copied the settings of the user's terminal. Return the socket to the host.
 
-    Ours, because a command that led the session itself could not be stopped: its process group would be orphaned, and
-    the stop signals of a terminal do nothing to such a one (setpgid(2)). Our own copy stays open: the master is at its
-    end when nobody is left, not when the command has closed its descriptors.
+    A command that led the session itself could not be stopped: its process group would be orphaned, and the stop
+    signals of a terminal do not affect an orphaned group (setpgid(2)). This process keeps its copy open, so the master
+    is at its end of file when the last process has gone, not when the command closes its descriptors.
     """
     check(libc.ioctl(context.terminal, c_ulong(TIOCSCTTY), 0))
     for number in numbers:
         os.dup2(context.terminal, number)
     channel = _socket.socket(fileno=context.channel)
     if channel.recv(1) != b"g":
-        raise OSError(EIO, "nobody is at the terminal")
+        raise OSError(EIO, "the host has closed the terminal")
     return channel
 
 
-def tell_stops(command: int, channel: _socket.socket) -> None:
-    """Tell the host whenever the command has been stopped (waitid(2)), and let it go on when we are told to."""
+def report_stops(command: int, channel: _socket.socket) -> None:
+    """Report to the host whenever the command is stopped (waitid(2)), and continue the command when the host asks for
+    it."""
 
-    stopped: list[bool] = []
+    stops: list[bool] = []
 
-    def look(_number: int = 0, _frame: object = None) -> None:
+    def report(_number: int = 0, _frame: object = None) -> None:
         try:
             if os.waitid(os.P_PID, command, os.WSTOPPED | os.WNOHANG) is not None:
-                stopped.append(True)
+                stops.append(True)
                 channel.send(b"s")
         except (ChildProcessError, BrokenPipeError):
-            pass  # it has ended and been reaped; the host has let go of it
+            pass  # the command has ended and been reaped, or the host has closed its end
 
     def go_on(_number: int, _frame: object) -> None:
-        if not stopped:
-            return  # a pause is over; that lets go on what it has stopped, and nothing else
-        stopped.clear()
+        if not stops:
+            return  # the end of a pause: a pause continues only the processes that it has stopped
+        stops.clear()
         try:
             os.killpg(command, _signal.SIGCONT)
         except ProcessLookupError:
             pass
 
     _signal.signal(_signal.SIGCONT, go_on)
-    _signal.signal(_signal.SIGCHLD, look)
-    look()
+    _signal.signal(_signal.SIGCHLD, report)
+    report()
 
 
 def keep_only(descriptors: list[int], first: int) -> int:
-    """Move ``descriptors`` to numbers from ``first`` on (close-on-exec) and close all above: no other one gets in."""
+    """Move ``descriptors`` to consecutive numbers from ``first`` on (close-on-exec) and close all higher ones, so no
+    other descriptor gets into the sandbox. Return ``first``."""
     if descriptors != [first]:
-        free = max(*descriptors, first + len(descriptors)) + 1  # by way of these: they may be in each other's way
+        free = max(*descriptors, first + len(descriptors)) + 1  # moved by way of these numbers: old and new may overlap
         high = [os.dup2(descriptor, free + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
         for index, descriptor in enumerate(high):
             os.dup2(descriptor, first + index, inheritable=False)

@@ -1,4 +1,4 @@
-"""The kernel's interface as the launcher uses it: numbers from the uapi headers, names kept as the man pages have them.
+"""The kernel's interface as the launcher uses it. Numbers are from the uapi headers, names as in the man pages.
 
 Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
 """
@@ -9,7 +9,7 @@ import ctypes
 import os
 
 MACHINE = os.uname().machine
-# Only these three differ between the architectures; everything from 424 on is shared.
+# Only these three numbers differ between the architectures; numbers from 424 on are shared.
 SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
 SYS_openat2, RESOLVE_BENEATH = 437, 8
 SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount = 428, 429, 430, 431, 432
@@ -33,38 +33,40 @@ LINUX_CAPABILITY_VERSION_3 = 0x20080522
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 TIOCSCTTY, TIOCSPTLCK, TIOCGPTPEER = 0x540E, 0x40045431, 0x5441
 LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT = 1, 1, 2
-LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # execute, write, read; truncate, ioctl, resolve_unix: those of files
+LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # of files: execute, write, read; truncate, ioctl, resolve_unix
 
 SIGCHLD = 17
 ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
 EXDEV, ELOOP = 18, 40
 EOPNOTSUPP, EAFNOSUPPORT, EADDRNOTAVAIL = 95, 97, 99
 
-libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang
+# PyDLL keeps the GIL: a child that is cloned while the GIL is released would hang.
+libc = ctypes.PyDLL(None, use_errno=True)
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p
 
 
-def check(result: int, what: str = "") -> int:
+def check(result: int, context: str = "") -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), context)
     return result
 
 
 def syscall(number: int, *args: int | bytes | None) -> int:
-    """The raw system call. ints become longs, bytes become pointers; raises OSError."""
+    """Call the raw system call ``number``. Integers are passed as longs, bytes as pointers. Raise OSError if it
+    fails."""
     converted = [c_long(a) if isinstance(a, int) else c_char_p(a) if isinstance(a, bytes) else a for a in args]
     return check(libc.syscall(c_long(number), *converted))
 
 
 def clone(flags: int) -> int:
-    """fork with namespaces: clone(2) with a null stack behaves as fork does."""
+    """Fork with new namespaces: clone(2) with a null stack behaves as fork does. Return the pid, 0 in the child."""
     return syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
 
 
 def clone_into(flags: int, cgroup: int) -> int:
-    """The same into a control group of version 2, ``cgroup`` being its directory: struct clone_args of clone(2). Linux
-    5.7."""
+    """The same into a control group of version 2, with ``cgroup`` a descriptor of its directory: struct clone_args of
+    clone(2). Linux 5.7."""
     words = [flags | CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, cgroup]
     arguments = b"".join(word.to_bytes(8, "little") for word in words)
     return syscall(SYS_clone3, arguments, len(arguments))

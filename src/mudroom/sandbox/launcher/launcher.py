@@ -1,46 +1,46 @@
-"""The launcher: the small resident program that performs plans.
+"""The launcher: a small resident process that performs plans.
 
-It runs as a process of its own (``python -I -S``), receives requests over a socket, and for each one
-clones a child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
+It runs as a process of its own (``python -I -S``) and receives requests over a socket. For each request it clones a
+child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``listening``, ``netlink``,
-``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
-1. They import each other and nothing else of mudroom, and of the library only what the architecture test lists: every
-   millisecond of start-up here is a millisecond of every cold ``mudroom run``. What a first command does not need is
-   imported when it is needed, but never in an init after its ``pivot``: its files are then the command's.
-2. It decides nothing. A plan is a list of tuples ``(op, *arguments)``; ``STEPS`` says what each op does. What is
-   not in the plan does not happen.
+Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
+``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
+1. They import each other and no other module of mudroom, and of the standard library only the modules that the
+   architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
+   a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
+   sight are then the command's.
+2. It decides nothing. A plan is a list of tuples ``(op, *arguments)``; ``STEPS`` maps each op to a function. An act
+   that is not in the plan does not happen.
 3. It is single-threaded and stays so: it clones without exec, which is only sound while no other thread exists.
 4. Any failure before the exec ends the child and is reported with the index of the step; the command has not run.
 
 Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: performs the plan, then reaps) →
-``command``. The kernel kills all that is left in a pid namespace when its init ends (pid_namespaces(7)).
+``command``. When its init ends, the kernel kills every process left in a pid namespace (pid_namespaces(7)).
 
-From its second command on, a session has a ``template`` between launcher and init: a launcher of its own inside a
-user and mount namespace in which the first steps of the plan, which do not depend on the command, have been
-performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. What every command
-has, first or last, the template knows already: a request to it carries only the steps that are the command's own. The
-template clones one init ahead of time, the ``spare``, so that the next command does not wait for its namespaces to be
-made.
+From its second command on, a session has a ``template`` between launcher and init. A template is a launcher inside its
+own user and mount namespace, in which the first steps of the plan, which do not depend on the command, have been
+performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. The template also
+knows the steps that every command shares, at the start and at the end: a request to it carries only the command's own
+steps. The template clones one init ahead of time, the ``spare``, so the next command does not wait for its namespaces.
 
-Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
-the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
+Wire format, in both directions little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel
+with the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
-The descriptors of a run are its stdin, stdout and stderr, then the sockets that its host wants (``sockets`` of the
-request names them), then those of its control groups (``into`` of the request: a directory to clone init into;
-``join``: so many files by which init moves itself), then the report pipe. Over the socket called ``view`` init sends a
+The descriptors of a run are, in this order: its stdin, stdout and stderr; the sockets that its host asks for
+(``sockets`` of the request names them); those of its control groups (``into`` of the request: a directory to clone init
+into; ``join``: the number of files by which init moves itself); the report pipe. Over the socket ``view`` init sends a
 descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the
-master of a pseudo-terminal (``step_terminal``); there it then waits for a byte before it starts the command, and sends
-one whenever the command has been stopped.
+master of a pseudo-terminal (``step_terminal``). On ``channel`` it then waits for a byte before it starts the command,
+and sends a byte whenever the command has been stopped.
 
-A run that is ``held`` has no command: init says ``("ready",)`` on the report pipe and is asked for commands over the
-socket called ``door`` (``holder.py``).
+A run that is ``held`` has no command: init writes ``("ready",)`` to the report pipe and receives commands over the
+socket ``door`` (``holder.py``).
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
-The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
-``("exited", wait status, user s, system s, max RSS KiB, what was refused, empty)``; ``empty`` says that no
-process but init is left in the sandbox. The pipe's end of file means that init is gone, too.
+The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or ``("exited",
+wait status, user s, system s, max RSS KiB, refused calls, empty)``; ``empty`` says that init is the only process left
+in the sandbox. End of file on the pipe means that init has ended, too.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ import sys
 from mudroom.sandbox.launcher.init import (
     TERMINAL_SIGNALS,
     Run,
-    become,
+    begin_child,
     end_children,
-    enter,
-    holding_signals,
-    let_signals_come,
+    fork_with_signals_blocked,
     run_init,
+    run_role,
+    unblock_signals,
 )
 from mudroom.sandbox.launcher.kernel import CLONE_NEWUSER, PR_SET_CHILD_SUBREAPER, clone, clone_into, prctl
 from mudroom.sandbox.launcher.wire import receive, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mudroom.sandbox.launcher.template import Ahead
+    from mudroom.sandbox.launcher.template import Spare
     from mudroom.sandbox.launcher.wire import Request
 
 
@@ -79,7 +79,7 @@ def write_file(path: bytes, content: bytes) -> None:
 
 
 def map_ids(pid: int, uid_map: bytes, gid_map: bytes, deny_setgroups: bool) -> None:
-    """Identity maps for a child's user namespace; an ordinary user may map only itself (user_namespaces(7))."""
+    """Write identity maps for a child's user namespace. An ordinary user may map only itself (user_namespaces(7))."""
     if deny_setgroups:
         write_file(b"/proc/%d/setgroups" % pid, b"deny")
     write_file(b"/proc/%d/uid_map" % pid, uid_map)
@@ -87,13 +87,14 @@ def map_ids(pid: int, uid_map: bytes, gid_map: bytes, deny_setgroups: bool) -> N
 
 
 def start(request: Request, descriptors: list[int]) -> Run | None:
-    """Clone a sandbox's init, or a template. ``descriptors`` are all ours to close; the last is the report pipe."""
+    """Clone a sandbox's init, or a template. Return None if that fails, after reporting it. Closes all ``descriptors``;
+    the last is the report pipe."""
     report = descriptors[-1]
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     into = descriptors[-2] if request.get("into") else -1
     try:
         flags = request["namespaces"]
-        pid = holding_signals(lambda: clone(flags) if into < 0 else clone_into(flags, into))
+        pid = fork_with_signals_blocked(lambda: clone(flags) if into < 0 else clone_into(flags, into))
     except OSError as error:
         tell(report, ("failed", -1, "clone" if into < 0 else "cgroup", error.errno or 0, ""))
         for descriptor in (*descriptors, ready_read, ready_write):
@@ -101,7 +102,7 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         return None
     if pid == 0:
         os.close(ready_write)
-        become(lambda: play(request, descriptors[:-1], report, ready_read), report)
+        run_role(lambda: run_child(request, descriptors[:-1], report, ready_read), report)
     os.close(ready_read)
     for descriptor in descriptors[:-1]:
         os.close(descriptor)
@@ -117,13 +118,13 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
     return Run(request["id"], pid, os.pidfd_open(pid), report)
 
 
-def play(request: Request, descriptors: list[int], report: int, ready: int) -> None:
-    """What a cloned child is for."""
-    enter(ready)
+def run_child(request: Request, descriptors: list[int], report: int, ready: int) -> None:
+    """Run a cloned child: a template, a held sandbox's init or an init with a command."""
+    begin_child(ready)
     if request["op"] == "prepare":
         from mudroom.sandbox.launcher.template import prepare
 
-        let_signals_come()
+        unblock_signals()
         serve(*prepare(request, descriptors, report))
     elif request["held"]:
         from mudroom.sandbox.launcher.holder import hold
@@ -134,10 +135,10 @@ def play(request: Request, descriptors: list[int], report: int, ready: int) -> N
 
 
 class Loop:
-    """Serves requests until the other end of ``control`` is closed; then kills what is left."""
+    """Serves requests until the other end of ``control`` is closed; then kills the remaining children."""
 
-    def __init__(self, control: _socket.socket, ahead: Ahead | None) -> None:
-        self._control, self._ahead = control, ahead
+    def __init__(self, control: _socket.socket, spare: Spare | None) -> None:
+        self._control, self._spare = control, spare
         self._runs: dict[int, Run] = {}
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
@@ -161,8 +162,8 @@ class Loop:
             self._poller.register(run.pidfd, select.POLLIN)
 
     def _refill(self) -> None:
-        if self._ahead is not None:
-            self._watch(self._ahead.refill())
+        if self._spare is not None:
+            self._watch(self._spare.refill())
 
     def _handle(self, request: Request, descriptors: list[int]) -> None:
         if request["op"] == "signal":
@@ -170,14 +171,14 @@ class Loop:
                 if run.identity == request["id"]:
                     os.kill(run.pid, request["signal"])
         elif request["op"] in ("pause", "resume"):
-            self._hold(request, descriptors[0])
-        elif self._ahead is None:
+            self._pause_or_resume(request, descriptors[0])
+        elif self._spare is None:
             self._watch(start(request, descriptors))
-        elif not self._ahead.take(request, descriptors):
-            self._watch(start(self._ahead.complete(request), descriptors))
+        elif not self._spare.take(request, descriptors):
+            self._watch(start(self._spare.complete(request), descriptors))
 
-    def _hold(self, request: Request, answer: int) -> None:
-        """Stop a sandbox, or let it go on, and say when that is done. One that has ended is as good as stopped."""
+    def _pause_or_resume(self, request: Request, answer: int) -> None:
+        """Pause or resume a sandbox, and report when that is done. A sandbox that has ended counts as stopped."""
         from mudroom.sandbox.launcher.pause import pause, resume
 
         record: tuple[object, ...] = ("done",)
@@ -197,8 +198,8 @@ class Loop:
         run = self._runs.pop(pidfd)
         self._poller.unregister(pidfd)
         os.waitpid(run.pid, 0)
-        if self._ahead is not None and self._ahead.spare is run:
-            self._ahead.spare, self._ahead.fails = None, True
+        if self._spare is not None and self._spare.init is run:
+            self._spare.init, self._spare.failed = None, True
         end_children([other.pid for other in self._runs.values()])  # orphans of a sandbox without a pid namespace
         os.close(pidfd)
         if run.report >= 0:
@@ -212,12 +213,13 @@ class Loop:
         end_children(())
 
 
-def serve(control: _socket.socket, ahead: Ahead | None = None) -> None:
+def serve(control: _socket.socket, spare: Spare | None = None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINAL_SIGNALS)  # our host had them blocked while we came up
-    Loop(control, ahead).run()
+    # The host had them blocked while the launcher started.
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    Loop(control, spare).run()
 
 
 def main() -> None:

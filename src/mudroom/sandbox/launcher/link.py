@@ -1,4 +1,4 @@
-"""Links in a root that somebody else has made: an image's.
+"""Symlinks in a root that comes from an image.
 
 Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
 """
@@ -11,9 +11,9 @@ from mudroom.sandbox.launcher.kernel import ELOOP, EXDEV, RESOLVE_BENEATH, SYS_o
 
 
 def require_no_link(root: int, path: bytes) -> None:
-    """Make sure that ``path`` below the descriptor ``root`` is what it seems: an absolute link on the way would lead
-    out of there, and a link at its end is nothing to mount upon. Raises OSError: ELOOP for those, and what openat2(2)
-    says of what is not there. RESOLVE_BENEATH; struct open_how is flags, mode, resolve."""
+    """Check that ``path`` below the descriptor ``root`` may be mounted upon. An absolute symlink on the way would lead
+    out of the root, and a symlink at the end is no mount point: both raise OSError with ELOOP. A missing path raises
+    the error of openat2(2). RESOLVE_BENEATH; struct open_how is flags, mode, resolve."""
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     how = b"".join(value.to_bytes(8, "little") for value in (flags, 0, RESOLVE_BENEATH))
     try:

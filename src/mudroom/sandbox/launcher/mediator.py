@@ -1,12 +1,12 @@
-"""The mediator: performs, or refuses, the calls that ``sandbox/linux/metadata.py`` routes to it.
+"""The mediator performs or refuses the system calls that ``sandbox/linux/metadata.py`` routes to it.
 
-It runs in the sandbox's init, which is in the same Landlock domain as the command and holds no more rights than it.
+It runs in the sandbox's init, which is in the same Landlock domain as the command and has no more rights.
 
 Rules of this file:
-1. What the launcher may import, this may, and nothing else: it is loaded by the launcher.
-2. A path is read from the caller's memory once, opened once (O_PATH), and judged by where the opened descriptor is,
-   as the kernel tells it (/proc/self/fd/N, proc_pid_fd(5)). The change is made through that very descriptor.
-   The caller's own system call never continues, so there is nothing to race (seccomp_unotify(2)).
+1. It may import only modules that the launcher may import: the launcher loads it.
+2. A path is read from the caller's memory once and opened once (O_PATH). It is judged by the place of the opened
+   descriptor, as the kernel reports it (/proc/self/fd/N, proc_pid_fd(5)), and the change is made through that same
+   descriptor. The caller's own system call never continues, so there is no race (seccomp_unotify(2)).
 3. Anything unclear is EPERM.
 """
 
@@ -20,9 +20,9 @@ import select
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
 EPERM, EINTR, EBADF, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 4, 9, 13, 14, 36, 38, 88, 95
 _LONGEST_ADDRESS = 28
-"""struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
-_CONNECTING = 5.0
-"""Seconds that a connection to the gate may take, which is on the same machine; all other calls wait meanwhile."""
+"""Size of struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
+_CONNECT_TIMEOUT = 5.0
+"""Seconds that a connection to the gate, on the same machine, may take; all other calls wait meanwhile."""
 _MAPPED = bytes(10) + b"\xff\xff"
 PATH_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX = 4096, 255, 65536
 
@@ -42,7 +42,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def install(program: bytes) -> int:
-    """Install the routing filter in this process; returns the listener (seccomp(2))."""
+    """Install the routing filter in this process. Return the listener (seccomp(2))."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
     listener: int = libc.syscall(
@@ -54,8 +54,8 @@ def install(program: bytes) -> int:
 
 
 def _control(listener: int, operation: int, message: Any) -> bool:
-    """ioctl(2), again and again while signals interrupt it: init hears of every process that ends, and a caller whose
-    answer is lost waits for ever. Returns whether it was done; errno tells why not."""
+    """Call ioctl(2), repeated while signals interrupt it: init gets a signal for every process that ends, and a caller
+    whose answer is lost waits for ever. Return whether the call succeeded; errno has the error."""
     while libc.ioctl(listener, ctypes.c_ulong(operation), message) < 0:
         if ctypes.get_errno() != EINTR:
             return False
@@ -63,7 +63,8 @@ def _control(listener: int, operation: int, message: Any) -> bool:
 
 
 class Mediator:
-    """Answers the calls of one command. ``rows`` by system call number; ``roots`` are where changes are allowed."""
+    """Answers the calls of one command. ``rows`` are by system call number; ``roots`` are the directories in which
+    changes are allowed."""
 
     def __init__(self, listener: int, rows: dict[int, Row], roots: tuple[bytes, ...]) -> None:
         self._listener = listener
@@ -72,8 +73,8 @@ class Mediator:
         self.refused: list[bytes] = []
 
     def attend(self, pidfd: int, wake: int) -> None:
-        """Answer until the process behind ``pidfd`` has ended. ``wake`` is readable when a signal has come: its handler
-        has run when the poll is over."""
+        """Answer calls until the process behind ``pidfd`` has ended. ``wake`` is readable when a signal has arrived;
+        its handler runs when the poll returns."""
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(pidfd, select.POLLIN)
@@ -92,7 +93,7 @@ class Mediator:
     def _answer(self) -> None:
         request = ctypes.create_string_buffer(80)
         if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_RECV), request) < 0:
-            return  # the caller was killed meanwhile, or a signal came: what still waits is told by poll(2) again
+            return  # the caller was killed meanwhile, or a signal came: poll(2) reports calls that still wait again
         raw = request.raw
         identity, pid = raw[:8], int.from_bytes(raw[8:12], "little")
         number = int.from_bytes(raw[16:20], "little", signed=True)
@@ -123,29 +124,29 @@ class Mediator:
             os.close(target)
 
     def _connect(self, caller: Caller, arguments: list[int], port: int) -> int:
-        """To the gate, and to nothing else. What the caller has afterwards is a socket of ours, connected, in the place
-        of its own: whatever it changes meanwhile, it leads to the gate (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
-        """
+        """Connect to the gate and to no other address. The caller's socket is replaced by a socket connected here, so
+        it leads to the gate whatever the caller changes meanwhile (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
+        Return 0 or EACCES."""
         where = address(caller.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS)))
         if where != (b"127.0.0.1", port):
             if len(self.refused) < 20:
                 self.refused.append(b"connect %s:%d" % where)
             return EACCES
         number = _signed(arguments[0])
-        kept = caller.flags(number)
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        flags = caller.flags(number)
+        replacement = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            made.settimeout(_CONNECTING)
-            made.connect(("127.0.0.1", port))
-            made.setblocking(not kept & os.O_NONBLOCK)
-            caller.give(made.fileno(), number, kept & os.O_CLOEXEC)
+            replacement.settimeout(_CONNECT_TIMEOUT)
+            replacement.connect(("127.0.0.1", port))
+            replacement.setblocking(not flags & os.O_NONBLOCK)
+            caller.give(replacement.fileno(), number, flags & os.O_CLOEXEC)
         finally:
-            made.close()
+            replacement.close()
         return 0
 
 
 class Caller:
-    """The process that made a call, which sleeps in the kernel until it is answered."""
+    """The process that made a call. It sleeps in the kernel until the call is answered."""
 
     def __init__(self, pid: int, identity: bytes, listener: int) -> None:
         self._proc = b"/proc/%d" % pid
@@ -153,7 +154,8 @@ class Caller:
         self._listener = listener
 
     def check(self) -> None:
-        """Raises if the caller is gone: its pid, and what we read by it, could be another process's by now."""
+        """Raise OSError if the caller is gone: its pid, and data read by that pid, could belong to another process by
+        now."""
         if not _control(self._listener, NOTIF_ID_VALID, ctypes.c_char_p(self._identity)):
             raise OSError(EPERM, "the caller is gone")
 
@@ -168,26 +170,27 @@ class Caller:
             os.close(memory)
 
     def text(self, address: int, limit: int) -> bytes:
-        """A C string. Read page by page: what lies behind it may not be mapped."""
-        found = b""
-        while len(found) <= limit:
-            part = self.read(address + len(found), 4096 - (address + len(found)) % 4096)
-            found += part
+        """Read a C string, page by page: the page behind its end may not be mapped. Raise OSError if it is longer than
+        ``limit``."""
+        text = b""
+        while len(text) <= limit:
+            part = self.read(address + len(text), 4096 - (address + len(text)) % 4096)
+            text += part
             if b"\0" in part or not part:
-                return found.partition(b"\0")[0]
+                return text.partition(b"\0")[0]
         raise OSError(ENAMETOOLONG, "a string without an end")
 
     def open(self, row: Row, arguments: list[int]) -> int:
-        """The file that a call is about, as an O_PATH descriptor."""
+        """Open the file that a call is about, as an O_PATH descriptor."""
         _action, directory, path, flags, values, follow, _clock = row
         at = _signed(arguments[directory]) if directory >= 0 else AT_FDCWD
-        if path < 0 or (arguments[path] == 0 and values == 2 and directory >= 0):  # utimensat with no path: the fd
+        if path < 0 or (arguments[path] == 0 and values == 2 and directory >= 0):  # utimensat, no path
             return self._descriptor(at)
-        given = arguments[flags] if flags >= 0 else 0
+        call_flags = arguments[flags] if flags >= 0 else 0
         name = self.text(arguments[path], PATH_MAX)
-        if not name and given & AT_EMPTY_PATH:
+        if not name and call_flags & AT_EMPTY_PATH:
             return self._descriptor(at)
-        nofollow = 0 if follow and not given & AT_SYMLINK_NOFOLLOW else os.O_NOFOLLOW
+        nofollow = 0 if follow and not call_flags & AT_SYMLINK_NOFOLLOW else os.O_NOFOLLOW
         for alias, real in ((b"/proc/self/", self._proc + b"/"), (b"/dev/fd/", self._proc + b"/fd/")):
             if name.startswith(alias):
                 name = real + name[len(alias) :]
@@ -198,22 +201,23 @@ class Caller:
             os.close(base)
 
     def flags(self, number: int) -> int:
-        """Of a socket of the caller's: O_NONBLOCK, O_CLOEXEC (proc_pid_fdinfo(5))."""
+        """Return O_NONBLOCK and O_CLOEXEC of the caller's socket ``number``, among its flags (proc_pid_fdinfo(5)).
+        Raise OSError if it is no socket."""
         try:
-            what = os.readlink(self._proc + b"/fd/%d" % number)
+            link = os.readlink(self._proc + b"/fd/%d" % number)
         except FileNotFoundError:
             raise OSError(EBADF, "no descriptor") from None
-        if not what.startswith(b"socket:"):
+        if not link.startswith(b"socket:"):
             raise OSError(ENOTSOCK, "no socket")
         descriptor = os.open(self._proc + b"/fdinfo/%d" % number, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            told = os.read(descriptor, 4096)
+            info = os.read(descriptor, 4096)
         finally:
             os.close(descriptor)
-        return int(told.partition(b"flags:")[2].split()[0], 8)
+        return int(info.partition(b"flags:")[2].split()[0], 8)
 
     def give(self, ours: int, number: int, flags: int) -> None:
-        """Put a descriptor of ours in the place of the caller's (struct seccomp_notif_addfd)."""
+        """Replace the caller's descriptor ``number`` with the descriptor ``ours`` (struct seccomp_notif_addfd)."""
         words = (_ADDFD_SETFD, ours, number, flags)
         message = self._identity + b"".join(word.to_bytes(4, "little") for word in words)
         if not _control(self._listener, NOTIF_ADDFD, ctypes.c_char_p(message)):
@@ -225,7 +229,7 @@ class Caller:
 
 
 def address(raw: bytes) -> tuple[bytes, int]:
-    """Of a struct sockaddr_in or sockaddr_in6, to be compared and shown; one that is neither has no port."""
+    """Parse a struct sockaddr_in or sockaddr_in6 into address text and port. Another family gives ``?`` and port 0."""
     family, port = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "big")
     packed = raw[4:8] if family == _socket.AF_INET and len(raw) >= 16 else b""
     if family == _socket.AF_INET6 and len(raw) >= 24:
@@ -237,7 +241,7 @@ def address(raw: bytes) -> tuple[bytes, int]:
 
 
 def _signed(value: int) -> int:
-    """A C int out of a 64 bit register."""
+    """Return the C int in a 64 bit register."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
 
@@ -264,7 +268,7 @@ def _times(caller: Caller, target: int, values: list[int], clock: str) -> int:
 
 
 def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
-    """struct timespec[2], whatever form it was given in (utime(2), utimes(2), utimensat(2))."""
+    """Read a struct timespec[2] from any of the three formats (utime(2), utimes(2), utimensat(2))."""
     raw = caller.read(address, 16 if clock == "seconds" else 32)
     words = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in range(0, len(raw), 8)]
     if clock == "seconds":

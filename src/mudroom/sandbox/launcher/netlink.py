@@ -1,10 +1,10 @@
-"""Messages to the kernel's network configuration, as bytes: routes (rtnetlink(7)) and a redirection (nftables).
+"""Netlink messages for the kernel's network configuration: routes (rtnetlink(7)) and a redirection (nftables).
 
-Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. No tool is needed inside, and none
-is run: ``ip`` and ``nft`` may be missing, or be the agent's.
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. No program such as ``ip`` or ``nft``
+is run: it may be missing inside, or be the agent's.
 
 A netlink attribute is a 16 bit length and a 16 bit type before its value, padded to four bytes. Numbers in messages of
-nftables are big-endian (include/uapi/linux/netfilter/nf_tables.h), those of routes are the machine's.
+nftables are big-endian (include/uapi/linux/netfilter/nf_tables.h), those of routes are in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ def message(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
     return head + (flags | _NLM_F_REQUEST).to_bytes(2, "little") + sequence.to_bytes(4, "little") + bytes(4) + payload
 
 
-def everything_is_local(family: int) -> bytes:
-    """``ip route add local default dev lo``: every address is one of ours, so that whoever connects to any reaches what
-    listens here (Documentation/networking/ip-sysctl.rst calls it AnyIP)."""
+def route_everything_here(family: int) -> bytes:
+    """Return the message of ``ip route add local default dev lo``: every address is a local one, so a connection to any
+    address reaches the listeners here (Documentation/networking/ip-sysctl.rst calls it AnyIP)."""
     route = bytes((family, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST, _RTN_LOCAL)) + bytes(4)
     payload = route + attribute(_RTA_OIF, _LOOPBACK.to_bytes(4, "little"))
     return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, 1, payload)
 
 
-def redirection(port: int) -> list[bytes]:
-    """Every TCP connection that leaves goes to ``port`` here instead, but those to loopback and to DNS: one batch, done
-    as a whole or not at all. As nft(8) would have it::
+def redirect_to(port: int) -> list[bytes]:
+    """Return one batch, which is applied as a whole or not at all: every outgoing TCP connection is redirected to the
+    local ``port``, except those to loopback and to DNS. In the language of nft(8)::
 
         table inet mudroom { chain out { type nat hook output priority -100
             meta nfproto ipv4 @nh,128,8 0x7f accept
@@ -103,7 +103,7 @@ def _expression(name: bytes, *attributes: tuple[int, bytes]) -> bytes:
 
 
 def _meta(key: int) -> bytes:
-    """Into register 1, as all that follow: there is one thing to compare at a time."""
+    """Load into register 1, as the other expressions do: one value is compared at a time."""
     return _expression(b"meta", (1, _be32(1)), (2, _be32(key)))
 
 
@@ -125,29 +125,30 @@ _ACCEPTED = _expression(
 
 
 def talk(protocol: int, messages: Iterable[bytes]) -> None:
-    """Send the messages and wait until each that asks for it is acknowledged. Raises OSError, the kernel's."""
-    sent = list(messages)
-    awaited = sum(1 for one in sent if int.from_bytes(one[6:8], "little") & _NLM_F_ACK)
+    """Send the messages and wait until each that asks for an acknowledgement has one. Raise the kernel's error as
+    OSError."""
+    requests = list(messages)
+    awaited = sum(1 for request in requests if int.from_bytes(request[6:8], "little") & _NLM_F_ACK)
     channel = _socket.socket(AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, protocol)
     try:
-        channel.sendto(b"".join(sent), (0, 0))
+        channel.sendto(b"".join(requests), (0, 0))
         while awaited:
-            awaited -= _acknowledged(channel.recv(1 << 16))
+            awaited -= _count_acknowledged(channel.recv(1 << 16))
     finally:
         channel.close()
 
 
-def _acknowledged(data: bytes) -> int:
-    """How many acknowledgements there are: NLMSG_ERROR with the number 0 (netlink(7))."""
-    found = 0
+def _count_acknowledged(data: bytes) -> int:
+    """Count the acknowledgements: NLMSG_ERROR with the number 0 (netlink(7)). Raise OSError for another number."""
+    count = 0
     while len(data) >= 20:
         length = int.from_bytes(data[:4], "little")
         if int.from_bytes(data[4:6], "little") == _NLMSG_ERROR:
             number = -int.from_bytes(data[16:20], "little", signed=True)
             if number:
                 raise OSError(number, os.strerror(number))
-            found += 1
+            count += 1
         if length < 16:
-            raise OSError(EIO, "a netlink message without an end")
+            raise OSError(EIO, "a netlink message has no valid length")
         data = data[(length + 3) & ~3 :]
-    return found
+    return count

@@ -1,7 +1,7 @@
 """The steps of a plan, one function each: ``step_bind`` performs ``("bind", …)``.
 
 Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. A step runs in the sandbox's init,
-after the clone; what it raises ends the sandbox before the command has run.
+after the clone; an OSError in it ends the sandbox before the command has run.
 """
 
 from __future__ import annotations
@@ -71,18 +71,19 @@ from mudroom.sandbox.launcher.kernel import (
     syscall,
 )
 from mudroom.sandbox.launcher.link import require_no_link
-from mudroom.sandbox.launcher.listening import LISTENING
+from mudroom.sandbox.launcher.listener import LISTENER_STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mudroom.sandbox.launcher.refusal import Row
+    from mudroom.sandbox.launcher.step_context import StepContext
 
     Options = Sequence[tuple[bytes, bytes | None]]
 
 
-# Types of ctypes are slow to make, and an init is made for every command: these are made once, in the launcher.
+# ctypes types are slow to create, and every command has an init: these are created once, in the launcher.
 _CAPABILITY_SETS = ctypes.c_char * 24
 
 
@@ -92,23 +93,10 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
 
-class StepContext:
-    """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
-    view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), the command's side of that
-    terminal, and where commands are asked for."""
-
-    def __init__(self, namespaces: int) -> None:
-        self.root = self.view = self.listener = self.channel = self.terminal = self.gate = self.door = -1
-        self.listeners: list[tuple[str, int]] = []
-        """The gate's, until they are handed over: what each is for, and its descriptor."""
-        self.rows: dict[int, tuple[Row, ...]] = {}
-        self.namespaces = namespaces
-
-
 def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
     """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
     try:
-        _mkdir(root, path or b".", mode)  # most often all above it are there
+        _mkdir(root, path or b".", mode)  # most often the parents exist
         return
     except FileNotFoundError:
         pass
@@ -133,12 +121,12 @@ def attach(context: StepContext, tree: int, path: bytes) -> None:
 
 
 def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
-    """A detached mount of a new file system; ``options`` are (key, value) with None for flags. See fsopen(2)."""
-    return configured(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
+    """Make a detached mount of a new file system. ``options`` are (key, value) with None for flags. See fsopen(2)."""
+    return create_mount(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
 
 
-def configured(context_fd: int, options: Options, attributes: int) -> int:
-    """What fsopen(2) began, brought to its end: the mount. ``context_fd`` is closed."""
+def create_mount(context_fd: int, options: Options, attributes: int) -> int:
+    """Configure the file system context of fsopen(2) and return its mount. ``context_fd`` is closed."""
     try:
         for key, value in options:
             if value is None:
@@ -159,12 +147,13 @@ def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
 
 
 def step_private(_context: StepContext) -> None:
-    """No mount event of this namespace ever reaches the host's, or the other way round."""
+    """Separate mount events of this namespace from the host's, in both directions."""
     check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
 
 
 def step_root(context: StepContext, mountpoint: bytes, options: Options) -> None:
-    """A new empty root. It is mounted over ``mountpoint``, a directory of the vault, until the pivot."""
+    """Make an empty tmpfs the new root. It is mounted over ``mountpoint``, a directory of the vault, until the
+    pivot."""
     tree = new_filesystem(b"tmpfs", options, 6)
     syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
@@ -172,9 +161,9 @@ def step_root(context: StepContext, mountpoint: bytes, options: Options) -> None
 
 
 def step_host(context: StepContext, mountpoint: bytes, attributes: int) -> None:
-    """The host's root, with all that is mounted in it and ``attributes`` on every mount, as the new root. It is mounted
-    over ``mountpoint``, as ``step_root`` does. What a nested user namespace gets of it, it can neither uncover nor make
-    writable: mount_namespaces(7), restrictions on mount namespaces."""
+    """Make the host's root the new root, with everything mounted in it and with ``attributes`` on every mount. It is
+    mounted over ``mountpoint``, as in ``step_root``. A nested user namespace can neither uncover these mounts nor make
+    them writable: mount_namespaces(7), restrictions on mount namespaces."""
     tree = syscall(SYS_open_tree, AT_FDCWD, b"/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     set_attributes(tree, attributes, recursive=True)
     syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
@@ -183,7 +172,7 @@ def step_host(context: StepContext, mountpoint: bytes, attributes: int) -> None:
 
 
 def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:
-    """The same for a launcher in a container: the root that it has is an image's, and what the engine mounted there."""
+    """The same for a launcher in a container: its root is an image's, with the mounts that the engine made."""
     step_host(context, mountpoint, attributes)
 
 
@@ -192,12 +181,13 @@ def step_beneath(context: StepContext, path: bytes) -> None:
 
 
 def step_enter(context: StepContext) -> None:
-    """In a clone of a template: the new root is the working directory."""
+    """In a clone of a template the working directory is the new root."""
     context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
-    """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
+    """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover a directory that a submount
+    hides."""
     try:
         tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     except OSError as error:
@@ -230,7 +220,8 @@ def step_proc(context: StepContext, path: bytes) -> None:
 
 
 def step_devpts(context: StepContext, path: bytes) -> None:
-    """An instance of its own, with a limit of its own: the kernel's is for all sandboxes and the host together."""
+    """Mount an own instance of devpts with its own limit: the kernel's limit is for all sandboxes and the host
+    together."""
     options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
     tree = new_filesystem(b"devpts", options, 10)
     make_directories(context.root, path)
@@ -238,8 +229,8 @@ def step_devpts(context: StepContext, path: bytes) -> None:
 
 
 def step_terminal(context: StepContext, path: bytes) -> None:
-    """A pseudo-terminal for the command, if its host asked for one: the host gets the master, the command will get
-    the other side. ``path`` is of a ptmx; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13)."""
+    """Open a pseudo-terminal for the command, if the host asked for it. The host gets the master, the command will get
+    the other side. ``path`` is a ptmx device; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13)."""
     if context.channel < 0:
         return
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
@@ -255,17 +246,17 @@ def step_terminal(context: StepContext, path: bytes) -> None:
 def step_overlay(
     context: StepContext, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
 ) -> None:
-    """The staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
+    """Mount the staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
 
-    ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails
-    with EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts
-    is not supported (Documentation/filesystems/overlayfs.rst).
+    ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails with
+    EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts is not
+    supported (Documentation/filesystems/overlayfs.rst).
     """
     make_directories(context.root, path)
-    held = [
+    descriptors = [
         os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) for layer in (*lowers, upper, work)
     ]
-    names = [b"/proc/self/fd/%d" % descriptor for descriptor in held]
+    names = [b"/proc/self/fd/%d" % descriptor for descriptor in descriptors]
     options: list[tuple[bytes, bytes | None]] = [
         (b"upperdir", names[-2]),
         (b"workdir", names[-1]),
@@ -276,15 +267,16 @@ def step_overlay(
     if len(lowers) == 1:
         attach(context, new_filesystem(b"overlay", [(b"lowerdir", names[0]), *options], 6), path)
     elif not _overlay_one_by_one(context, path, names[:-2], options):
-        _overlay_all_at_once(context, path, held, volatile)
-    for descriptor in held:
+        _overlay_all_at_once(context, path, descriptors, volatile)
+    for descriptor in descriptors:
         os.close(descriptor)
 
 
 def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], options: Options) -> bool:
-    """Many lowers, each in a string of its own: fsconfig(2) takes no string longer than 255 bytes. False before
-    Linux 6.8, which has no such option: EINVAL when it is set, and before 6.5, where overlayfs still had the old mount
-    interface behind the new one, only when the file system is made (legacy_parse_param in fs/fs_context.c)."""
+    """Mount many lowers, each as its own option: fsconfig(2) takes no string longer than 255 bytes. Return False before
+    Linux 6.8, which has no such option. The error is EINVAL when the option is set; before 6.5, where overlayfs still
+    had the old mount interface behind the new one, EINVAL comes only when the file system is created
+    (legacy_parse_param in fs/fs_context.c)."""
     try:
         tree = new_filesystem(b"overlay", [*((b"lowerdir+", lower) for lower in lowers), *options], 6)
     except OSError as error:
@@ -296,8 +288,8 @@ def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], 
 
 
 def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], volatile: bool) -> None:
-    """Many lowers by mount(2), whose options may fill a page: 500 lowers, all that an overlay can have (OVL_MAX_STACK
-    in fs/overlayfs/super.c), are 2000 bytes when they are named relative to where the descriptors are."""
+    """Mount many lowers by mount(2), whose options may fill a page. 500 lowers, the limit of an overlay (OVL_MAX_STACK
+    in fs/overlayfs/super.c), take 2000 bytes when they are named relative to the directory of the descriptors."""
     *lowers, upper, work = (b"%d" % layer for layer in layers)
     options = b"lowerdir=" + b":".join(lowers) + b",upperdir=" + upper + b",workdir=" + work + b",userxattr"
     if volatile:
@@ -310,8 +302,8 @@ def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], v
 
 
 def step_view(context: StepContext, path: bytes) -> None:
-    """Send the view's mount itself to the host, if it asked: what is opened below this descriptor (openat2(2)) is what
-    the command sees, from whichever mount namespace. Ours is closed again before there is a command."""
+    """Send the view's mount to the host, if it asked for it. A file opened below this descriptor (openat2(2)) is the
+    file that the command sees, from any mount namespace. The descriptor is closed here before the command starts."""
     if context.view < 0:
         return
     place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
@@ -319,7 +311,7 @@ def step_view(context: StepContext, path: bytes) -> None:
     try:
         channel.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, place.to_bytes(4, "little"))])
     except BrokenPipeError:
-        pass  # nobody waits for it any more
+        pass  # the host no longer waits for it
     channel.close()
     os.close(place)
     context.view = -1
@@ -345,15 +337,15 @@ def step_file(context: StepContext, path: bytes, content: bytes, mode: int) -> N
 
 
 def step_seal(context: StepContext, path: bytes, attributes: int) -> None:
-    """Make one mount of the new root read-only, now that everything in it has been put in place."""
+    """Make a mount of the new root read-only, after everything in it has been put in place."""
     tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
 
 
 def step_cover(context: StepContext, path: bytes) -> None:
-    """Hide a file of the new root, if there is one: a device on a mount that has none cannot be opened (mount(2),
-    MS_NODEV), not even for reading."""
+    """Hide a file of the new root, if it exists, under a device: on a mount without devices it cannot be opened, not
+    even for reading (mount(2), MS_NODEV)."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     except FileNotFoundError:
@@ -363,14 +355,14 @@ def step_cover(context: StepContext, path: bytes) -> None:
 
 
 def step_freeze(context: StepContext, path: bytes) -> None:
-    """Make a directory of the new root read-only, where the file system it belongs to is not to be."""
+    """Make a directory of the new root read-only where its file system stays writable."""
     place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
     _lay_over(tree, place)
 
 
 def _lay_over(tree: int, place: int) -> None:
-    """Mount ``tree``, read-only and without devices, on what ``place`` refers to; both are closed."""
+    """Mount ``tree``, read-only and without devices, on the file that ``place`` refers to; both are closed."""
     set_attributes(tree, MOUNT_ATTR_RDONLY_NODEV, recursive=False)
     syscall(SYS_move_mount, tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
     os.close(tree)
@@ -412,8 +404,8 @@ def step_cwd(_context: StepContext, path: bytes) -> None:
 
 
 def step_drop_bounding_set(context: StepContext) -> None:
-    """Empty the bounding set, and make sure of it: no exec, of whatever program, gives a capability back, for this
-    process and all that descend from it (capabilities(7)). What is held already stays until it is dropped."""
+    """Empty the bounding set and check it. From then on no exec gives this process or its descendants a capability
+    (capabilities(7)). Capabilities already held stay until they are dropped."""
     capability = 0
     while capability < 64 and libc.prctl(PR_CAPBSET_READ, c_ulong(capability), 0, 0, 0) >= 0:
         if libc.prctl(PR_CAPBSET_DROP, c_ulong(capability), 0, 0, 0) < 0 and context.namespaces & CLONE_NEWUSER:
@@ -422,7 +414,7 @@ def step_drop_bounding_set(context: StepContext) -> None:
 
 
 def step_drop_capabilities(_context: StepContext) -> None:
-    """Empty the permitted, effective, inheritable and ambient sets, and make sure of it."""
+    """Empty the permitted, effective, inheritable and ambient sets. Raise OSError if any capability is left."""
     libc.prctl(PR_CAP_AMBIENT, c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
     header = LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
     check(libc.capset(c_char_p(header), c_char_p(bytes(24))))
@@ -445,8 +437,8 @@ def step_landlock(
     flags: int,
     ports: tuple[tuple[int, int], ...] = (),
 ) -> None:
-    """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
-    which only ever allows less. ``flags``: those of landlock_restrict_self(2). ``ports`` are (TCP port, access)."""
+    """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a missing path is skipped, which only
+    ever allows less. ``flags`` are those of landlock_restrict_self(2). ``ports`` are (TCP port, access)."""
     attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
     size = 24 if scoped else 16 if handled_net else 8
     ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
@@ -456,7 +448,7 @@ def step_landlock(
         except OSError:
             continue
         if os.fstat(descriptor).st_mode & 0o170000 != 0o040000:
-            access &= LANDLOCK_FILE_RIGHTS  # a rule on a file with a right of directories is EINVAL
+            access &= LANDLOCK_FILE_RIGHTS  # a directory right in a rule on a file is EINVAL
         rule = access.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
         syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
         os.close(descriptor)
@@ -468,14 +460,14 @@ def step_landlock(
 
 
 def step_seccomp(
-    context: StepContext, program: bytes, telling: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
+    context: StepContext, program: bytes, notifying: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
 ) -> None:
-    """Install a filter. ``telling``: the same one, but with what it refuses told to init by ``rows``
-    (``refusal.py``), for where that can be: EINVAL before Linux 5.0, EBUSY where another listener is there already
-    (we run in somebody's container). ``program`` then."""
-    if telling:
+    """Install a system call filter. ``notifying`` is the same filter with its refusals sent to init, which has ``rows``
+    (``refusal.py``). It is used where possible. Otherwise ``program`` is installed: before Linux 5.0 (EINVAL), and
+    where another listener exists already because mudroom runs in a container (EBUSY)."""
+    if notifying:
         try:
-            context.listener = _install(telling, SECCOMP_FILTER_FLAG_NEW_LISTENER)
+            context.listener = _install(notifying, SECCOMP_FILTER_FLAG_NEW_LISTENER)
             context.rows = dict(rows)
             return
         except OSError as error:
@@ -495,4 +487,6 @@ def _install(program: bytes, flags: int) -> int:
     )
 
 
-STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")} | LISTENING
+STEPS = {
+    name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")
+} | LISTENER_STEPS

@@ -1,4 +1,4 @@
-"""What goes over the sockets and pipes of the launcher's processes. ``launcher.py`` says who tells whom what.
+"""Messages on the sockets and pipes of the launcher's processes. ``launcher.py`` describes who sends which.
 
 Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
-"""recvmsg(2). macOS has no such flag; a descriptor that has come is made so afterwards."""
+"""recvmsg(2). macOS has no such flag; there close-on-exec is set after the descriptor has arrived."""
 
 
 def tell(report: int, record: tuple[Any, ...]) -> None:
@@ -31,7 +31,7 @@ def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> N
 
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
-    """One request and its descriptors, or None at the end."""
+    """Receive a request with its descriptors. Return None at the end of file."""
     head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64), CMSG_CLOEXEC)
     if not head:
         return None, []

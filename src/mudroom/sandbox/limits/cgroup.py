@@ -1,19 +1,19 @@
-"""Control groups: where this machine lets us make them, and one leaf for each command.
+"""Control groups: find the place on this machine where they can be made, and make a leaf for each command.
 
 Rules of this file:
-1. What can be done is found out by doing it: a group is made and its controllers are switched on.
-2. A leaf exists, with its limits, before the command is cloned, and is removed when nothing of the command is left.
-   What a crash leaves is swept by the next session that needs groups; systemd sweeps what it made for us itself.
+1. Capabilities of the machine are found by trying: a group is made and its controllers are enabled.
+2. A leaf exists, with its limits, before the command is cloned, and is removed when no process of the command is left.
+   Leaves left by a crash are removed by the next session that needs groups; systemd removes its own scopes.
 3. No process of a command is ever outside of its leaf. Version 2: init is cloned into it (CLONE_INTO_CGROUP, clone(2)).
-   Version 1: init itself moves (a write of "0" to ``tasks``) before it performs the first step, while it is one thread.
-   Both do without the lock over all forks of the machine that a write to ``cgroup.procs`` may wait tens of
-   milliseconds for (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
-4. The group of the vault, one above the leaves, carries the limits of all its sandboxes together.
+   Version 1: init itself moves (a write of "0" to ``tasks``) before it performs the first step, while it has a single
+   thread. Both avoid the lock over all forks of the machine, for which a write to ``cgroup.procs`` may wait tens of
+   milliseconds (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
+4. The group of the vault, directly above the leaves, carries the limits of all its sandboxes together.
 
     BASE/mudroom/VAULT/PID.N      PID: of the process that made it
 
-BASE is our own group, or the nearest above it in which groups can be made: whatever limits us limits the sandboxes too.
-Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
+BASE is the group of this process, or the nearest above it in which groups can be made: limits on mudroom also limit the
+sandboxes. Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from mudroom.errors import MudroomError
 
 OURS = "mudroom"
 V1_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpu"}
-V1_IO = "cgroup v1, which does not throttle what is written through the page cache"
+V1_IO = "cgroup v1, which does not throttle writes through the page cache"
 _COUNTED = ("memory", "pids")
-"""Joined without a limit, too, if they are there: they tell what a command has used."""
+"""Enabled even without a limit where available: they count a command's use."""
 PATIENCE = 5000
-"""Milliseconds that one killed process may take to be gone."""
+"""Milliseconds that a killed process may take to exit."""
 
 
 class CgroupMount(NamedTuple):
@@ -59,19 +59,19 @@ class CgroupMount(NamedTuple):
 
 
 class CgroupTree(NamedTuple):
-    """Where leaves are made."""
+    """The place in which leaves are made."""
 
     version: int
     parents: Mapping[str, str]
-    """Controller, by its name in version 2, → the directory of the vault. In version 2 they are all the same."""
+    """Directory of the vault by controller, with the names of version 2. In version 2 all directories are the same."""
     totals: tuple[str, ...]
     """The directories that hold the limits of all sandboxes of the vault."""
     how: str
-    """For people."""
+    """Description for people."""
 
 
-class NotHere(Exception):
-    """No group with these controllers can be made. ``found`` says what there is instead."""
+class NoControlGroup(Exception):
+    """No group with these controllers can be made. ``found`` describes the host instead."""
 
     def __init__(self, found: str) -> None:
         super().__init__(found)
@@ -95,25 +95,25 @@ def write(path: str, content: str) -> None:
 
 
 def mounts(table: str) -> list[CgroupMount]:
-    """The control group file systems of a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
-    found = []
+    """Return the control group file systems of a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
+    entries = []
     for line in table.splitlines():
         left, _dash, right = line.partition(" - ")
         kind, _source, options = right.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
             words = left.split()
-            found.append(CgroupMount(kind, words[4], words[3], tuple(options.split(","))))
-    return found
+            entries.append(CgroupMount(kind, words[4], words[3], tuple(options.split(","))))
+    return entries
 
 
 def memberships(table: str) -> dict[str, str]:
-    """Controller → path, of a /proc/PID/cgroup; the one of version 2 is under ""."""
+    """Return the path by controller of a /proc/PID/cgroup; that of version 2 is under ""."""
     rows = (line.split(":", 2) for line in table.splitlines())
     return {name: row[2] for row in rows for name in row[1].split(",")}
 
 
 def directory(mount: CgroupMount, path: str) -> str | None:
-    """Where a group is in the file system; None if it lies outside of what is mounted."""
+    """Return the directory of a group, or None if it lies outside of the mount."""
     root = mount.root.rstrip("/")
     if path.startswith("/..") or not (path + "/").startswith(root + "/"):
         return None
@@ -121,58 +121,60 @@ def directory(mount: CgroupMount, path: str) -> str | None:
 
 
 def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/self") -> CgroupTree:
-    """A tree with the controllers ``wanted``, made ready for this vault. Raises NotHere."""
+    """Return a tree with the controllers ``wanted``, set up for this vault. Raise NoControlGroup."""
     table, member = mounts(read(own + "/mountinfo")), memberships(read(own + "/cgroup"))
     hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
     if "io" in wanted and "blkio" in hierarchies:
-        raise NotHere(V1_IO)
+        raise NoControlGroup(V1_IO)
     if any(V1_NAMES.get(name) in hierarchies for name in wanted):
         return _find_v1(vault, limits, wanted, hierarchies, member)
     unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
     if unified is None or "" not in member:
-        raise NotHere("no control group file system is mounted")
-    here = directory(unified, member[""])
-    if here is None:
-        raise NotHere("our own control group is not in sight (a container)")
-    return find_v2(here, unified.point, vault, limits, wanted)
+        raise NoControlGroup("no control group file system is mounted")
+    group = directory(unified, member[""])
+    if group is None:
+        raise NoControlGroup("mudroom's own control group is not visible (a container)")
+    return find_v2(group, unified.point, vault, limits, wanted)
 
 
-def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
-    """From ``here`` upwards to ``top``, the nearest group in which others can be made."""
-    found = f"no group from {here} upwards has " + ", ".join(sorted(wanted))
+def find_v2(group: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
+    """Set up the nearest group, from ``group`` up to ``top``, in which others can be made. Raise NoControlGroup."""
+    reason = f"no group from {group} upwards has " + ", ".join(sorted(wanted))
     while True:
-        offered = frozenset(read(here + "/cgroup.controllers").split())
+        offered = frozenset(read(group + "/cgroup.controllers").split())
         if wanted <= offered:
             try:
-                if not os.access(here + "/cgroup.procs", os.W_OK):  # else nothing could be cloned into what is below
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), here)
-                group = make_v2(here, vault, limits, wanted, offered)
-                return CgroupTree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, " + here)
+                # Else no process could be cloned into the groups below.
+                if not os.access(group + "/cgroup.procs", os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), group)
+                leaf_parent = make_v2(group, vault, limits, wanted, offered)
+                return CgroupTree(2, dict.fromkeys(wanted, leaf_parent), (leaf_parent,), "cgroup v2, " + group)
             except OSError as error:
-                found = f"{error.strerror} at {here}"
-        if here == top or not here.startswith(top):
-            raise NotHere(found)
-        here = os.path.dirname(here)
+                reason = f"{error.strerror} at {group}"
+        if group == top or not group.startswith(top):
+            raise NoControlGroup(reason)
+        group = os.path.dirname(group)
 
 
 def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offered: frozenset[str]) -> str:
-    """BASE/mudroom/VAULT, with the controllers on for what is below it. Raises OSError; nothing is left then."""
+    """Make BASE/mudroom/VAULT, with the controllers enabled for the groups below. Raise OSError after removing what was
+    made."""
     names = sorted(wanted | offered.intersection(_COUNTED))
-    made: list[str] = []
+    created: list[str] = []
     try:
         for place in (base, f"{base}/{OURS}", f"{base}/{OURS}/{vault}"):
             if place != base:
-                _make(place, made)
+                _make_directory(place, created)
             enable(place, names)
         perform((f"{base}/{OURS}/{vault}",), writes_v2(total_limits(limits), ()))
     except OSError:
-        _remove_quietly(reversed(made))
+        _remove_quietly(reversed(created))
         raise
     return f"{base}/{OURS}/{vault}"
 
 
 def enable(place: str, names: Iterable[str]) -> None:
-    """Switch controllers on for the groups below ``place``. Raises OSError: EBUSY if processes are in it itself."""
+    """Enable controllers for the groups below ``place``. Raise OSError: EBUSY if the group itself has processes."""
     on = read(place + "/cgroup.subtree_control").split()
     missing = [name for name in names if name not in on]
     if missing:
@@ -183,7 +185,7 @@ def _find_v1(
     vault: str, limits: Limits, wanted: frozenset[str], table: Mapping[str, CgroupMount], member: Mapping[str, str]
 ) -> CgroupTree:
     parents: dict[str, str] = {}
-    made: list[str] = []
+    created: list[str] = []
     names = {**V1_NAMES, "cpuacct": "cpuacct"}
     try:
         for name in (*sorted(wanted), *(name for name in (*_COUNTED, "cpuacct") if name not in wanted)):
@@ -191,40 +193,40 @@ def _find_v1(
             base = directory(mount, member[names[name]]) if mount is not None else None
             if base is not None:
                 parents[name] = f"{base}/{OURS}/{vault}"
-                _make(f"{base}/{OURS}", made)
-                if name == "memory":  # else, until Linux 5.11, the groups below it do not count to it
+                _make_directory(f"{base}/{OURS}", created)
+                if name == "memory":  # otherwise, until Linux 5.11, it does not count the groups below
                     perform((f"{base}/{OURS}",), [Write(name, "memory.use_hierarchy", "1", optional=True)])
-                _make(parents[name], made)
+                _make_directory(parents[name], created)
             elif name in wanted:
-                raise NotHere(f"control groups of version 1 without the controller {names[name]}")
+                raise NoControlGroup(f"control groups of version 1 without the controller {names[name]}")
         perform((), writes_v1(total_limits(limits)), parents)
     except OSError as error:
-        _remove_quietly(reversed(made))
-        raise NotHere(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
+        _remove_quietly(reversed(created))
+        raise NoControlGroup(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
     return CgroupTree(1, parents, tuple(dict.fromkeys(parents.values())), "cgroup v1")
 
 
-def _make(place: str, made: list[str]) -> None:
+def _make_directory(place: str, created: list[str]) -> None:
     try:
         os.mkdir(place, 0o755)
-        made.append(place)
+        created.append(place)
     except FileExistsError:
         pass
 
 
 def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, str] | None = None) -> None:
-    """Write limits: to the only place, or to that of each controller. Raises OSError, naming the file."""
+    """Write limits into the only directory, or into that of each controller. Raise OSError, naming the file."""
     only = "" if where is not None else next(iter(places))
-    for one in writes:
-        path = f"{only if where is None else where[one.controller]}/{one.file}"
+    for entry in writes:
+        path = f"{only if where is None else where[entry.controller]}/{entry.file}"
         try:
-            write(path, one.content)
+            write(path, entry.content)
         except FileNotFoundError:
-            if not one.optional:
+            if not entry.optional:
                 raise
         except OSError as error:
-            if not one.optional:
-                raise OSError(error.errno, f"{error.strerror} (writing {one.content})", path) from error
+            if not entry.optional:
+                raise OSError(error.errno, f"{error.strerror} (writing {entry.content})", path) from error
 
 
 def _remove_quietly(places: Iterable[str]) -> None:
@@ -232,7 +234,7 @@ def _remove_quietly(places: Iterable[str]) -> None:
         try:
             os.rmdir(place)
         except OSError:
-            pass  # it is gone, or in use by another session: that one removes it
+            pass  # gone, or in use by another session, which then removes it
 
 
 _numbers = itertools.count(1)
@@ -242,13 +244,13 @@ class Leaf:
     """The group of one command."""
 
     def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str]) -> None:
-        """Make it, with its limits. Raises OSError if that is not possible; nothing is left then."""
+        """Make the group, with its limits. Raise OSError after removing what was made."""
         name = f"{os.getpid()}.{next(_numbers)}"
         self._tree = tree
         self._where = {controller: f"{parent}/{name}" for controller, parent in tree.parents.items()}
         self._places = tuple(dict.fromkeys(self._where.values()))
         self.descriptors: tuple[int, ...] = ()
-        """For the launcher: of version 2 the directory, of version 1 each ``tasks``."""
+        """For the launcher: in version 2 the directory, in version 1 each ``tasks``."""
         try:
             for place in self._places:
                 os.mkdir(place, 0o755)
@@ -274,7 +276,7 @@ class Leaf:
         return reading_v1({file: read(f"{self._where[c]}/{file}") for c, file in READ_V1 if c in self._where})
 
     def totals(self) -> tuple[Reading, Reading]:
-        """What the vault's group had counted when the leaf was made, and has now."""
+        """Return the counts of the vault's group when the leaf was made, and now."""
         return self._before, self._total()
 
     def _total(self) -> Reading:
@@ -283,8 +285,8 @@ class Leaf:
         return reading_v1({file: read(f"{self._tree.parents[c]}/{file}") for c, file in READ_V1 if c in self._where})
 
     def close(self) -> None:
-        """Kill what is left in it, wait for its end, and remove it. Harmless when repeated. Raises MudroomError if
-        something cannot be killed."""
+        """Kill the remaining processes, wait for their end, and remove the group. Harmless when repeated. Raise
+        MudroomError if a process cannot be killed."""
         descriptors, self.descriptors = self.descriptors, ()
         for descriptor in descriptors:
             os.close(descriptor)
@@ -298,7 +300,7 @@ def _texts(place: str, files: Iterable[str]) -> dict[str, str]:
 
 
 def remove(place: str) -> None:
-    """Remove a group with all that runs in it. Raises MudroomError if it does not end."""
+    """Remove a group with all its processes. Raise MudroomError if a process does not end."""
     for _attempt in range(100):
         try:
             os.rmdir(place)
@@ -306,12 +308,12 @@ def remove(place: str) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            _end_all(place)
+            _kill_all(place)
     raise MudroomError(f"{place} cannot be removed: processes in it do not end", "look at its cgroup.procs")
 
 
-def _end_all(place: str) -> None:
-    """Kill every process of a group, and wait for those that were seen."""
+def _kill_all(place: str) -> None:
+    """Kill every process of a group, and wait for those that were listed."""
     poller, waiting = select.poll(), []
     for word in read(place + "/cgroup.procs").split():
         try:
@@ -320,7 +322,7 @@ def _end_all(place: str) -> None:
         except ProcessLookupError:
             pass
     try:
-        write(place + "/cgroup.kill", "1")  # Linux 5.14: all at once, whatever forks meanwhile
+        write(place + "/cgroup.kill", "1")  # Linux 5.14: all at once, even processes that are forking
     except OSError:
         for pidfd in waiting:
             try:
@@ -334,18 +336,18 @@ def _end_all(place: str) -> None:
 
 
 def sweep(tree: CgroupTree) -> None:
-    """Remove the leaves of processes that are gone, with what has not ended yet of their sandboxes."""
+    """Remove the leaves of processes that are gone, and kill the sandboxes' remaining processes."""
     for parent in set(tree.parents.values()):
         for name in os.listdir(parent):
             pid = name.partition(".")[0]
-            if pid.isdecimal() and not _lives(int(pid)):
+            if pid.isdecimal() and not _is_alive(int(pid)):
                 try:
                     remove(f"{parent}/{name}")
                 except (MudroomError, OSError):
-                    pass  # not ours to end (another user's pid namespace): the next one may look again
+                    pass  # another user's pid namespace, not killable here: the next session tries again
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -356,6 +358,6 @@ def _lives(pid: int) -> bool:
 
 
 def dismantle(tree: CgroupTree) -> None:
-    """Remove what ``find`` made, as far as nobody uses it."""
+    """Remove the groups that ``find`` made, unless they are in use."""
     for parent in set(tree.parents.values()):
         _remove_quietly([parent, os.path.dirname(parent)] if os.path.basename(os.path.dirname(parent)) == OURS else [])

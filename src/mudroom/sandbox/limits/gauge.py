@@ -1,7 +1,7 @@
-"""What a container's limits have done to one command: its engine's control group, read from outside.
+"""The effect of a container's limits on one command, read from outside in the control group that its engine made.
 
-A container lives longer than a command, so that what is told of one is a difference. Peaks are the container's: one
-that has not risen meanwhile says nothing of this command. The group is never written to. Source: cgroups(7).
+A container outlives a command, so counts of a command are differences. Peaks are the container's: a peak that has not
+risen during the command says nothing about it. The group is never written to. Source: cgroups(7).
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ _Number = TypeVar("_Number", int, float)
 _V1 = {**V1_NAMES, "cpuacct": "cpuacct"}
 
 _BATCH = 4 << 20
-"""Bytes: a group can be as far from its limit when an allocation does not fit: a huge page."""
+"""Bytes: a group can be this far below its limit when an allocation does not fit: a huge page."""
 
 
 class GaugePlace(NamedTuple):
     version: int
     where: Mapping[str, str]
-    """Controller, as ``core/confinement/limit.py`` names it, → directory; in version 2 the only one is under ""."""
+    """Directory by controller, with the names of ``core/confinement/limit.py``; version 2 has only the key ""."""
 
 
 def find(pid: int, proc: str = "/proc") -> GaugePlace | None:
-    """The group of a process. None if it is not in sight, or is none of its own."""
+    """Return the group of a process, or None if it is not visible, or is the same as this process's."""
     table, member = mounts(read(f"{proc}/self/mountinfo")), memberships(read(f"{proc}/{pid}/cgroup"))
     own = memberships(read(f"{proc}/self/cgroup"))
     hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
-    found = {}
+    directories = {}
     for name, theirs in _V1.items():
         mount, path = hierarchies.get(theirs), member.get(theirs)
         place = directory(mount, path) if mount is not None and path is not None else None
         if place is not None and path != own.get(theirs):
-            found[name] = place
-    if found:
-        return GaugePlace(1, found)
+            directories[name] = place
+    if directories:
+        return GaugePlace(1, directories)
     unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
     place = directory(unified, member[""]) if unified is not None and "" in member else None
     return GaugePlace(2, {"": place}) if place is not None and member[""] != own.get("") else None
 
 
 class Gauge:
-    """Of one container. ``begin`` before every command."""
+    """The counts of one container. Call ``begin`` before every command."""
 
     def __init__(self, place: GaugePlace | None) -> None:
         self._place = place
@@ -54,12 +54,12 @@ class Gauge:
         self._before = self._now()
 
     def totals(self) -> tuple[Reading, Reading]:
-        """Of a group around it there is nothing to tell."""
+        """Return empty counts: containers share no group."""
         return Reading(), Reading()
 
     def reading(self) -> Reading | None:
-        """Of the command that runs, or has run last, with what the launcher has used for it. None: the container's
-        group is not in sight."""
+        """Return the counts since ``begin``, for the running or the last command, including the launcher's own use.
+        None if the container's group is not visible."""
         now = self._now()
         return since(now, self._before) if now is not None and self._before is not None else None
 
@@ -72,21 +72,21 @@ class Gauge:
             return reading_v2(texts) if texts else None
         texts = {file: text for name, file in READ_V1 if name in where and (text := read(f"{where[name]}/{file}"))}
         limit = read(f"{where['memory']}/memory.limit_in_bytes") if "memory" in where else ""
-        return _filled(reading_v1(texts), limit) if texts else None
+        return _count_full_memory(reading_v1(texts), limit) if texts else None
 
 
-def _filled(found: Reading, limit: str) -> Reading:
-    """Engines limit memory with swap to the same as memory alone, and a kernel that asks that limit first counts no
-    failure of the other (try_charge_memcg in mm/memcontrol.c). So what was killed where the group has been full was
-    killed for that."""
-    most, peak = limit.strip(), found.memory_peak
-    if not found.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
-        return found
-    return found._replace(memory_full=found.memory_full + 1)
+def _count_full_memory(reading: Reading, limit: str) -> Reading:
+    """Count a full memory where the kernel has killed for it but counted none. Engines limit memory with swap to the
+    same value as memory alone, and a kernel that checks that limit first counts no failure of the other
+    (try_charge_memcg in mm/memcontrol.c). So a kill in a group that has been full was for memory."""
+    most, peak = limit.strip(), reading.memory_peak
+    if not reading.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
+        return reading
+    return reading._replace(memory_full=reading.memory_full + 1)
 
 
 def since(now: Reading, before: Reading) -> Reading:
-    """What has come to ``before``; a peak that was reached before is nobody's."""
+    """Return the increase since ``before``; a peak that was reached before is left out."""
     return difference(now, before)._replace(
         memory_peak=_risen(now.memory_peak, before.memory_peak),
         processes_peak=_risen(now.processes_peak, before.processes_peak),

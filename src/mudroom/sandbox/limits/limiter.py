@@ -1,7 +1,7 @@
-"""What holds the limits of a session's commands on this machine, decided once; then a leaf for each command.
+"""Decide once per session how its limits are enforced on this machine; then make a leaf for each command.
 
-What was asked for and cannot be enforced is refused, unless the policy permits to go on without it
-(``limits: {missing: degrade}``); what is lost is said then.
+A requested limit that cannot be enforced is refused, unless the policy permits running without it (``limits: {missing:
+degrade}``). A note then reports the loss.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ from mudroom.core.confinement.limit import (
 )
 from mudroom.errors import Unsupported
 from mudroom.sandbox.limits import scope
-from mudroom.sandbox.limits.cgroup import CgroupTree, Leaf, NotHere, dismantle, find, read, sweep
+from mudroom.sandbox.limits.cgroup import CgroupTree, Leaf, NoControlGroup, dismantle, find, read, sweep
 from mudroom.sandbox.linux.forbidden import in_container
 
 Rlimits = tuple[tuple[int, int, int], ...]
 
 
 class HeldLimits(NamedTuple):
-    """How the limits of a session are held."""
+    """The enforcement of a session's limits."""
 
     limits: Limits
-    """Those of them that control groups hold."""
+    """The limits that control groups enforce."""
     tree: CgroupTree | None
     rlimits: Rlimits
-    """In the place of others."""
+    """Substitutes for other limits."""
     notes: tuple[str, ...]
     devices: tuple[str, ...]
 
 
 class Limiter:
-    """``vault``: the name of the vault's groups. ``launcher`` gives the pid of the process that sandboxes are cloned
-    from, and starts it if need be. ``places``: directories that commands write to, for the limit of io."""
+    """Enforces the limits of a session. ``vault`` is the name of the vault's groups. ``launcher`` returns the pid of
+    the process that sandboxes are cloned from, and starts it if necessary. ``places`` are the directories that commands
+    write to, for the limit of io."""
 
     def __init__(
         self, vault: str, launcher: Callable[[], int], environ: Mapping[bytes, bytes], places: Iterable[bytes]
     ) -> None:
         self._vault, self._launcher, self._environ, self._places = vault, launcher, environ, tuple(places)
         self._held: HeldLimits | None = None
-        self._asked: tuple[Limits, bool] | None = None
+        self._key: tuple[Limits, bool] | None = None
 
     def hold(self, limits: Limits, *, counts_processes: bool) -> HeldLimits:
-        """Find out what can be done for these limits, once in a session, as long as nothing of it changes. Raises
-        Unsupported."""
-        if self._held is None or self._asked != (limits, counts_processes):
-            self._held, self._asked = self._decide(limits, counts_processes), (limits, counts_processes)
+        """Decide how to enforce these limits; the decision is cached while they stay the same. Raise Unsupported."""
+        if self._held is None or self._key != (limits, counts_processes):
+            self._held, self._key = self._decide(limits, counts_processes), (limits, counts_processes)
         return self._held
 
     def leaf(self) -> Leaf | None:
-        """The group of the next command, to be closed by the caller. None if none is needed. Raises Unsupported if it
-        cannot be made any more."""
+        """Return the group of the next command, which the caller closes, or None if no group is needed. Raise
+        Unsupported if it cannot be made any more."""
         held = self._held
         if held is None or held.tree is None:
             return None
         try:
             return Leaf(held.tree, held.limits, held.devices)
-        except FileNotFoundError:  # the last session but us has removed the vault's group
+        except FileNotFoundError:  # the last other session has removed the vault's group
             tree = self._tree(held.limits, needed_controllers(held.limits))
             self._held = held._replace(tree=tree)
             return Leaf(tree, held.limits, held.devices)
@@ -80,7 +80,7 @@ class Limiter:
         self._held = None
 
     def _decide(self, limits: Limits, counts_processes: bool) -> HeldLimits:
-        asked = limits
+        remaining = limits
         notes: list[str] = []
         rlimits: list[tuple[int, int, int]] = []
         tree: CgroupTree | None = None
@@ -88,45 +88,46 @@ class Limiter:
         if limits.io is not None:
             devices, why = disks(self._places)
             if not devices:
-                asked = self._without(asked, "io", NotHere(why), notes, rlimits, counts_processes)
-        while needed_controllers(asked) and tree is None:
+                remaining = self._drop_limit(remaining, "io", NoControlGroup(why), notes, rlimits, counts_processes)
+        while needed_controllers(remaining) and tree is None:
             try:
-                tree = self._tree(asked, needed_controllers(asked))
-            except NotHere as missing:
-                kind = self._culprit(asked)
-                asked = self._without(asked, kind, missing, notes, rlimits, counts_processes)
+                tree = self._tree(remaining, needed_controllers(remaining))
+            except NoControlGroup as missing:
+                kind = self._choose_limit_to_drop(remaining)
+                remaining = self._drop_limit(remaining, kind, missing, notes, rlimits, counts_processes)
         if tree is not None:
             sweep(tree)
-        return HeldLimits(asked, tree, tuple(rlimits), tuple(notes), devices)
+        return HeldLimits(remaining, tree, tuple(rlimits), tuple(notes), devices)
 
     def _tree(self, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
-        """As root directly; else by systemd, and directly only where there is none. Raises NotHere."""
+        """Make the tree: as root directly, otherwise by systemd, and directly only without it. Raise NoControlGroup."""
         if os.geteuid() == 0 or not _is_unified():
             return find(self._vault, limits, wanted)
         try:
             return scope.make(self._vault, self._launcher(), limits, wanted, self._environ)
-        except NotHere as first:
+        except NoControlGroup as first:
             try:
                 return find(self._vault, limits, wanted)
-            except NotHere:
+            except NoControlGroup:
                 raise first from None
 
-    def _culprit(self, limits: Limits) -> str:
-        """Which limit to give up: one that cannot be held on its own, else all of them one after the other."""
+    def _choose_limit_to_drop(self, limits: Limits) -> str:
+        """Choose the limit to give up: one that cannot be enforced on its own, else all of them in turn."""
         kinds = [kind for kind in KINDS if CONTROLLERS[kind] in needed_controllers(limits)]
         for kind in reversed(kinds):
             if len(kinds) > 1:
                 try:
                     dismantle(self._tree(Limits(), frozenset([CONTROLLERS[kind]])))
-                except NotHere:
+                except NoControlGroup:
                     return kind
         return kinds[0]
 
-    def _without(
-        self, limits: Limits, kind: str, missing: NotHere, notes: list[str], rlimits: list[tuple[int, int, int]],
+    def _drop_limit(
+        self, limits: Limits, kind: str, missing: NoControlGroup, notes: list[str], rlimits: list[tuple[int, int, int]],
         counts_processes: bool,
     ) -> Limits:  # fmt: skip
-        """``limits`` without one that cannot be enforced, if that is permitted."""
+        """Return ``limits`` without the limit of ``kind``, which cannot be enforced. Raise Unsupported if the policy
+        does not permit that."""
         if limits.missing == "refuse":
             raise Unsupported(
                 f"a limit of {NAMES[kind]}", f"a control group with the controller {CONTROLLERS[kind]}", missing.found,
@@ -149,8 +150,8 @@ def _is_unified() -> bool:
 
 
 def fix(kind: str, found: str) -> str:
-    """What to do about a limit that cannot be enforced, in one line."""
-    permit = 'or permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml'
+    """Return the fix for a limit that cannot be enforced, in one line."""
+    permit = 'or permit running without it: "limits: {missing: degrade}" in .mudroom/policy.yaml'
     if kind == "io" and ("v1" in found or "block device" in found) and not in_container():
         return f"keep project and vault on a disk, under cgroup v2; {permit}"
     if in_container():
@@ -174,9 +175,9 @@ def fix(kind: str, found: str) -> str:
 
 
 def disks(places: Iterable[bytes]) -> tuple[tuple[str, ...], str]:
-    """The whole disks, as "8:0", on which these directories are; or none, and why. A limit on a partition is refused by
-    the kernel (blkg_conf_open_bdev in block/blk-cgroup.c)."""
-    found = []
+    """Return the whole disks, as "8:0", that hold these directories; or none, and the reason. The kernel refuses a
+    limit on a partition (blkg_conf_open_bdev in block/blk-cgroup.c)."""
+    numbers = []
     for place in places:
         number = os.stat(place).st_dev
         name = f"{os.major(number)}:{os.minor(number)}"
@@ -185,16 +186,16 @@ def disks(places: Iterable[bytes]) -> tuple[tuple[str, ...], str]:
             return (), f"{os.fsdecode(place)} is on no block device of its own"
         if os.path.exists(path + "/partition"):
             name = read(os.path.dirname(path) + "/dev").strip()
-        found.append(name)
-    return tuple(dict.fromkeys(found)), ""
+        numbers.append(name)
+    return tuple(dict.fromkeys(numbers)), ""
 
 
 class LimitFinding(NamedTuple):
-    """For ``mudroom doctor``: one kind of limit on this machine."""
+    """One kind of limit on this machine, for ``mudroom doctor``."""
 
     limit: str
     state: Literal["strict", "degraded", "missing"]
-    """``strict``; ``degraded``: only a weaker stand-in; ``missing``."""
+    """``strict``; ``degraded``: only a weaker substitute; ``missing``."""
     found: str
     fix: str
 
@@ -202,9 +203,9 @@ class LimitFinding(NamedTuple):
 def survey(
     launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
 ) -> tuple[LimitFinding, ...]:
-    """Every limit, tried one by one. ``launcher``: the pid of a process of ours that may be put into a scope of the
-    user manager; ``place``: a directory on the disk whose io is asked about; ``counts_processes``: see ``stand_in``."""
-    found = []
+    """Try every limit on its own. ``launcher`` returns the pid of a process that may be put into a scope of the user
+    manager; ``place`` is a directory on the disk to test for io; ``counts_processes``: see ``stand_in``."""
+    findings = []
     for kind in KINDS:
         limiter = Limiter(f"doctor{os.getpid()}", launcher, environ, (place,))
         value: Any = {"memory": 1 << 30, "processes": 1000, "cpus": 1, "io": 1 << 30}[kind]
@@ -213,11 +214,11 @@ def survey(
             leaf = limiter.leaf()
             if leaf is not None:
                 leaf.close()
-            found.append(LimitFinding(NAMES[kind], "strict", held.tree.how if held.tree is not None else "", ""))
+            findings.append(LimitFinding(NAMES[kind], "strict", held.tree.how if held.tree is not None else "", ""))
         except Unsupported as error:
             rlimit, _lost = stand_in(kind, value, counts_processes=counts_processes)
-            found.append(LimitFinding(NAMES[kind], "degraded" if rlimit else "missing", error.found, error.hint))
+            findings.append(LimitFinding(NAMES[kind], "degraded" if rlimit else "missing", error.found, error.hint))
         finally:
             limiter.close()
-    found += [LimitFinding(NAMES[kind], "strict", "rlimit", "") for kind in ("open_files", "file_size")]
-    return tuple(found)
+    findings += [LimitFinding(NAMES[kind], "strict", "rlimit", "") for kind in ("open_files", "file_size")]
+    return tuple(findings)

@@ -1,14 +1,15 @@
-"""A delegated subtree of an ordinary user: a scope that systemd's user manager makes for the launchers of a vault.
+"""A delegated cgroup subtree for an ordinary user: a scope that systemd's user manager makes for the launchers of a
+vault.
 
-An ordinary user may not move a process from the session it logged in to into a group of the user manager, nor clone one
-there: the nearest common group is root's. The manager can, so the launcher is handed to it. Everything that is cloned
-by the launcher afterwards starts inside the scope, and below that the kernel lets us do as we like.
+An ordinary user may not move a process from its login session into a group of the user manager, nor clone one there:
+the nearest common group belongs to root. The manager can, so the launcher is handed to it. Every process that the
+launcher clones afterwards starts inside the scope, below which the kernel permits the user everything.
 
     user@UID.service/app.slice/mudroom-VAULT.scope/
         launcher/            the launchers: a group with controllers for those below it has no processes (cgroups(7))
         mudroom/VAULT/PID.N  leaves, as anywhere
 
-systemd ends the scope with the last launcher in it, after a crash too. Sources: org.freedesktop.systemd1(5),
+systemd ends the scope with the last launcher in it, also after a crash. Sources: org.freedesktop.systemd1(5),
 systemd.scope(5), the "Control Group APIs and Delegation" document of systemd.
 """
 
@@ -19,17 +20,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.sandbox.limits.cgroup import CgroupTree, NotHere, directory, make_v2, memberships, mounts, read, write
+from mudroom.sandbox.limits.cgroup import (
+    CgroupTree,
+    NoControlGroup,
+    directory,
+    make_v2,
+    memberships,
+    mounts,
+    read,
+    write,
+)
 
 TIMEOUT = 10.0
-"""Seconds that the bus and the user manager may take for each answer."""
+"""Timeout in seconds for each answer of the bus and the user manager."""
 LAUNCHERS = "launcher"
 
 Call = Callable[..., tuple[Any, ...]]
 
 
 def bus_address(environ: Mapping[bytes, bytes], uid: int) -> str:
-    """Of the user's session bus: as the environment says, or where systemd has it."""
+    """Return the address of the user's session bus: from the environment, or systemd's default."""
     address = environ.get(b"DBUS_SESSION_BUS_ADDRESS", b"")
     return os.fsdecode(address) if address else f"unix:path=/run/user/{uid}/bus"
 
@@ -37,31 +47,31 @@ def bus_address(environ: Mapping[bytes, bytes], uid: int) -> str:
 def make(
     vault: str, launcher: int, limits: Limits, wanted: frozenset[str], environ: Mapping[bytes, bytes]
 ) -> CgroupTree:
-    """Put the launcher into the vault's scope, and make that ready for leaves. Raises NotHere."""
+    """Put the launcher into the vault's scope, and set that up for leaves. Raise NoControlGroup."""
     scope = f"mudroom-{vault}.scope"
-    _join(scope, launcher, environ)
+    _enter_scope(scope, launcher, environ)
     unified = next((mount for mount in mounts(read("/proc/self/mountinfo")) if mount.kind == "cgroup2"), None)
     path = memberships(read(f"/proc/{launcher}/cgroup")).get("", "").removesuffix("/" + LAUNCHERS)
     place = directory(unified, path) if unified is not None else None
     if place is None or os.path.basename(place) != scope:
-        raise NotHere(f"systemd's user manager left the launcher in {path}")
+        raise NoControlGroup(f"systemd's user manager left the launcher in {path}")
     try:
         os.makedirs(f"{place}/{LAUNCHERS}", exist_ok=True)
         write(f"{place}/{LAUNCHERS}/cgroup.procs", str(launcher))
     except OSError as error:
-        raise NotHere(f"{error.strerror} at {place}") from error
+        raise NoControlGroup(f"{error.strerror} at {place}") from error
     offered = frozenset(read(place + "/cgroup.controllers").split())
     if not wanted <= offered:
         missing = ", ".join(sorted(wanted - offered))
-        raise NotHere(f"systemd's user manager, which is not given the controller {missing}")
+        raise NoControlGroup(f"systemd's user manager, which is not given the controller {missing}")
     try:
         group = make_v2(place, vault, limits, wanted, offered)
     except OSError as error:
-        raise NotHere(f"{error.strerror} at {error.filename or place}") from error
+        raise NoControlGroup(f"{error.strerror} at {error.filename or place}") from error
     return CgroupTree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, systemd's user manager")
 
 
-def _join(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:
+def _enter_scope(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:
     from jeepney import DBusErrorResponse  # type: ignore[import-untyped]
     from jeepney.io.blocking import open_dbus_connection  # type: ignore[import-untyped]
 
@@ -69,14 +79,14 @@ def _join(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:
         with open_dbus_connection(bus_address(environ, os.geteuid()), auth_timeout=TIMEOUT) as connection:
             _start_or_attach(connection, scope, launcher)
     except DBusErrorResponse as error:
-        raise NotHere(f"systemd's user manager, which refused: {error}") from error
+        raise NoControlGroup(f"systemd's user manager, which refused: {error}") from error
     except (OSError, RuntimeError, ValueError) as error:
-        raise NotHere(f"no user manager of systemd that can be reached: {error}") from error
+        raise NoControlGroup(f"no reachable user manager of systemd: {error}") from error
 
 
 def _start_or_attach(connection: Any, scope: str, launcher: int) -> None:
-    """The first launcher of a vault starts the scope, another one is attached to it; in between it may end, or not have
-    its group for launchers yet."""
+    """Start the scope for the first launcher of a vault, or attach another launcher to it. In between the scope may
+    end, or may not have its group for launchers yet."""
     from jeepney import DBusAddress, DBusErrorResponse, MatchRule, message_bus, new_method_call
     from jeepney.wrappers import unwrap_msg  # type: ignore[import-untyped]
 
@@ -110,7 +120,7 @@ def _start_or_attach(connection: Any, scope: str, launcher: int) -> None:
                     _number, path, _unit, result = connection.recv_until_filtered(jobs, timeout=TIMEOUT).body
                     outcome = result if path == job else ""
                 if outcome != "done":
-                    raise NotHere(f"systemd's user manager, which could not start {scope}: {outcome}")
+                    raise NoControlGroup(f"systemd's user manager, which could not start {scope}: {outcome}")
                 return
             try:
                 call("AttachProcessesToUnit", "ssau", scope, "/" + LAUNCHERS, [launcher])

@@ -1,15 +1,15 @@
-"""Level 0 on Linux: a ``SandboxSpec`` with ``around`` compiled to a ``Plan``. Pure.
+"""Level 0 on Linux: compile a ``SandboxSpec`` with ``around`` to a ``Plan``. Pure.
 
-No isolation, but a staged view: the host's own root, read-only through every mount of it, and in it
+Level 0 has no isolation but a staged view. Its root is the host's own, read-only through every mount of it, and in it
 
-* the staged project at its own path; private /tmp, /dev and runtime directory; caches of the vault; nothing else that
-  can be written, but for the credential stores that were named;
+* writable: the staged project at its own path, a private /tmp, /dev and runtime directory, caches of the vault, and the
+  credential stores that were named; no other file;
 * hidden: mudroom's own state, credential stores that were not named, sockets of host programs that were not named;
-* the host's network (unless there is to be none), its IPC objects and its processes' abstract sockets are those of the
-  host; its processes are not in sight, and what the command leaves behind ends with it.
+* shared with the host: its network (unless the network is off), its IPC objects and its processes' abstract sockets.
+  The host's processes are invisible, and processes that the command leaves behind end with it.
 
-Programs with a sandbox of their own (browsers, other agents) may make nested user namespaces: all that is mounted here
-is locked there (mount_namespaces(7)), so they uncover nothing and make nothing writable.
+Programs with a sandbox of their own (browsers, other agents) may make nested user namespaces. All mounts made here are
+locked there (mount_namespaces(7)), so these programs can neither uncover a hidden file nor make a mount writable.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from mudroom.sandbox.linux.plan import (
     WRITABLE,
     filesystem_rights,
     filter_for,
+    no_audit_flags,
     own_directory,
-    silence,
     view_step,
 )
 from mudroom.sandbox.linux.seccomp import rows
@@ -49,27 +49,27 @@ _NESTED = (
     "chroot", "pivot_root", "mount", "umount2", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
     "fsmount", "fspick", "mount_setattr",
 )  # fmt: skip
-"""What programs need that have a sandbox of their own: Chromium, bubblewrap. All mounts of ours are locked there."""
+"""Calls that programs with their own sandbox need: Chromium, bubblewrap. All mounts made here are locked there."""
 _OWN = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp")
-"""Debuggers, and Mesa: within the command's own processes, no others being in sight."""
+"""Needed by debuggers and Mesa, within the command's own processes: no others are visible."""
 PERMITTED = frozenset((*_NESTED, *_OWN))
 CLONE_NEWCGROUP = 0x02000000
 _CGROUP = (Cond(0, "!=", 0, CLONE_NEWCGROUP),)
 _NARROWED = {"unshare": _CGROUP, "clone": _CGROUP}
-"""Namespaces are permitted but this one: in it the control groups can be mounted anew and, by whoever owns them, be
-written: limits would be lifted. clone3 stays refused, as its flags cannot be seen."""
+"""All namespaces but cgroup are permitted. In a cgroup namespace the control groups could be mounted again and, by
+their owner, be written: limits would be lifted. clone3 stays refused, because a filter cannot see its flags."""
 _NUMBERED = tuple(
     (number, rule._replace(conditions=_NARROWED.get(rule.syscall, rule.conditions)))
     for number, rule in enumerate(DENY)
     if rule.syscall not in PERMITTED
 )
 RULES = tuple(rule for _number, rule in _NUMBERED)
-"""What is left of the list of level 1."""
+"""The rules of level 1 that remain."""
 _EMPTY = ((b"mode", b"0555"), (b"size", b"4k"))
 
 
 def compile_bare(spec: SandboxSpec, machine: str) -> Plan:
-    """The steps for this spec, which has ``around``, on ``machine``. Raises ValueError as ``compile_plan`` does."""
+    """Compile a spec that has ``around`` for ``machine``. Raise ValueError as ``compile_plan`` does."""
     assert spec.around is not None
     if not spec.namespaces:
         return _without_namespaces(spec, spec.around, machine)
@@ -95,8 +95,8 @@ def _bind(bind: Bind) -> Step:
 
 
 def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
-    """The root as every command of a session has it. Nothing is made in what is the host's: it is read-only. What has
-    to be made is made in the directories that stand in for the home, and in private ones."""
+    """Return the steps of the root that all commands of a session share. The host's directories are read-only and get
+    no new entries. Mount points are made in private directories and in those that stand in for the home."""
     steps: list[Step] = [("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
@@ -116,8 +116,9 @@ def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
 
 
 def _ahead(spec: SandboxSpec) -> list[Step]:
-    """An ordinary user's /proc has nothing laid over it: a nested sandbox may mount its own only if all of ours is to
-    be seen (mount_too_revealing in fs/namespace.c). Root would have the machine's settings in its hands."""
+    """An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own only if all of this one is
+    visible (mount_too_revealing in fs/namespace.c). For root, the machine's settings are covered: root could change
+    them."""
     steps: list[Step] = [("proc", b"proc"), ("devpts", b"dev/pts")]
     if spec.network == "none":
         steps.append(("loopback",))
@@ -129,15 +130,17 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
 
 def _confinement(spec: SandboxSpec, around: HostView, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
-    steps += [("rlimit", *one) for one in spec.rlimits]
+    steps += [("rlimit", *limit) for limit in spec.rlimits]
     if spec.landlock_abi >= 6 and not around.abstract:
-        steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), silence(spec.landlock_abi)))
-    told = filter_for(machine, RULES, telling=True)
-    return [*steps, ("seccomp", filter_for(machine, RULES), told, _rows(machine))]
+        steps.append(
+            ("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), no_audit_flags(spec.landlock_abi))
+        )
+    notifying = filter_for(machine, RULES, notify=True)
+    return [*steps, ("seccomp", filter_for(machine, RULES), notifying, _rows(machine))]
 
 
 def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
-    """Under the numbers that the rules have in the list of level 1: a denial has one meaning."""
+    """Rows with the rule numbers of level 1's list: a denial means the same at both levels."""
     return tuple(
         (call, tuple((_NUMBERED[index][0], action, conditions) for index, action, conditions in own))
         for call, own in rows(RULES, machine).items()
@@ -145,8 +148,8 @@ def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
 
 
 def _without_namespaces(spec: SandboxSpec, around: HostView, machine: str) -> Plan:
-    """Landlock: writing only in the copy, a private directory, caches and what was named; reading everywhere but in
-    what is hidden, of which names can be listed."""
+    """Confine by Landlock: writes only in the copy, a private directory, caches and named stores; reads everywhere but
+    in hidden store_places, whose names can still be listed."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     everything = filesystem_rights(spec.landlock_abi)
     own = (spec.view.work, spec.scratch, *(bind.source for bind in (*spec.binds, *around.live) if bind.writable))
@@ -164,8 +167,8 @@ def _without_namespaces(spec: SandboxSpec, around: HostView, machine: str) -> Pl
         ("drop_bounding_set",),
         ("drop_capabilities",),
         ("no_new_privs",),
-        *(("rlimit", *one) for one in spec.rlimits),
-        ("landlock", everything, 0, scoped, tuple(rules), silence(spec.landlock_abi)),
+        *(("rlimit", *limit) for limit in spec.rlimits),
+        ("landlock", everything, 0, scoped, tuple(rules), no_audit_flags(spec.landlock_abi)),
         ("seccomp", filter_for(machine, (*(NO_NETWORK if spec.network == "none" else ()), *NO_NAMESPACES, *DENY))),
     )
     return Plan(0, (b"", b"", False), steps, mediation=(route(list(routed)), routed, own))

@@ -1,7 +1,7 @@
-"""Why user namespaces are not to be had here, and what exactly permits them.
+"""Find the reason why user namespaces are forbidden on this host, and the fix.
 
-Each row of ``_SETTINGS`` is a file of the kernel, what it holds where they are forbidden, and the fix. The files are
-looked at only after a namespace could not be made: what is true is found out by doing.
+Each row of ``_SETTINGS`` is a file of the kernel, its value where namespaces are forbidden, and the fix. The files are
+read only after making a namespace has failed: whether namespaces work is found by trying.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 
 
 def in_container(exists: Callable[[str], bool] = os.path.exists) -> bool:
-    """Whether Docker or Podman say that this is theirs."""
+    """Return whether Docker or Podman has marked this file system as a container's."""
     return any(exists(mark) for mark in _CONTAINER_MARKS)
 
 
@@ -63,10 +63,11 @@ def _read(path: str) -> str:
 def why_forbidden(
     program: str, read: Callable[[str], str] = _read, exists: Callable[[str], bool] = os.path.exists
 ) -> tuple[str, str]:
-    """What forbids user namespaces, and the fix. ``program``: the real path of the interpreter that runs mudroom."""
-    for path, value, found, fix in _SETTINGS:
+    """Return the reason why user namespaces are forbidden, and the fix. ``program`` is the real path of the interpreter
+    that runs mudroom."""
+    for path, value, reason, fix in _SETTINGS:
         if read(path) == value:
-            return f"{found} ({path} is {value})", fix.format(program=program) if fix is APPARMOR else fix
+            return f"{reason} ({path} is {value})", fix.format(program=program) if fix is APPARMOR else fix
     if in_container(exists):
         return "the container's own filter forbids them", CONTAINER
-    return "this kernel or a filter around us forbids them", "a kernel with CONFIG_USER_NS, and no filter against them"
+    return "this kernel or an outer filter forbids them", "use a kernel with CONFIG_USER_NS, and no filter against them"

@@ -1,13 +1,12 @@
-"""System calls that change a file's metadata, for where Landlock is all the confinement of files there is; and, there,
-the one that goes to the gate.
+"""System calls that change a file's metadata, and connect(2), for hosts where Landlock alone confines a command.
 
-Landlock decides who may open, create and remove, but says nothing about chmod, chown, utime and xattrs, and nothing
-about truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mount namespace a command could
-so change modes and times in the real project. These calls therefore go to ``sandbox/launcher/mediator.py``, by seccomp
-user notification, which performs them itself on files inside the command's own directories and refuses the rest.
+Landlock decides which files may be opened, created and removed, but does not cover chmod, chown, utime and xattrs, nor
+truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mount namespace a command could therefore
+change modes and times in the real project. So these calls go to ``sandbox/launcher/mediator.py`` by seccomp user
+notification. The mediator performs them itself on files inside the command's own directories and refuses the rest.
 
 Landlock's rules for TCP name ports and no addresses (landlock(7)): the gate's port would be open at every address of
-the world, and a server that listens on all ports is easily had. So connect(2) goes the same way.
+the internet, and a server that listens on all ports is easy to get. So connect(2) goes the same way.
 
 Pure: this file is the table, and the filter that routes the calls.
 """
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 
 class MetadataCall(NamedTuple):
-    """Which argument is what; -1: the call has no such argument."""
+    """The meaning of a call's arguments. -1: the call has no such argument."""
 
     action: str
     """chmod, chown, times, setxattr, removexattr, connect, or refuse (ENOSYS: libc falls back to an older call)."""
@@ -29,11 +28,11 @@ class MetadataCall(NamedTuple):
     flags: int = -1
     """AT_* flags."""
     values: int = -1
-    """The first argument that says what to change; of connect the port of the gate."""
+    """The first argument with new values; for connect the port of the gate."""
     follow: bool = True
     """Whether a symbolic link at the end of the path is followed (unless the flags say otherwise)."""
     clock: str = ""
-    """Of times: how they are given: ``seconds`` (utime), ``timeval`` or ``timespec``."""
+    """The format of times: ``seconds`` (utime), ``timeval`` or ``timespec``."""
 
 
 _X86_64: dict[int, MetadataCall] = {
@@ -83,21 +82,22 @@ _USER_NOTIF = (0x06, 0, 0, 0x7FC00000)
 
 
 def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, MetadataCall]:
-    """By system call number. ``gate``: its port on the host's loopback; 0: there is none, and nothing is connected.
-    Raises ValueError for an unknown machine."""
+    """Return the routed calls by system call number. ``gate`` is its port on the host's loopback; 0 means no gate and
+    no connections. Raise ValueError for an unknown machine."""
     own = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
     if own is None:
         raise ValueError(f"no table of system calls for {machine}")
-    found = {**own, **_BOTH}
+    table = {**own, **_BOTH}
     if landlock_abi < 3:
-        found[_TRUNCATE[machine]] = MetadataCall("refuse")
+        table[_TRUNCATE[machine]] = MetadataCall("refuse")
     if gate:
-        found[_CONNECT[machine]] = MetadataCall("connect", values=gate)
-    return found
+        table[_CONNECT[machine]] = MetadataCall("connect", values=gate)
+    return table
 
 
 def route(numbers: list[int]) -> bytes:
-    """A filter that sends these calls to the listener and allows the rest. Another filter checks the architecture."""
+    """Return a filter that sends these calls to the listener and allows the rest. Another filter checks the
+    architecture."""
     program = [_LD_NR]
     for number in sorted(numbers):
         program += [(0x15, 0, 1, number), _USER_NOTIF]

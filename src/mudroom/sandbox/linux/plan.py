@@ -1,11 +1,11 @@
-"""Linux: a ``SandboxSpec`` compiled to a ``Plan``. Pure; what it gives can be read and tested on any machine.
+"""Linux: compile a ``SandboxSpec`` to a ``Plan``. Pure; the plan can be read and tested on any machine.
 
-Two shapes, by what the kernel lets an ordinary user do:
+There are two shapes, depending on what the kernel permits an ordinary user:
 
-* with namespaces: hide, do not deny. A nearly empty root, the staged view at the project's own path, a private home,
-  /tmp and /run; nothing else of the host is there to be opened, connected to or signalled.
-* without (containers, hardened kernels): Landlock decides what may be opened for reading and writing, seccomp takes
-  the network away. Weaker, and reported as such.
+* with namespaces: hide, do not deny. The root is nearly empty: the staged view at the project's own path, a private
+  home, /tmp and /run. No other part of the host can be opened, connected to or signalled.
+* without namespaces (containers, hardened kernels): Landlock decides which files may be read and written, seccomp takes
+  the network away. This is weaker, and reported as such.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
 
 PROXY_PORT, REDIRECTED = 3128, 1
-"""Where the gate listens inside: programs are told of the one; the other is tcpmux, which nobody runs, and below 1024,
-where no command can listen itself (ip_unprivileged_port_start in ip-sysctl.rst)."""
+"""Ports of the gate's listeners inside. Programs are told of the proxy port. The redirected port is tcpmux, which is
+practically unused, and below 1024, where no command can listen itself (ip_unprivileged_port_start in ip-sysctl.rst)."""
 
 MOST_LOWERS = 500
 """OVL_MAX_STACK in fs/overlayfs/super.c."""
 
-# landlock(7): access rights by the ABI that brought them.
+# landlock(7): access rights by the ABI that introduced them.
 FS_EXECUTE, FS_WRITE_FILE, FS_READ_FILE, FS_READ_DIR = 1, 2, 4, 8
 FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
 _NET_RIGHTS, _CONNECT_TCP = 0b11, 0b10
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 _LOG_SAME_EXEC_OFF, _LOG_SUBDOMAINS_OFF = 1, 4
-"""LANDLOCK_RESTRICT_SELF_LOG_* of include/uapi/linux/landlock.h. Where the host's audit is on, the kernel logs what a
-domain refuses until the next execve(2), and afterwards only if it was asked to. The first flag is for whoever starts
-programs that he does not know: it is about what a child is refused between our fork and its exec. The second is about
-domains that a command makes for itself: it could ask for a log of all that it is refused, and fill the host's. The
-header wants the second to be somebody's choice, for the sake of who debugs a sandbox by that log; without it the
-command would be the one who chooses, and the log is not its own."""
+"""LANDLOCK_RESTRICT_SELF_LOG_* of include/uapi/linux/landlock.h. Where the host's audit is on, the kernel logs a
+domain's refusals until the next execve(2), and afterwards only on request. The first flag is for programs that start
+unknown programs: it covers refusals between fork and exec. The second covers domains that a command makes for itself:
+the command could request a log of all its refusals, and fill the host's log. The header recommends to make the second a
+choice, for people who debug a sandbox by that log; without the flag the command would make that choice, and the log is
+not its own."""
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
-"""No namespace has keyrings: all keys of the user outside are listed here (keyrings(7))."""
+"""Keyrings have no namespace: these files list all keys of the user outside (keyrings(7))."""
 ROOT_HIDDEN_PROC = (
     b"proc/timer_list", b"proc/vmallocinfo", b"proc/slabinfo", b"proc/pagetypeinfo", b"proc/kpagecount",
     b"proc/kpageflags", b"proc/kpagecgroup",
 )  # fmt: skip
-"""The kernel's own, which it opens to its root: uid 0 owns them, and needs no capability for that."""
+"""Files that the kernel opens to root: uid 0 owns them and needs no capability to read them."""
 ROOT_ONLY_PROC = (b"proc/sys", b"proc/sysrq-trigger", b"proc/irq", b"proc/bus", b"proc/fs")
 STANDARD_LINKS = (
     (b"/proc/self/fd", b"dev/fd"),
@@ -64,13 +64,13 @@ STANDARD_LINKS = (
 )
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
-"""The sandbox has its own, and in it, where that is meant to be possible, parts of the host's."""
+"""The sandbox has its own of these; parts of the host's can be bound into them where that is allowed."""
 TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
-    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine or
-    too many layers, UsageError for a bind in a place that the sandbox needs for itself."""
+    """Compile a spec for ``machine`` (as in uname(2)). Raise ValueError for an unknown machine or too many layers,
+    UsageError for a bind at a path that the sandbox needs for itself."""
     if spec.namespaces:
         return _with_namespaces(spec, machine)
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
@@ -85,8 +85,8 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     common = spec._replace(view=_NO_VIEW, cwd=b"")
     flags, shared, ahead, last = _frame(common, machine)
     own = [
-        # uid 0 without capabilities still *owns* secrets that others cannot read. Of each command, not prepared once: a
-        # cover is gone for all as soon as the host puts another file in that place (vfs_rename in fs/namei.c)
+        # uid 0 without capabilities still *owns* secrets that others cannot read. Covered for each command, not in the
+        # template: a cover is gone for all as soon as the host replaces the file (vfs_rename in fs/namei.c)
         *(("cover", mask[1:]) for mask in spec.masks),
         view_step(spec),
         *own_directory(spec),
@@ -106,22 +106,22 @@ _NO_VIEW = Copy(b"")
 
 @functools.lru_cache(maxsize=8)
 def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
-    """What does not depend on the command: the namespaces, the steps before its own, and those after. Worked out once
-    in a session: there are a hundred of them."""
+    """Return the parts that do not depend on the command: the namespaces, the steps before its own and those after.
+    Cached for the session: there are a hundred steps."""
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
     return flags, tuple(_shared(spec)), tuple(ahead(spec)), tuple(confinement(spec, machine))
 
 
 def ahead(spec: SandboxSpec) -> list[Step]:
-    """What each command has of its own, but which does not depend on the command."""
+    """Return the steps that each command performs for itself but that do not depend on the command."""
     steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
     steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
-    if spec.as_root:  # uid 0 without capabilities still owns what is in these: sysctl(2), proc(5)
+    if spec.as_root:  # uid 0 without capabilities still owns the files in these: sysctl(2), proc(5)
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in ROOT_ONLY_PROC]
         steps += [("cover", path) for path in ROOT_HIDDEN_PROC]
     else:
         steps.append(("freeze", b"proc/sys"))
-    steps.append(("freeze", b"proc/1"))  # init's own: its timers are everybody's to write, its OOM score uid 0's
+    steps.append(("freeze", b"proc/1"))  # init's own: any process may write its timers, uid 0 its OOM score
     if spec.network != "open":
         steps.append(("loopback",))
     if spec.network == "gate":
@@ -130,9 +130,10 @@ def ahead(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec) -> list[Step]:
-    """The root as every command of a session has it; the private directories live as long as the session.
+    """Return the steps of the root that all commands of a session share; the private directories live as long as the
+    session.
 
-    Nothing is made inside a bind: what lies there is the host's, and read-only.
+    No file is made inside a bind: it is the host's, and read-only.
     """
     placed = sorted(_placed(spec), key=lambda place: place[0])
     steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
@@ -155,8 +156,8 @@ def _devices(spec: SandboxSpec) -> list[Step]:
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
-    """What has a place in the tree; sorted by place, a parent is mounted before what lies in it. Of two binds in one
-    place the later one counts."""
+    """Return the mounts of the tree by path. Sorted by path, a parent is mounted before its children. Of two binds at
+    the same path the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     placed: list[tuple[bytes, Step]] = [
         (b"/tmp", ("tmpfs", b"tmp", TMPFS_LIMIT, WRITABLE)),
@@ -172,8 +173,8 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
 
 
 def _place(bind: Bind, spec: SandboxSpec) -> bytes:
-    """Where a bind belongs, the links of the root resolved: a link is never mounted upon, nor followed by a step (an
-    absolute one would lead back to the host). Raises UsageError where only the sandbox's own can be."""
+    """Return the path of a bind with the root's links resolved: a link is never mounted upon, nor followed by a step
+    (an absolute link would lead back to the host). Raise UsageError for a path that has to be the sandbox's own."""
     path = bind.path
     for target, link in (*spec.links, _RUN):
         if is_below(path, link):
@@ -188,7 +189,7 @@ def _place(bind: Bind, spec: SandboxSpec) -> bytes:
 
 
 def own_directory(spec: SandboxSpec) -> list[Step]:
-    """The project's ``.mudroom``: readable inside, but its policy is not the command's to change."""
+    """The project's ``.mudroom``: readable inside, but the command cannot change its policy."""
     own = spec.project + b"/.mudroom"
     return [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
 
@@ -204,24 +205,24 @@ def view_step(spec: SandboxSpec) -> Step:
 
 def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
-    steps += [("rlimit", *one) for one in spec.rlimits]
+    steps += [("rlimit", *limit) for limit in spec.rlimits]
     if spec.landlock_abi >= 6:
         scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
-        steps.append(("landlock", 0, 0, scoped, (), silence(spec.landlock_abi)))
-    told = filter_for(machine, DENY, telling=True)
-    return [*steps, ("seccomp", filter_for(machine, DENY), told, _rows(machine))]
+        steps.append(("landlock", 0, 0, scoped, (), no_audit_flags(spec.landlock_abi)))
+    notifying = filter_for(machine, DENY, notify=True)
+    return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
 
 
 _FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool], bytes] = {}
 
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
-"""Without a mount namespace the host's unix servers (docker, D-Bus) are in sight: none are to be reached."""
+"""Without a mount namespace the host's unix servers (docker, D-Bus) are visible: none may be reached."""
 
 
-def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, telling: bool = False) -> bytes:
-    key = (machine, rules, telling)
+def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = False) -> bytes:
+    key = (machine, rules, notify)
     if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(rules, machine, telling=telling)
+        _FILTERS[key] = compile_filter(rules, machine, notify=notify)
     return _FILTERS[key]
 
 
@@ -229,13 +230,13 @@ def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     return tuple(rows(DENY, machine).items())
 
 
-def silence(abi: int) -> int:
-    """The flags with which nothing that is refused comes into the host's log. Before ABI 7 there is no log."""
+def no_audit_flags(abi: int) -> int:
+    """Return the flags that keep refusals out of the host's log. Before ABI 7 there is no log."""
     return _LOG_SAME_EXEC_OFF | _LOG_SUBDOMAINS_OFF if abi >= 7 else 0
 
 
 def filesystem_rights(abi: int) -> int:
-    """Every LANDLOCK_ACCESS_FS_* right that a kernel of this ABI can handle."""
+    """Return every LANDLOCK_ACCESS_FS_* right that a kernel of this ABI can handle."""
     return sum(bits for since, bits in FS_RIGHTS.items() if abi >= since)
 
 
@@ -245,7 +246,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     rules: list[tuple[bytes, int]] = [(bind.source, everything if bind.writable else reading) for bind in spec.binds]
     rules += [(b"/proc", reading), (b"/sys/devices/system/cpu", reading)]
     rules += [(device, everything & FILE_RIGHTS) for device in spec.devices]
-    rules += [(view.work, everything), (spec.scratch, everything)]  # not /dev/pts: the user's other terminals
+    rules += [(view.work, everything), (spec.scratch, everything)]  # not /dev/pts: it has the user's other terminals
     scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     handled_net = 0 if spec.network == "open" or spec.landlock_abi < 4 else _NET_RIGHTS
     gated = spec.network == "gate" and spec.landlock_abi >= 4
@@ -260,7 +261,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("drop_bounding_set",),
         ("drop_capabilities",),
         ("no_new_privs",),
-        *(("rlimit", *one) for one in spec.rlimits),
-        ("landlock", everything, handled_net, scoped, tuple(rules), silence(spec.landlock_abi), ports),
+        *(("rlimit", *limit) for limit in spec.rlimits),
+        ("landlock", everything, handled_net, scoped, tuple(rules), no_audit_flags(spec.landlock_abi), ports),
         ("seccomp", filter_for(machine, (*outside, *DENY))),
     ]

@@ -1,27 +1,27 @@
-"""From a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and back to text.
+"""Compile a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and disassemble it.
 
 Rules of this file:
 
-1. It computes bytes. It installs nothing, looks at no machine and opens no file.
-2. A program is made bottom-up from pieces, and *every piece returns on every path*. Pieces are therefore put
-   together by writing one behind the other and jumping over the first: no labels, nothing to fix up. A jump
-   that needs more than its 8 bits goes through `ja`, whose offset has 32 (`_skip`).
-3. A call that no rule names reaches ALLOW having loaded nothing but `arch` and `nr`. The kernel (from 5.11,
-   kernel/seccomp.c: seccomp_is_const_allow) finds such calls when the filter is installed and does not run
-   the program for them at all. For the others, and before 5.11, a call costs log2 of the edges.
+1. It computes bytes. It installs no filter, inspects no machine and opens no file.
+2. A program is built bottom-up from pieces, and *every piece returns on every path*. Pieces are therefore combined by
+   writing them one after the other and jumping over the first: no labels, no fix-ups. A jump that needs more than its 8
+   bits goes through `ja`, whose offset has 32 (`_skip`).
+3. A call without a rule reaches ALLOW after loading only `arch` and `nr`. The kernel (from 5.11, kernel/seccomp.c:
+   seccomp_is_const_allow) finds such calls when the filter is installed and does not run the program for them at all.
+   For the others, and before 5.11, a call costs log2 of the edges.
 
 The shape of a program:
 
     arch differs?  KILL_PROCESS      a 32-bit call: the numbers mean other calls there
-    binary search over nr            the number line, cut at the edges of what is denied; a leaf is a piece:
+    binary search over nr            the number line, cut at the edges of denied calls; a leaf is a piece:
         ALLOW
         ERRNO(e)                     denied whatever the arguments
         conditions, ERRNO(e) / ALLOW
         ERRNO(ENOSYS)                numbers of a foreign calling convention, x32
 
-Why x32 gets ENOSYS where a wrong `arch` kills: ENOSYS is what a kernel without CONFIG_X86_X32_ABI answers, as
-most are; nothing is executed either way; and the range holds -1, the number a tracer writes to skip a call,
-which is no reason to die. Nobody issues a 32-bit call by accident.
+x32 gets ENOSYS where a wrong `arch` kills, for three reasons. ENOSYS is the answer of a kernel without
+CONFIG_X86_X32_ABI, as most are. No call is executed either way. And the range holds -1, the number that a tracer writes
+to skip a call, which is no reason to die. No program issues a 32-bit call by accident.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from typing import NamedTuple
 
 from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, SyscallRule, number_of
 
-# linux/bpf_common.h, the few operations used.
+# linux/bpf_common.h, only the operations used here.
 _LD_W_ABS, _ALU_AND_K, _RET_K = 0x20, 0x54, 0x06
 _JA, _JEQ_K, _JGE_K = 0x05, 0x15, 0x35
 
 # struct seccomp_data { int nr; __u32 arch; __u64 instruction_pointer; __u64 args[6]; }
-# Little endian, as AUDIT_ARCH has it: the low half of an argument comes first.
+# Little endian, as in AUDIT_ARCH: the low half of an argument comes first.
 _NR, _ARCH = 0, 4
 _LOW_OF_ARG = tuple(range(16, 64, 8))
 
@@ -64,14 +64,14 @@ _Row = tuple[int, bool, int, int]
 _Code = list[_Instruction]
 
 
-def compile_filter(rules: Sequence[SyscallRule], machine: str, *, telling: bool = False) -> bytes:
-    """The program that answers each call with the first rule that applies to it, and allows the rest.
+def compile_filter(rules: Sequence[SyscallRule], machine: str, *, notify: bool = False) -> bytes:
+    """Compile a program that answers each call with the first rule that matches, and allows all other calls.
 
-    `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse
-    (`sandbox/launcher/refusal.py`), but
-    for what is said not to exist. Raises ValueError for an unknown machine or call and for a mistaken rule.
+    `machine` is as in uname(2). With `notify` the program asks a listener instead of refusing
+    (`sandbox/launcher/refusal.py`), except for calls that are reported as missing. Raise ValueError for an unknown
+    machine or call and for a mistaken rule.
     """
-    search = _search(_segments(rules, machine, telling))
+    search = _search(_segments(rules, machine, notify))
     code = [
         *_load(_ARCH),
         *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
@@ -85,26 +85,26 @@ def compile_filter(rules: Sequence[SyscallRule], machine: str, *, telling: bool 
 
 
 def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
-    """The rules by system call number, as the listener of a telling filter needs them: number of the rule, error,
-    conditions as (argument, whether it has to be the value, value, mask)."""
-    found: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
+    """Return the rules by system call number, as the listener of a notifying filter needs them: number of the rule,
+    error, conditions as (argument, whether it has to equal the value, value, mask)."""
+    table: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
     for index, rule in enumerate(rules):
         number = number_of(rule.syscall, machine)
         if number is not None:
             conditions = tuple((cond.arg, cond.op == "==", cond.value, cond.mask) for cond in rule.conditions)
-            found[number] = (*found.get(number, ()), (index, rule.action, conditions))
-    return found
+            table[number] = (*table.get(number, ()), (index, rule.action, conditions))
+    return table
 
 
-def _segments(rules: Sequence[SyscallRule], machine: str, telling: bool) -> list[tuple[int, _Code]]:
-    """The number line as (first number, what to do from there on), neighbours that do the same joined."""
+def _segments(rules: Sequence[SyscallRule], machine: str, notify: bool) -> list[tuple[int, _Code]]:
+    """Return the number line as (first number, code from there on), with equal neighbours joined."""
     named: dict[int, list[SyscallRule]] = {}
     for rule in rules:
         _check(rule)
         number = number_of(rule.syscall, machine)
         if number is not None:
             named.setdefault(number, []).append(rule)
-    denied = [(number, number + 1, _decide(its_rules, telling)) for number, its_rules in named.items()]
+    denied = [(number, number + 1, _decide(its_rules, notify)) for number, its_rules in named.items()]
     foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
     segments: list[tuple[int, _Code]] = []
     reached = 0
@@ -117,11 +117,12 @@ def _segments(rules: Sequence[SyscallRule], machine: str, telling: bool) -> list
         reached = end
     if reached <= _ALL_BITS:
         segments.append((reached, _return(_ALLOW)))
-    return [here for i, here in enumerate(segments) if i == 0 or here[1] != segments[i - 1][1]]
+    return [segment for i, segment in enumerate(segments) if i == 0 or segment[1] != segments[i - 1][1]]
 
 
 def _check(rule: SyscallRule) -> None:
-    """A rule that can never apply, or reports success for a call never made, is a mistake in the table."""
+    """Raise ValueError for a mistake in the table: a rule that can never match, or that reports success for a call that
+    is never made."""
     if not 1 <= rule.action <= _MAX_ERRNO:
         raise ValueError(f"{rule.syscall}: {rule.action} is not an error number")
     for cond in rule.conditions:
@@ -132,7 +133,7 @@ def _check(rule: SyscallRule) -> None:
 
 
 def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
-    """A balanced tree of `nr >= edge`, the number being in the accumulator."""
+    """Return a balanced tree of `nr >= edge`; the number is in the accumulator."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2
@@ -144,14 +145,14 @@ def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
     ]
 
 
-def _decide(rules: Sequence[SyscallRule], telling: bool) -> _Code:
-    """The rules of one system call: the first whose conditions all hold."""
+def _decide(rules: Sequence[SyscallRule], notify: bool) -> _Code:
+    """Return the code for the rules of one system call: the first whose conditions all hold decides."""
     code = _return(_ALLOW)
     for rule in reversed(rules):
-        denied = _return(_USER_NOTIF if telling and rule.action != ENOSYS else _ERRNO | rule.action)
+        denied = _return(_USER_NOTIF if notify and rule.action != ENOSYS else _ERRNO | rule.action)
         for cond in reversed(rule.conditions):
             denied = [*_unless(cond, len(denied)), *denied]
-        # Nothing behind a rule without conditions is reached: the kernel would not mind, a reader would.
+        # Code behind a rule without conditions is never reached. The kernel accepts it, but it confuses readers.
         code = [*denied, *code] if rule.conditions else denied
     return code
 
@@ -164,7 +165,7 @@ def _unless(cond: Cond, over: int) -> _Code:
 
 
 def _skip(test: int, k: int, *, if_true: bool, over: int) -> _Code:
-    """Jump over the next `over` instructions if the test says `if_true`, else go on with the first."""
+    """Jump over the next `over` instructions if the test gives `if_true`, else continue with the first."""
     if over <= 0xFF:
         return [_Instruction(test, over if if_true else 0, 0 if if_true else over, k)]
     return [_Instruction(test, 0 if if_true else 1, 1 if if_true else 0, k), _Instruction(_JA, 0, 0, over)]
@@ -191,17 +192,17 @@ _TEXT = {
 
 
 def disassemble(program: bytes) -> list[str]:
-    """One line per instruction, jumps with their targets. Knows only what `compile_filter` writes."""
+    """Return one line per instruction, jumps with their targets. Supports only instructions of `compile_filter`."""
     if len(program) % _FORMAT.size:
         raise ValueError(f"{len(program)} bytes are not a whole number of instructions")
-    return [_line(at, _Instruction(*fields)) for at, fields in enumerate(_FORMAT.iter_unpack(program))]
+    return [_line(index, _Instruction(*fields)) for index, fields in enumerate(_FORMAT.iter_unpack(program))]
 
 
-def _line(at: int, instruction: _Instruction) -> str:
+def _line(index: int, instruction: _Instruction) -> str:
     code, jt, jf, k = instruction
     if code not in _TEXT or (code == _LD_W_ABS and k not in _FIELDS):
-        raise ValueError(f"instruction {at} is none of ours: {instruction}")
-    following = at + 1
+        raise ValueError(f"instruction {index} is not one of compile_filter's: {instruction}")
+    following = index + 1
     text = _TEXT[code].format(
         k=k,
         field=_FIELDS.get(k),
@@ -210,7 +211,7 @@ def _line(at: int, instruction: _Instruction) -> str:
         false=following + jf,
         action=_action(k),
     )
-    return f"{at:4}: {text}"
+    return f"{index:4}: {text}"
 
 
 def _action(k: int) -> str:

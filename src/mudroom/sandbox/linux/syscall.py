@@ -1,27 +1,26 @@
-"""Which system calls a sandboxed command may not make, and why: data, and nothing else.
+"""The system calls that a sandboxed command may not make, each with its reason. Data only.
 
 Rules of this file:
 
 1. One row per denied call, and in each row its reason. A row without a reason is a bug.
-2. A row names a system call; its number stands once, in `NUMBERS`, for every machine. A call that a machine
-   does not have is `None` there, on purpose and by hand; a name that is not in the table is a typo.
-3. A condition sees the *low 32 bits* of an argument, and nothing else. The kernel takes `int`, `unsigned int`
-   and `umode_t` arguments from the low half of the register but shows a filter all of it (seccomp(2): "the
-   more-significant half of the argument register is ignored by the system call, but visible in the seccomp
-   data"), so a filter that compares 64 bits is evaded by setting bit 32: CVE-2019-10063. Every argument named
-   below is such an argument, or is cut to 32 bits by the kernel (`clone`, kernel/fork.c: `lower_32_bits`), or
-   is refused by the kernel if any high bit is set (`unshare`). Pointers and 64-bit sizes cannot be judged by
-   a filter, and no row tries.
-4. The error is what programs already know how to live with: EPERM, unless programs fall back to an older way
-   when a call "does not exist": then ENOSYS. Nothing here kills: a command should fail, not vanish.
+2. A row names a system call; its number stands once, in `NUMBERS`, for every machine. A call that a machine does not
+   have is `None` there, on purpose and by hand; a name that is not in the table is a typo.
+3. A condition sees only the *low 32 bits* of an argument. The kernel takes `int`, `unsigned int` and `umode_t`
+   arguments from the low half of the register but shows a filter all of it (seccomp(2): "the more-significant half of
+   the argument register is ignored by the system call, but visible in the seccomp data"), so a filter that compares 64
+   bits is evaded by setting bit 32: CVE-2019-10063. Every argument named below is such an argument, or is cut to 32
+   bits by the kernel (`clone`, kernel/fork.c: `lower_32_bits`), or is refused by the kernel if any high bit is set
+   (`unshare`). A filter cannot judge pointers and 64-bit sizes, and no row tries.
+4. The error is one that programs can handle already: EPERM, unless programs fall back to an older way when a call "does
+   not exist": then ENOSYS. No rule kills: a command should fail, not vanish.
 
-This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. Most rows
-are refused by the kernel anyway; they are here because the code behind them is where the holes were.
+This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. The kernel refuses
+most of these calls anyway; they are listed because the code behind them is where the holes were.
 
-Left open, knowingly: `openat2`; `statmount`, `listmount` (they read); `name_to_handle_at` (a handle is only a
-number until `open_by_handle_at` takes it, and tools compare mounts with it); `mbind`, `set_mempolicy`
-(numerical libraries); `vmsplice`; `seccomp`, `landlock_*` (a command may narrow itself); `pidfd_open`,
-`pidfd_send_signal` (the rights of kill(2)); and chmod of set-id bits (mounts are `nosuid`).
+Left open on purpose: `openat2`; `statmount`, `listmount` (they read); `name_to_handle_at` (a handle is only a number
+until `open_by_handle_at` takes it, and tools compare mounts with it); `mbind`, `set_mempolicy` (numerical libraries);
+`vmsplice`; `seccomp`, `landlock_*` (a command may narrow itself); `pidfd_open`, `pidfd_send_signal` (the rights of
+kill(2)); and chmod of set-id bits (mounts are `nosuid`).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class SyscallRule(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """What a filter must know of an architecture. `column` is its place in the rows of `NUMBERS`."""
+    """An architecture, as a filter needs it. `column` is its place in the rows of `NUMBERS`."""
 
     audit_arch: int
     column: int
@@ -162,7 +161,8 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
 
 
 def number_of(syscall: str, machine: str) -> int | None:
-    """The number of a system call; None where the machine has no such call. A name nobody knows raises."""
+    """Return the number of a system call, or None if the machine has no such call. Raise ValueError for an unknown
+    machine or name."""
     if machine not in MACHINES:
         raise ValueError(f"no system call filter for machine {machine!r}, only for {', '.join(MACHINES)}")
     if syscall not in NUMBERS:
@@ -216,16 +216,16 @@ _RING = "a ring may be inherited or received as an open file, so setting up none
 _MEMORY = "another process's memory; the filter cannot tell whose process it is"
 
 DENY: tuple[SyscallRule, ...] = (
-    # Namespaces: in a new user namespace a process has every capability again, and the kernel behind them.
+    # Namespaces: in a new user namespace a process has every capability again, and reaches the kernel code behind them.
     SyscallRule("unshare", EPERM, _UNSHARES, "a new namespace gives capabilities"),
     SyscallRule("clone", EPERM, (Cond(0, "!=", 0, CLONE_NEW_ANY),), "a new namespace gives capabilities"),
     SyscallRule("clone3", ENOSYS, _ALWAYS, "its flags lie behind a pointer, out of sight; libc falls back to clone"),
-    SyscallRule("setns", EPERM, _ALWAYS, "enters a namespace somebody left open"),
+    SyscallRule("setns", EPERM, _ALWAYS, "enters a namespace that another process left open"),
     # Mounts, the old API and the new one.
     SyscallRule("mount", EPERM, _ALWAYS, _MOUNT),
     SyscallRule("umount2", EPERM, _ALWAYS, "what lies under a mount was covered on purpose"),
     SyscallRule("pivot_root", EPERM, _ALWAYS, _MOUNT),
-    SyscallRule("chroot", EPERM, _ALWAYS, "a new root misleads whatever checks paths"),
+    SyscallRule("chroot", EPERM, _ALWAYS, "a new root misleads programs that check paths"),
     SyscallRule("open_tree", ENOSYS, _ALWAYS, _MOUNT_API),
     SyscallRule("open_tree_attr", ENOSYS, _ALWAYS, _MOUNT_API),
     SyscallRule("move_mount", ENOSYS, _ALWAYS, _MOUNT_API),
@@ -269,8 +269,8 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCLINUX),), "pastes into a virtual console; CVE-2023-28100"),
     SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
     SyscallRule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
-    # Sockets: four families, and of netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old
-    # name, which a check of the family alone would let through (net/socket.c, __sock_create).
+    # Sockets: four families, and of netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old name, which a
+    # check of the family alone would permit (net/socket.c, __sock_create).
     SyscallRule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
     SyscallRule("socketpair", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
     SyscallRule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
@@ -278,8 +278,8 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
-    # The machine as a whole; all need capabilities in the first user namespace. adjtimex and clock_adjtime
-    # can also just read, but which of the two is meant lies behind a pointer.
+    # Calls that affect the whole machine; all need capabilities in the first user namespace. adjtimex and clock_adjtime
+    # can also just read, but the pointer hides which is meant.
     SyscallRule("settimeofday", EPERM, _ALWAYS, _CLOCK),
     SyscallRule("clock_settime", EPERM, _ALWAYS, _CLOCK),
     SyscallRule("clock_adjtime", EPERM, _ALWAYS, _CLOCK),
@@ -296,16 +296,16 @@ DENY: tuple[SyscallRule, ...] = (
     SyscallRule("syslog", EPERM, _ALWAYS, "the kernel's log holds addresses and other people's paths"),
     SyscallRule("iopl", EPERM, _ALWAYS, "touches hardware ports"),
     SyscallRule("ioperm", EPERM, _ALWAYS, "touches hardware ports"),
-    # Gone from current kernels, which answer the same; an older one should not do more.
+    # Removed from current kernels, which answer ENOSYS; an older kernel should not do more.
     SyscallRule("lookup_dcookie", ENOSYS, _ALWAYS, "paths of all processes, for a profiler that is gone too"),
     SyscallRule("nfsservctl", ENOSYS, _ALWAYS, "control of the NFS server; removed in 3.1"),
     SyscallRule("_sysctl", ENOSYS, _ALWAYS, "kernel settings by number; removed in 5.5"),
 )
 
-# In addition to DENY, where no network namespace keeps the command from the network: no sockets but connected
-# pairs. A pair of datagram sockets is no such pair: connect() to AF_UNSPEC dissolves it and another connect()
-# points it at any unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create).
-# Streams and sequenced packets cannot be connected again.
+# In addition to DENY, where no network namespace separates the command from the network: no sockets but connected
+# pairs. A pair of datagram sockets does not qualify: connect() to AF_UNSPEC dissolves it and another connect() points
+# it at any unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create). Streams and
+# sequenced packets cannot be connected again.
 NO_NETWORK: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
     SyscallRule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
@@ -315,8 +315,8 @@ NO_NETWORK: tuple[SyscallRule, ...] = (
 _IPPROTO_TCP = 6
 _MSG_FASTOPEN = 0x20000000
 _PAST_LANDLOCK = "connects by sending (MSG_FASTOPEN), which Landlock is not asked about"
-# In the place of those where the gate is a proxy on the host's loopback, and Landlock knows one port to connect to: its
-# rules are about TCP and connect(2), and about nothing else (security/landlock/net.c).
+# In place of NO_NETWORK where the gate is a proxy on the host's loopback, and Landlock permits connections to one port:
+# its rules cover only TCP and connect(2) (security/landlock/net.c).
 ONLY_TCP: tuple[SyscallRule, ...] = (
     SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
     SyscallRule("socket", EACCES, (Cond(0, "!=", AF_INET), Cond(0, "!=", AF_INET6)), "only TCP leads to the gate"),
@@ -334,8 +334,8 @@ _SYSV = "without an IPC namespace System V objects are the user's, everywhere; a
 _QUEUE = "without an IPC namespace message queues are the user's, everywhere"
 _NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule for it; 0 is the caller itself"
 
-# In addition to those, where there are no namespaces at all: what a process may do to others of its user by number.
-# A thread is such another: a library that binds its threads to processors is refused that, and goes on without.
+# In addition to those, without any namespaces: calls by which a process affects others of its user by number. A thread
+# counts as another process here: a library that binds its threads to processors is refused that, and continues.
 NO_NAMESPACES: tuple[SyscallRule, ...] = (
     *(
         SyscallRule(name, ENOSYS, _ALWAYS, _SYSV)

@@ -1,8 +1,9 @@
-"""macOS: commands started under ``sandbox-exec``, one warden process beside each. What ``client.Client`` is on Linux.
+"""macOS: start commands under ``sandbox-exec``, with a warden process beside each. The counterpart of
+``client.Client``.
 
-``sandbox-exec`` is deprecated by Apple and on every macOS since 10.5; its kernel part is what the App Store's sandbox
-is made of. There is no other way to confine a program that is not signed for it. Where it is missing, or refuses a
-profile, nothing runs.
+``sandbox-exec`` is deprecated by Apple but present on every macOS since 10.5; its kernel part is the base of the App
+Store's sandbox. There is no other way to confine a program that is not signed for it. Where it is missing, or rejects a
+profile, no command runs.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 SIGKILL = 9
 SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
-"""By its path: PATH may name another."""
+"""An absolute path: PATH may name another program."""
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.macos.warden import main; main()"
 _KEPT = 64
-"""Profiles that are known to be taken."""
+"""The number of accepted profiles that are remembered."""
 
 
 class DarwinClient(Client):
-    """``tool``: what stands for ``sandbox-exec``."""
+    """``tool`` replaces ``sandbox-exec``."""
 
     def __init__(self, *, tool: bytes = SANDBOX_EXEC) -> None:
         super().__init__()
@@ -42,10 +43,10 @@ class DarwinClient(Client):
         self._taken: dict[bytes, None] = {}
 
     def start(self) -> None:
-        """Nothing is resident."""
+        """Do nothing: there is no resident launcher."""
 
-    def settle(self) -> int:
-        """There are no control groups to put a launcher into."""
+    def prepare_move(self) -> int:
+        """Raise Unsupported: macOS has no control groups."""
         raise Unsupported("a control group", "Linux", sys.platform, "open_files and file_size hold without one")
 
     def run(
@@ -61,7 +62,8 @@ class DarwinClient(Client):
         terminal: Sequence[int] = (),
         held: bool = False,
     ) -> Running:
-        """As ``client.Client.run``. Raises Unsupported for what needs namespaces: ``held``, ``leaf``, ``want_gate``."""
+        """As ``client.Client.run``. Raise Unsupported for ``held``, ``leaf`` and ``want_gate``, which need
+        namespaces."""
         if held:
             found = "a Mac, where no sandbox lives longer than its command"
             raise Unsupported("a command in the background", "namespaces that others can join", found)
@@ -82,10 +84,13 @@ class DarwinClient(Client):
             "check": profile not in self._taken,
         }
         running = self._spawn(request, plan, stdio, want_view=want_view)
-        running.taken, running.mark = functools.partial(self._note, profile), b"MUDROOM_RUN=" + request["mark"]
+        running.taken, running.mark = (
+            functools.partial(self._remember_profile, profile),
+            b"MUDROOM_RUN=" + request["mark"],
+        )
         return running
 
-    def _note(self, profile: bytes) -> None:
+    def _remember_profile(self, profile: bytes) -> None:
         self._taken[profile] = None
         for old in list(self._taken)[:-_KEPT]:
             self._taken.pop(old, None)
@@ -93,13 +98,13 @@ class DarwinClient(Client):
     def _spawn(self, request: dict[str, Any], plan: Plan, stdio: tuple[int, int, int], *, want_view: bool) -> _Watched:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         read, write = os.pipe()
-        given = [*stdio, theirs.fileno(), write]
+        descriptors = [*stdio, theirs.fileno(), write]
         pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if request["terminal"] else None
         if pair is not None:
-            given.append(pair[1].fileno())
+            descriptors.append(pair[1].fileno())
         connection = Connection(ours)
         try:
-            pid = _posix_spawn(given)
+            pid = _posix_spawn(descriptors)
             connection.send(request, ())
         except BaseException:
             ours.close()
@@ -119,7 +124,7 @@ class DarwinClient(Client):
         return _Watched(connection, identity, read, plan.steps, request["argv"][0], view, channel)
 
     def _reap(self) -> None:
-        """Wardens that have ended."""
+        """Reap wardens that have ended."""
         for pid in self._wardens.copy():
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._wardens.remove(pid)
@@ -136,30 +141,31 @@ class DarwinClient(Client):
 
 
 class _Watched(Running):
-    """``taken`` is called when the command has run: its profile was taken."""
+    """A running command with a warden. ``taken`` is called when the command has run, which shows that its profile was
+    accepted."""
 
     taken: Callable[[], None]
     mark: bytes
-    """What all that the command starts has in its environment."""
+    """The variable in the environment of every process that the command starts."""
 
     def signal(self, number: int) -> None:
-        """As before; harmless when the warden is over."""
+        """As in the base class; harmless when the warden has ended."""
         try:
             super().signal(number)
         except MudroomError:
             if self._connection.is_open():
                 raise
 
-    def _hold(self, op: str) -> None:
+    def _pause_or_resume(self, op: str) -> None:
         try:
-            super()._hold(op)
+            super()._pause_or_resume(op)
         except MudroomError:
             if self._connection.is_open():
                 raise
 
     def _ended_without_report(self) -> Exit:
-        """The warden was killed, from outside of the sandbox. What it would have ended is ended here, as far as it
-        bears its mark."""
+        """End the command's processes after the warden was killed from outside of the sandbox, as far as they carry its
+        mark. Raise MudroomError."""
         from mudroom.sandbox.host.process_table import carries, rows
         from mudroom.sandbox.macos.warden import send_signal
 
@@ -176,15 +182,15 @@ class _Watched(Running):
         return ended
 
 
-def _posix_spawn(given: Sequence[int]) -> int:
-    """A warden with these descriptors, from 0 on, and no others of ours. By way of numbers above all of them, as they
-    may be in each other's way."""
-    free = max(*given, len(given)) + 1
+def _posix_spawn(descriptors: Sequence[int]) -> int:
+    """Start a warden with these descriptors, numbered from 0, and no others of this process. They are moved by way of
+    numbers above all of them, because old and new numbers may overlap."""
+    free = max(*descriptors, len(descriptors)) + 1
     actions: list[tuple[int, int, int]] = [
-        (os.POSIX_SPAWN_DUP2, descriptor, free + number) for number, descriptor in enumerate(given)
+        (os.POSIX_SPAWN_DUP2, descriptor, free + number) for number, descriptor in enumerate(descriptors)
     ]
-    actions += [(os.POSIX_SPAWN_DUP2, free + number, number) for number in range(len(given))]
-    closing = [(os.POSIX_SPAWN_CLOSE, free + number) for number in range(len(given))]
+    actions += [(os.POSIX_SPAWN_DUP2, free + number, number) for number in range(len(descriptors))]
+    closing = [(os.POSIX_SPAWN_CLOSE, free + number) for number in range(len(descriptors))]
     return os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", _START],
@@ -194,7 +200,7 @@ def _posix_spawn(given: Sequence[int]) -> int:
 
 
 def _view(plan: Plan) -> _socket.socket:
-    """A socket with a descriptor of the copy in it: there is no mount to wait for."""
+    """Return a socket that holds a descriptor of the copy: there is no mount to wait for."""
     place = next(step[1] for step in plan.steps if step[0] == "view")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

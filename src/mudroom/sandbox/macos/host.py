@@ -1,6 +1,5 @@
-"""What a Mac has that a sandbox shows: system directories, toolchains; and what level 0 hides. As
-``sandbox/host/host.py`` and ``sandbox/host/around.py`` do for Linux, in the same values.
-"""
+"""Survey of a Mac for a sandbox: system directories, toolchains, and the places that level 0 hides. The counterpart of
+``sandbox/host/host.py`` and ``sandbox/host/around.py``, with the same result types."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ _SYSTEM = (
     b"/System/Volumes/Preboot/Cryptexes", b"/System/Cryptexes", b"/System/iOSSupport",
     b"/Library/Apple", b"/Library/Developer", b"/Library/Frameworks", b"/Library/Java", b"/Library/Perl",
     b"/Library/Ruby", b"/Library/Python", b"/Library/Fonts",
-    b"/Library/Preferences/Logging",  # every program asks how it is to log
+    b"/Library/Preferences/Logging",  # every program reads its logging settings
     b"/Applications/Xcode.app",
-    b"/private/var/db/timezone", b"/private/var/db/dyld", b"/private/var/db/oah",  # oah: what Rosetta has translated
+    b"/private/var/db/timezone", b"/private/var/db/dyld", b"/private/var/db/oah",  # oah: Rosetta's translations
     b"/private/var/db/xcode_select_link", b"/private/var/select", b"/private/var/db/mds/messages",
 )  # fmt: skip
-"""Not /Library and /private/var as wholes: keychains, preferences with tokens, other users' temporary files."""
+"""Not /Library and /private/var as a whole: keychains, preferences with tokens, other users' temporary files."""
 _TOOLCHAINS = (b"Library/pnpm", b"Library/Python", b"Library/Application Support/fnm", b".orbstack/bin", b".swiftly")
 _PATH_MAX = 1024
 """MAXPATHLEN of sys/syslimits.h."""
 
 
 def true_path(path: bytes) -> bytes:
-    """The path as the file system has it: links followed, in the case and normal form in which it is stored, which is
-    how Seatbelt compares it. By fcntl(2), F_GETPATH, where there is that; else, or where nothing is, realpath(3)."""
+    """Return the path as the file system has it: links followed, in the stored case and normal form, in which Seatbelt
+    compares it. By fcntl(2), F_GETPATH, where available; otherwise, or if no file is there, by realpath(3)."""
     command = getattr(fcntl, "F_GETPATH", None)
     if command is None:
         return os.path.realpath(path)
@@ -41,14 +40,15 @@ def true_path(path: bytes) -> bytes:
         above, _slash, name = os.path.realpath(path).rpartition(b"/")
         return true_path(above) + b"/" + name if above and name else path
     try:
-        found: bytes = fcntl.fcntl(descriptor, command, bytes(_PATH_MAX))
-        return found.rstrip(b"\0")
+        buffer: bytes = fcntl.fcntl(descriptor, command, bytes(_PATH_MAX))
+        return buffer.rstrip(b"\0")
     finally:
         os.close(descriptor)
 
 
 def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
-    """As ``host.survey``: ``home`` is the user's home directory, ``search`` the directories of PATH, real paths."""
+    """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the directories of
+    PATH, real paths."""
     system = tuple(Bind(true_path(path), path) for path in _SYSTEM if os.path.exists(path))
     home_binds, masks, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
     return Host(
@@ -76,8 +76,8 @@ def look_around_mac(
     *,
     namespaces: bool,
 ) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
-    """As ``around.look_around``; nothing has to stand in for the home, as nothing is mounted in it. What is not there
-    yet is hidden as well: a rule needs no file."""
+    """As ``around.look_around``. The home needs no stand-in, because no mounts are made in it. Missing stores are
+    hidden as well: a rule needs no file."""
     assert not namespaces
     hidden = hidden_places(home.path, home.state, (*opened.named, *home.shown))
     absent = [path for path in absent_places(home.path) if path not in hidden and path not in opened.named]
@@ -92,7 +92,7 @@ def look_around_mac(
 
 
 def absent_places(home: bytes) -> list[bytes]:
-    """Credential stores that are not there."""
+    """Return the credential stores that do not exist."""
     from mudroom.core.agent.credential_stores import store_places
 
     return [home + b"/" + place for place in store_places() if not os.path.lexists(home + b"/" + place)]

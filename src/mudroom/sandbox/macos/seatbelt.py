@@ -1,29 +1,31 @@
-"""macOS: a ``SandboxSpec`` compiled to a Seatbelt profile, and to the plan that starts a command under it. Pure.
+"""macOS: compile a ``SandboxSpec`` to a Seatbelt profile, and to the plan that starts a command under it. Pure.
 
-There are no mounts and no namespaces: the command works in a copy at a path of its own, and the kernel asks the
-profile about each thing that it does. Rules of this file:
+There are no mounts and no namespaces: the command works in a copy at a path of its own, and the kernel checks each of
+its operations against the profile. Rules of this file:
 
-1. ``(deny default)`` at both levels, and nothing of Apple's is imported: ``bsd.sb`` and ``system.sb`` change with the
-   system, and give more than is meant. What ``(deny default)`` does not deny (process-info, nvram, properties of IOKit;
-   Firefox's profile says so) is denied by name.
-2. Of all rules that match an operation the **last** one decides. So what may be comes first, what may not after it.
+1. ``(deny default)`` at both levels, and no import of Apple's profiles: ``bsd.sb`` and ``system.sb`` change with the
+   system, and permit more than intended. Operations that ``(deny default)`` does not cover (process-info, nvram,
+   properties of IOKit; Firefox's profile says so) are denied by name.
+2. Of all rules that match an operation the **last** one decides. So permissions come first, and their exceptions after
+   them.
 3. Seatbelt judges real paths, as the kernel knows a file (vn_getpath): symbolic links followed, ``/tmp``, ``/var`` and
    ``/etc`` in ``/private``, firmlinks by their short side. ``real`` writes them so. Where the volume folds case, the
    caller has to give names as they are stored (``macos.true_path``).
-4. A path is a ``literal`` or a ``subpath``, never part of a regular expression, so that nothing in a name is special.
-   Names are bytes; the reader of the language (TinyScheme) takes all as they are between quotes but ``"`` and ``\\``.
-5. ``(subpath X)`` is also X itself: whoever may write there could put a symbolic link in its place, and mudroom would
-   through it. What is writable can therefore not be removed, moved or made itself; nor can a directory above
-   something hidden (``_above``).
-6. No hard links (``file-link``): whether the old or the new name is judged is told differently by those who tried; if
-   it is the new one, a link would make a read-only file writable. Git, cargo, pnpm and uv copy instead.
-7. No clones (``file-clone``) either, as another name for what is masked. Programs that clone copy instead.
+4. A path is a ``literal`` or a ``subpath``, never part of a regular expression, so no character of a name is special.
+   Names are bytes; the reader of the language (TinyScheme) takes all bytes between quotes literally but ``"`` and
+   ``\\``.
+5. ``(subpath X)`` also matches X itself: a program that may write there could replace X by a symbolic link, and mudroom
+   would write through it. Therefore a writable root cannot be removed, moved or created itself; nor can a directory
+   above a hidden path (``_above``).
+6. No hard links (``file-link``): reports differ on whether the old or the new name is judged. If it is the new name, a
+   link would make a read-only file writable. Git, cargo, pnpm and uv copy instead.
+7. No clones (``file-clone``) either, as they would be another name for a masked file. Programs that clone copy instead.
 
-Set-user-id programs are refused by the kernel in every sandbox (``forbidden-exec-sugid``): there is no ``ps`` inside.
-A sandbox cannot be nested (``forbidden-sandbox-reinit``): SwiftPM needs --disable-sandbox, Chromium --no-sandbox.
+The kernel refuses set-user-id programs in every sandbox (``forbidden-exec-sugid``): there is no ``ps`` inside. A
+sandbox cannot be nested (``forbidden-sandbox-reinit``): SwiftPM needs --disable-sandbox, Chromium --no-sandbox.
 
-Sources: Apple Sandbox Guide 1.0 (reverse.put.as); Blazakis, "The Apple Sandbox", 2011; the profiles that
-``service.py`` names.
+Sources: Apple Sandbox Guide 1.0 (reverse.put.as); Blazakis, "The Apple Sandbox", 2011; the profiles that ``service.py``
+names.
 """
 
 from __future__ import annotations
@@ -38,21 +40,21 @@ from mudroom.sandbox.macos.service import GUARDED, MACH, SYSCTL, SYSCTL_OF_NETWO
 Action = Literal["allow", "deny"]
 _ACTIONS: tuple[Action, ...] = ("deny", "allow")
 Filter = bytes
-"""As it stands in the profile."""
+"""A filter expression, as text of the profile."""
 
 
 class SeatbeltRule(NamedTuple):
     action: Action
     operations: str
     filters: tuple[Filter, ...] = ()
-    """Any of them; none: always."""
+    """Alternatives; without any the rule always matches."""
     why: str = ""
 
 
 _IN_PRIVATE = (b"/tmp", b"/var", b"/etc")
 _DATA = b"/System/Volumes/Data"
 _FIRMLINKED = (b"/Users", b"/private", b"/Applications", b"/Library", b"/opt", b"/usr/local", b"/cores", b"/Volumes")
-"""Of /usr/share/firmlinks: what is one directory under two paths."""
+"""Of /usr/share/firmlinks: directories that exist under two paths."""
 _ALIASES = tuple(b'(literal "%s")' % path for path in _IN_PRIVATE)
 _FIRMLINK_PARENTS = tuple(b'(literal "%s")' % path for path in (b"/System", b"/System/Volumes", _DATA))
 _READ_DEVICES = (b"/dev/random", b"/dev/urandom", b"/dev/autofs_nowait", b"/dev/fd")
@@ -60,26 +62,27 @@ _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/tty", b"/dev/dtracehelper", b"/de
 _TERMINALS = b'(regex #"^/dev/ttys[0-9]+$")'
 _OWN_TERMINALS = b'(require-all (regex #"^/dev/ttys[0-9]+$") (extension "com.apple.sandbox.pty"))'
 _OTHER_TERMINALS = b'(require-all (regex #"^/dev/ttys[0-9]+$") (require-not (extension "com.apple.sandbox.pty")))'
-"""Those that a process of the sandbox has made: the kernel gives it that extension with the master. All others are the
-user's, with what is typed there; of them only what was inherited open can be used, and asked about (file-ioctl)."""
+"""Terminals made by a process of the sandbox: the kernel gives it that extension with the master. All others are the
+user's, with the text typed there; only descriptors inherited from outside can be used, and queried (file-ioctl)."""
 _SHARED_MEMORY = " ".join(
-    "ipc-posix-shm-" + what for what in ("read-data", "write-data", "write-create", "write-unlink")
+    "ipc-posix-shm-" + right for right in ("read-data", "write-data", "write-create", "write-unlink")
 )
 _RESOLVER = b'(literal "/private/var/run/mDNSResponder")'
 
 
 def quote(path: bytes) -> bytes:
-    """A string of the profile language. Raises ValueError for a NUL, which no path has."""
+    """Return a string of the profile language. Raise ValueError for a NUL, which no path has."""
     if b"\0" in path:
         raise ValueError("a path cannot hold a NUL")
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
 def real(path: bytes) -> bytes:
-    """An absolute path as the kernel says it: no firmlink by its long side, no /tmp, /var or /etc."""
-    if path.startswith(_DATA + b"/") and any(_is_at(path[len(_DATA) :], one) for one in _FIRMLINKED):
+    """Return an absolute path as the kernel reports it: firmlinks by their short side, /tmp, /var and /etc in
+    /private."""
+    if path.startswith(_DATA + b"/") and any(_is_at(path[len(_DATA) :], directory) for directory in _FIRMLINKED):
         path = path[len(_DATA) :]
-    if any(_is_at(path, one) for one in _IN_PRIVATE):
+    if any(_is_at(path, directory) for directory in _IN_PRIVATE):
         path = b"/private" + path
     return path
 
@@ -97,23 +100,23 @@ def literal(path: bytes) -> Filter:
 
 
 def ancestors(paths: Iterable[bytes]) -> tuple[Filter, ...]:
-    """Directories on the way: realpath(3) and getcwd(3) look at each of them."""
-    found = set()
+    """Return the parent directories of the paths: realpath(3) and getcwd(3) look at each of them."""
+    directories = set()
     for path in map(real, paths):
         while path != b"/":
             path = path.rpartition(b"/")[0] or b"/"
-            found.add(path)
-    return tuple(literal(path) for path in sorted(found))
+            directories.add(path)
+    return tuple(literal(path) for path in sorted(directories))
 
 
 def compile_seatbelt(spec: SandboxSpec) -> Plan:
-    """The steps for a spec whose view is a copy. Raises ValueError for a path that cannot be written down."""
+    """Compile a spec whose view is a copy. Raise ValueError for a path that cannot be written in a profile."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     steps: tuple[Step, ...] = (
         ("view", spec.view.work),
         ("terminal", b"/dev/ptmx"),
         ("umask", spec.umask),
-        *(("rlimit", *one) for one in spec.rlimits),
+        *(("rlimit", *limit) for limit in spec.rlimits),
         ("cwd", spec.cwd),
         ("seatbelt", spec.scratch.rpartition(b"/")[0] + b"/profile.sb", compile_profile(spec)),
     )
@@ -135,7 +138,8 @@ def render(rules: Iterable[SeatbeltRule]) -> bytes:
 
 
 def writable(spec: SandboxSpec) -> tuple[bytes, ...]:
-    """Where the command may write: the copy, its own home and /tmp, and what of the host is open to it."""
+    """Return the paths that the command may write: the copy, its own home and /tmp, and places of the host that are
+    open to it."""
     assert isinstance(spec.view, Copy)
     live = spec.around.live if spec.around is not None else ()
     return (spec.view.work, spec.scratch, *(bind.source for bind in (*spec.binds, *live) if bind.writable))
@@ -144,9 +148,9 @@ def writable(spec: SandboxSpec) -> tuple[bytes, ...]:
 def _base(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule("deny", "process-info* nvram* iokit-get-properties", why="not included in the default")
     yield SeatbeltRule("allow", "process-fork")
-    yield SeatbeltRule("allow", "signal process-info*", (b"(target same-sandbox)",), "its own processes, nobody else's")
+    yield SeatbeltRule("allow", "signal process-info*", (b"(target same-sandbox)",), "the command's own processes only")
     yield SeatbeltRule("allow", "process-info-pidinfo process-info-setcontrol", (b"(target self)",))
-    yield SeatbeltRule("allow", "sysctl-read", tuple(_sysctls(spec)), "what the machine is")
+    yield SeatbeltRule("allow", "sysctl-read", tuple(_sysctls(spec)), "facts about the machine")
     yield SeatbeltRule("allow", "ipc-posix-sem", why="semaphores: multiprocessing")
     yield SeatbeltRule(
         "allow", "ipc-posix-shm-read-data", (b'(ipc-posix-name "apple.shm.notification_center")',), "notify(3)"
@@ -155,9 +159,11 @@ def _base(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule("allow", "pseudo-tty", why="terminals of its own")
     yield SeatbeltRule("allow", "file-read* file-write-data file-ioctl", tuple(map(literal, _DEVICES)))
     yield SeatbeltRule("allow", "file-read* file-write-data file-ioctl", (_OWN_TERMINALS,))
-    yield SeatbeltRule("allow", "file-ioctl", (_TERMINALS,), "of a terminal that it was given")
+    yield SeatbeltRule("allow", "file-ioctl", (_TERMINALS,), "of an inherited terminal")
     yield SeatbeltRule("allow", "file-read*", tuple(map(literal, _READ_DEVICES)))
-    yield SeatbeltRule("allow", "file-read-data file-write-data", (b'(subpath "/dev/fd")',), "what it has open already")
+    yield SeatbeltRule(
+        "allow", "file-read-data file-write-data", (b'(subpath "/dev/fd")',), "descriptors that are open already"
+    )
 
 
 def _sysctls(spec: SandboxSpec) -> Iterator[Filter]:
@@ -197,24 +203,27 @@ def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule("allow", "iokit-open iokit-get-properties user-preference-read")
     yield SeatbeltRule("allow", "file-read* process-exec*", why="the host's own files")
     shown = (*own, *(bind.source for bind in (*around.shown, *around.live)), spec.project + b"/.mudroom")
-    # the project as well: its secrets are empty in the copy only
+    # The project as well: its secrets are empty in the copy only.
     hidden = (*around.hidden, *around.covered, spec.project)
     yield from _nested(
         "file-read* process-exec*",
         shown,
         hidden,
-        "credentials, mudroom's state, the real project; and what is shown in those",
+        "credentials, mudroom's state, the real project; and paths shown in those",
     )
     yield SeatbeltRule("allow", "file-read-metadata", ancestors(shown))
-    below = [path for path in hidden if any(real(path) != real(one) and _is_at(real(path), real(one)) for one in own)]
-    yield from _nested("file-write*", own, below, "the copy; its own /tmp; what was named")
+    below = [
+        path for path in hidden if any(real(path) != real(root) and _is_at(real(path), real(root)) for root in own)
+    ]
+    yield from _nested("file-write*", own, below, "the copy; its own /tmp; named places")
 
 
 def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str) -> Iterator[SeatbeltRule]:
-    """What lies in another decides, as with mounts: so the outer ones come first. Shown, if one path is both."""
+    """Yield rules in which the innermost path decides, as with mounts: outer paths come first. A path that is both
+    shown and hidden is shown."""
     marks: dict[bytes, Action] = dict.fromkeys(map(real, hidden), "deny")
     marks.update(dict.fromkeys(map(real, shown), "allow"))
-    depths = {path: sum(_is_at(path, one) for one in marks) for path in marks}
+    depths = {path: sum(_is_at(path, other) for other in marks) for path in marks}
     for depth in sorted(set(depths.values())):
         for action in _ACTIONS:
             filters = tuple(subpath(path) for path in marks if depths[path] == depth and marks[path] == action)
@@ -223,28 +232,29 @@ def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], wh
 
 
 def _services_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
-    """Without the host's network those that were argued for only, as at level 1: too many others fetch what they are
-    asked for (dnssd, trustd, nsurlsessiond), so a list of those that may not be asked would not close the network."""
+    """Yield the rules for services at level 0. Without the host's network only the listed services are permitted, as at
+    level 1: too many others fetch data on request (dnssd, trustd, nsurlsessiond), so a deny list would not close the
+    network."""
     if spec.network != "open":
         named = dict.fromkeys(services((*MACH, *GUARDED), spec.network, spec.stores))
         yield SeatbeltRule("allow", "mach-lookup", _names(named), "services: service.py")
         return
     spared = {row.name for row in services(GUARDED, "none", spec.stores)}
-    yield SeatbeltRule("allow", "mach-lookup", why="services of the host, but for those that act for it")
+    yield SeatbeltRule("allow", "mach-lookup", why="services of the host, except those that act for the command")
     yield SeatbeltRule("deny", "mach-lookup", _names(row for row in GUARDED if row.name not in spared))
 
 
 def _last(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
-    """What holds whatever was allowed before."""
+    """Yield the rules that override all permissions before them."""
     yield SeatbeltRule(
         "deny", "file-read-data file-write*", (_OTHER_TERMINALS,), "what is typed in the user's terminals"
     )
     yield SeatbeltRule("deny", "file-write-setugid", why="no set-user-id programs are made")
-    kept = tuple(map(literal, dict.fromkeys((*writable(spec), *_above(spec)))))
-    yield SeatbeltRule("deny", "file-write-create file-write-unlink", kept, "nothing takes the place of these")
+    fixed = tuple(map(literal, dict.fromkeys((*writable(spec), *_above(spec)))))
+    yield SeatbeltRule("deny", "file-write-create file-write-unlink", fixed, "these cannot be replaced")
     assert isinstance(spec.view, Copy)
     policy = (spec.view.work + b"/.mudroom", spec.project + b"/.mudroom")
-    yield SeatbeltRule("deny", "file-write*", tuple(map(subpath, policy)), "the policy is not the command's to change")
+    yield SeatbeltRule("deny", "file-write*", tuple(map(subpath, policy)), "the command may not change the policy")
     if spec.masks:
         operations = "file-read* file-write* process-exec*"
         yield SeatbeltRule("deny", operations, tuple(map(subpath, spec.masks)), "secrets among toolchains")
@@ -252,8 +262,8 @@ def _last(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
 
 
 def _above(spec: SandboxSpec) -> Iterator[bytes]:
-    """What is hidden below something writable, and the directories in between. The rules are about paths: under another
-    name of its directory a secret would not be hidden."""
+    """Yield the hidden paths below writable ones, and the directories in between. Rules apply to paths: after a rename
+    of its directory a secret would no longer be hidden."""
     around = spec.around
     places = (*spec.masks, *((*around.hidden, *around.covered) if around is not None else ()))
     for place in map(real, places):
@@ -265,18 +275,20 @@ def _above(spec: SandboxSpec) -> Iterator[bytes]:
 
 
 def _network(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
-    """A unix socket is reached by network-outbound, whatever may be read or written (docker.sock, the ssh-agent): only
-    those that the command's own processes make, and those that were named.
+    """Yield the rules for sockets. A unix socket is reached by network-outbound, whatever file rules permit
+    (docker.sock, the ssh-agent): only sockets that the command's own processes make, and those that were named.
 
-    There is no loopback of the command's own: a port of 127.0.0.1 is the host's, with all that listens there. With a
-    gate its port is the only one; a command cannot listen.
+    The command has no loopback of its own: a port of 127.0.0.1 is the host's, with all its listeners. With a gate, the
+    gate's port is the only one permitted; a command cannot listen.
     """
     own = [subpath(path) for path in writable(spec)]
     named = [literal(bind.source) for bind in (spec.around.live if spec.around is not None else ())]
     yield SeatbeltRule("allow", "system-socket", (b"(socket-domain AF_UNIX)",))
-    locals_ = tuple(b"(local unix-socket %s)" % one for one in own)
+    locals_ = tuple(b"(local unix-socket %s)" % socket for socket in own)
     yield SeatbeltRule("allow", "network-bind network-inbound", locals_, "unix sockets of its own")
-    yield SeatbeltRule("allow", "network-outbound", tuple(b"(remote unix-socket %s)" % one for one in (*own, *named)))
+    yield SeatbeltRule(
+        "allow", "network-outbound", tuple(b"(remote unix-socket %s)" % socket for socket in (*own, *named))
+    )
     internet = (b"(socket-domain AF_INET)", b"(socket-domain AF_INET6)")
     if spec.network == "gate" and spec.proxy:
         yield SeatbeltRule("allow", "system-socket", internet)

@@ -1,16 +1,16 @@
-"""What of macOS itself a command may ask: services of other processes, settings of the kernel. Tables, each row with
-its reason. Pure.
+"""Services and kernel settings of macOS that a command may use. Tables, each row with its reason. Pure.
 
-A service is another process that is not in the sandbox, and acts with its own rights on behalf of who asks. So a row is
-an exception that has to be argued for. Not here, and so refused by ``(deny default)``:
+A service is another process outside of the sandbox, which acts with its own rights for its client. So every row is an
+exception that needs a reason. Left out, and so refused by ``(deny default)``:
 
-* ``com.apple.pasteboard.1`` (what the user has copied), ``com.apple.coreservices.launchservicesd`` and the operation
-  ``lsopen`` (it starts programs *outside* of the sandbox), ``appleevent-send`` (it tells Finder or Terminal what to
-  do), ``job-creation`` and ``mach-register`` (launchd runs what it is given, outside), ``com.apple.cfprefsd.*``
-  (settings of every program, which often hold tokens), ``com.apple.FSEvents`` (names of all files that anybody
-  changes), ``com.apple.logd`` (a log that outlives the command);
-* ``com.apple.trustd.agent``: it fetches what a certificate names (OCSP, CA issuers), so it is a way out that no gate
-  sees. Go, and what uses Apple's TLS, cannot verify certificates without it: they have it where the network is open.
+* ``com.apple.pasteboard.1`` (the user's clipboard), ``com.apple.coreservices.launchservicesd`` and the operation
+  ``lsopen`` (they start programs *outside* of the sandbox), ``appleevent-send`` (it controls Finder or Terminal),
+  ``job-creation`` and ``mach-register`` (launchd runs the given program, outside), ``com.apple.cfprefsd.*`` (settings
+  of every program, which often hold tokens), ``com.apple.FSEvents`` (names of all files that any program changes),
+  ``com.apple.logd`` (a log that outlives the command);
+* ``com.apple.trustd.agent``: it fetches URLs that a certificate names (OCSP, CA issuers), so it is a way out that no
+  gate sees. Go, and programs with Apple's TLS, cannot verify certificates without it: they have it where the network is
+  open.
 
 Compared with: the profiles of Chromium (sandbox/policy/mac/common.sb), Firefox (SandboxPolicyContent.h), Codex
 (seatbelt_base_policy.sbpl), Anthropic's sandbox-runtime (macos-sandbox-utils.ts) and agent-safehouse
@@ -50,15 +50,15 @@ MACH = (
 )
 
 GUARDED = (
-    *(one for one in MACH if one.when in ("keychain", "display")),
+    *(row for row in MACH if row.when in ("keychain", "display")),
     Service("com.apple.pasteboard.1", "display", "what the user has copied"),
     Service("com.apple.coreservices.appleevents", "", "other programs are told what to do"),
     Service("com.apple.coreservices.quarantine-resolver", "", "takes marks of origin from files"),
     Service("com.apple.cfprefsd.daemon", "", "writes settings of other programs"),
     Service("com.apple.cfprefsd.agent", "", "writes settings of other programs"),
 )
-"""At level 0 with the host's network, where all other services may be asked: those that still may not, unless the
-store is open. With any other network the list is the one above, and what of this one belongs to an open store."""
+"""Services that remain refused at level 0 with the host's network, where all others are permitted, unless their store
+is open. With any other network the list above applies, with the rows of this one that belong to an open store."""
 
 SYSCTL = (
     "kern.argmax", "kern.boottime", "kern.clockrate", "kern.hostname", "kern.maxfilesperproc", "kern.maxproc",
@@ -66,15 +66,15 @@ SYSCTL = (
     "kern.secure_kernel", "kern.tcsm_available", "kern.usrstack64", "kern.version", "machdep.ptrauth_enabled",
     "security.mac.lockdown_mode_state", "sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg",
 )  # fmt: skip
-"""What the machine is. Not ``kern.procargs2``: words and variables of other processes, where tokens are.
-By ``kern.proc.pid`` the name, parent, user and times of any process can be asked, by its number: runtimes ask it of
-themselves, and a rule cannot say whose number it is."""
+"""Facts about the machine. Not ``kern.procargs2``: arguments and variables of other processes, which hold tokens.
+``kern.proc.pid`` gives the name, parent, user and times of any process by its pid: runtimes query themselves, and a
+rule cannot restrict the pid."""
 SYSCTL_PREFIXES = ("hw.", "machdep.cpu.", "kern.proc.pid.", "kern.proc.pgrp.")
 SYSCTL_OF_NETWORK = "net.routetable."
 """Interfaces and their addresses: getifaddrs(3)."""
 
 
 def services(table: tuple[Service, ...], network: str, stores: tuple[str, ...]) -> tuple[Service, ...]:
-    """The rows that hold with this network and these open stores."""
+    """Return the rows that apply with this network and these open stores."""
     met = {"always", *stores, *(("network",) if network != "none" else ()), *(("open",) if network == "open" else ())}
     return tuple(row for row in table if row.when in met)

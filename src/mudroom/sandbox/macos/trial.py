@@ -1,8 +1,8 @@
-"""Seatbelt, tried: a command that does what it must not, and a look at what came of it. For ``mudroom doctor``.
+"""Try Seatbelt: run a command that attempts forbidden acts, and check the effects. For ``mudroom doctor``.
 
-Nothing is believed that the command says: whether a file is there, whether somebody has connected, is seen from here.
-And a probe that could not do anything proves nothing: each shows first that it runs, and tells of a refusal by a status
-that nothing else has. Else: "not probed".
+The command's own word is not trusted: whether a file exists, or a connection has arrived, is checked from outside. A
+probe that could not act at all proves no protection: each first shows that it runs, and reports a refusal by a status
+that means only that. Otherwise the result is "not probed".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 
 
 class SeatbeltTrial(NamedTuple):
-    """For ``mudroom doctor``: one protection on this Mac."""
+    """One protection on this Mac, for ``mudroom doctor``."""
 
     protection: str
     state: Literal["strict", "degraded", "missing", "not probed"]
@@ -30,10 +30,10 @@ class SeatbeltTrial(NamedTuple):
 
 
 Run = Callable[[str], int]
-"""Performs a shell script under Seatbelt, and gives its wait status. Raises MudroomError if there is no sandbox."""
+"""Runs a shell script under Seatbelt and returns its wait status. Raises MudroomError if there is no sandbox."""
 _PERMIT = "see the first of these"
 _REFUSED, _DONE = 3, 5
-"""Statuses of a probe: the kernel did not permit it (EPERM, EACCES), and it was done."""
+"""Statuses of a probe: the kernel refused the act (EPERM, EACCES), or the act succeeded."""
 _CONNECT = """
 import socket, sys
 try:
@@ -48,7 +48,7 @@ _OUTSIDE = "run mudroom outside of any other sandbox: one cannot be put into ano
 
 
 def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[SeatbeltTrial]:
-    """Everything, in ``directory``, an empty one. ``home`` and ``search``: as ``host.survey`` has them."""
+    """Try every protection in ``directory``, which is empty. ``home`` and ``search`` are as for ``host.survey``."""
     place = true_path(directory)
     run = runner(client, place, home, search)
     try:
@@ -57,12 +57,19 @@ def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Seque
         return [SeatbeltTrial("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
     if status >> 8 != 7:
         return [SeatbeltTrial("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
-    found = [SeatbeltTrial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
-    return [*found, _writing(run, place), _reading(run, place), *_connecting(run, place), _signalling(run), *_ALWAYS]
+    results = [SeatbeltTrial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
+    return [
+        *results,
+        _try_writing(run, place),
+        _try_reading(run, place),
+        *_try_connecting(run, place),
+        _try_signalling(run),
+        *_ALWAYS,
+    ]
 
 
 def runner(client: Client, place: bytes, home: bytes, search: Sequence[bytes]) -> Run:
-    """In a copy of its own below ``place``, with the network closed."""
+    """Return a function that runs scripts in a copy below ``place``, with the network closed."""
     host = survey_mac(home, search)
     work, private = place + b"/work", place + b"/fork/private"
     for directory in (work, private):
@@ -95,7 +102,7 @@ def _quoted(path: bytes) -> str:
     return "'" + os.fsdecode(path).replace("'", "'\\''") + "'"
 
 
-def _writing(run: Run, place: bytes) -> SeatbeltTrial:
+def _try_writing(run: Run, place: bytes) -> SeatbeltTrial:
     name, outside, inside = "nothing is written outside of the copy", place + b"/outside", place + b"/work/inside"
     run(f"echo x > {_quoted(inside)}; echo x > {_quoted(outside)}")
     if os.path.lexists(outside):
@@ -105,8 +112,8 @@ def _writing(run: Run, place: bytes) -> SeatbeltTrial:
     return SeatbeltTrial(name, "strict", "refused by the kernel; the copy can be written")
 
 
-def _reading(run: Run, place: bytes) -> SeatbeltTrial:
-    """The content has to come out in the copy, where it is looked for."""
+def _try_reading(run: Run, place: bytes) -> SeatbeltTrial:
+    """Try to read a host file. Its contents have to appear in the copy, where they are looked for."""
     name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
     for path in (secret, place + b"/work/own"):
         with open(path, "wb") as stream:
@@ -114,18 +121,18 @@ def _reading(run: Run, place: bytes) -> SeatbeltTrial:
         run(f"cat {_quoted(path)} > {_quoted(copy)}")
         try:
             with open(copy, "rb") as stream:
-                got = stream.read()
+                content = stream.read()
             os.unlink(copy)
         except FileNotFoundError:
             return SeatbeltTrial(name, "not probed", "nothing could be written in the copy")
-        if path == secret and got:
+        if path == secret and content:
             return SeatbeltTrial(name, "missing", "a file of the host was read", _PERMIT)
-    if got != path:
+    if content != path:
         return SeatbeltTrial(name, "not probed", "nothing could be read in the copy either")
     return SeatbeltTrial(name, "strict", "files of the host cannot be read, nor looked at")
 
 
-def _connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
+def _try_connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
     path = place + b"/s"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         tcp.bind(("127.0.0.1", 0))
@@ -134,15 +141,15 @@ def _connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
         try:
             unix.bind(os.fsdecode(path))
         except OSError:  # a path of more than 104 bytes: unix(4)
-            return [_tried("no network", run, tcp, "socket.AF_INET", tcp.getsockname())]
+            return [_try_connection("no network", run, tcp, "socket.AF_INET", tcp.getsockname())]
         return [
-            _tried("no network", run, tcp, "socket.AF_INET", tcp.getsockname()),
-            _tried("no servers of the host", run, unix, "socket.AF_UNIX", os.fsdecode(path)),
+            _try_connection("no network", run, tcp, "socket.AF_INET", tcp.getsockname()),
+            _try_connection("no servers of the host", run, unix, "socket.AF_UNIX", os.fsdecode(path)),
         ]
 
 
-def _tried(name: str, run: Run, listener: socket.socket, family: str, address: object) -> SeatbeltTrial:
-    """Whether somebody has come to ``listener``."""
+def _try_connection(name: str, run: Run, listener: socket.socket, family: str, address: object) -> SeatbeltTrial:
+    """Try to connect to ``listener``, and check whether a connection has arrived."""
     listener.listen()
     listener.settimeout(0)
     python = f"exec {_quoted(os.fsencode(sys.executable))} -ISc "
@@ -159,11 +166,11 @@ def _tried(name: str, run: Run, listener: socket.socket, family: str, address: o
     return SeatbeltTrial(name, "missing", "a server of the host was reached", _PERMIT)
 
 
-def _signalling(run: Run) -> SeatbeltTrial:
+def _try_signalling(run: Run) -> SeatbeltTrial:
     name = "other processes cannot be signalled"
     status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
     if status == _DONE << 8:
-        return SeatbeltTrial(name, "missing", "a process of the host could be", _PERMIT)
+        return SeatbeltTrial(name, "missing", "a process of the host was signalled", _PERMIT)
     if status != _REFUSED << 8:
         return SeatbeltTrial(name, "not probed", "its own shell could not be signalled either")
     return SeatbeltTrial(name, "strict", "signals go to processes of the same sandbox only")
@@ -187,4 +194,4 @@ _ALWAYS = (
     ),
     *(SeatbeltTrial(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
 )
-"""What needs no trial: it is so on every Mac."""
+"""Results without a trial: they are the same on every Mac."""

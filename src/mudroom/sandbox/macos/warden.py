@@ -1,21 +1,20 @@
-"""The warden: one small process beside each command, where there are no namespaces and no resident launcher (macOS).
+"""The warden: a small process beside each command, for platforms without namespaces and resident launcher (macOS).
 
-It starts the command under ``sandbox-exec``, passes signals on, waits, ends what the command leaves behind, reports.
-What it hears and says is what ``sandbox/launcher/launcher.py`` describes, so that ``client.Running`` is the other end
-of both.
+It starts the command under ``sandbox-exec``, forwards signals, waits, kills the command's leftover processes and
+reports. Its messages are those of ``sandbox/launcher/launcher.py``, so ``client.Running`` is the other end of both.
 
 Rules of this file and of ``processtable``:
-1. It uses what macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.
+1. It uses only features that macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.
 2. It is single-threaded (``python -I -S``): it forks, and runs Python between fork and exec. The host does neither.
 3. Any failure before the exec is reported with the index of the step; the command has not run.
-4. When the host is gone (the end of ``CONTROL``), all of the command's processes end.
+4. When the host is gone (the end of file of ``CONTROL``), all of the command's processes end.
 
-Whose processes are the command's: those that descend from it, those in its session or in a process group or session
-that one of them has led, and at its end those that carry its mark in their environment (``MUDROOM_RUN``). They are
-looked for five times a second, whenever something happens, and, at the end, until none is found. A process that leaves
-the first three (a double fork with setsid(2) between two looks) is found by its mark alone; macOS does not show that of
-Apple's own programs (``processtable.carries``), so a daemon that is a /bin/sh is not found, nor one that was given
-another environment on purpose. It stays in the sandbox, which a process never leaves; but it outlives the command.
+The command's processes are its descendants, the processes in its session or in a process group or session that one of
+them has led, and at its end those that carry its mark in their environment (``MUDROOM_RUN``). They are listed five
+times a second, at every event, and, at the end, until none is found. A process that leaves the first three (a double
+fork with setsid(2) between two looks) is found by its mark alone. macOS does not show the mark of Apple's own programs
+(``processtable.carries``), so a daemon that is a /bin/sh is not found, nor a process that was deliberately given
+another environment. It stays in the sandbox, which a process never leaves; but it outlives the command.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ if TYPE_CHECKING:
     from mudroom.sandbox.launcher.wire import Request
 
 CONTROL, REPORT, CHANNEL = 3, 4, 5
-"""Descriptors that the host has given, beside the command's own."""
+"""Descriptors that the host passes, beside the command's own."""
 LOOK = 0.2
-"""Seconds between two looks at the processes: each is a few milliseconds."""
+"""Seconds between two looks at the processes: each takes a few milliseconds."""
 PATIENCE = 200
-"""So many times what is left is killed before it is given up: 10 ms each."""
+"""Attempts to kill the leftover processes before giving up: 10 ms each."""
 QUIET = 2
-"""So many looks without finding any: a process may be started, and who has started it end, in the middle of one."""
+"""Looks in a row that have to find no process: a process may start, and its parent end, in the middle of a look."""
 ENOENT, EACCES, EIO, EPERM = 2, 13, 5, 1
 _TO_COMMAND = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _TO_GROUP = (_signal.SIGINT, _signal.SIGQUIT)
 _IGNORED = (*_TO_GROUP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGHUP, _signal.SIGPIPE)
 _RESET = (*_IGNORED, *_TO_COMMAND, _signal.SIGXFSZ, _signal.SIGCHLD)
 _MOST_SAID = 400
-"""Characters of what sandbox-exec says of a profile that it does not take."""
+"""Characters of sandbox-exec's message about a profile that it rejects."""
 RLIMITS = {1: "RLIMIT_FSIZE", 2: "RLIMIT_DATA", 4: "RLIMIT_CORE", 6: "RLIMIT_NPROC", 7: "RLIMIT_NOFILE"}
-"""A plan has Linux's numbers; macOS has others for some."""
+"""Linux's rlimit numbers, as in a plan; macOS has others for some."""
 
 
 class WardenError(Exception):
-    """The host has been told; nothing is left to do but to end."""
+    """Raised after a failure was reported to the host: the process only has to exit."""
 
 
 def fail(index: int, op: str, error: OSError) -> NoReturn:
@@ -72,41 +71,41 @@ def fail(index: int, op: str, error: OSError) -> NoReturn:
 
 
 class Family:
-    """Numbers of processes, groups and sessions are remembered only as long as somebody bears them: they are given
-    again, and then to somebody who has nothing to do with the command."""
+    """The command's processes. Pids and the numbers of groups and sessions are remembered only as long as a process has
+    them: they are reused, and then by processes unrelated to the command."""
 
     def __init__(self, command: int, session: int, mark: bytes) -> None:
         self._first = (command, session)
         self._alive: dict[int, int] = {}
-        """Who was found last, and when each of them was started."""
+        """The processes of the last look, with their start times."""
         self._leaders: set[int] = set()
-        """Of their groups and sessions."""
+        """The leaders of their groups and sessions."""
         self._mark = mark
         self._spared = {os.getpid(), os.getppid()}
 
     def members(self, *, by_mark: bool = False) -> list[tuple[int, bool]]:
-        """Who lives, and whether it is stopped."""
+        """Return the live processes, and whether each is stopped."""
         table = {row[0]: row for row in rows() if row[0] not in self._spared}
         leaders = {*self._first, *self._leaders}
-        found = {pid for pid, row in table.items() if pid == self._first[0] or self._alive.get(pid) == row[4]}
-        grown = True
-        while grown:
-            leaders |= {one for pid in found for one in _groups(table[pid])}
+        members = {pid for pid, row in table.items() if pid == self._first[0] or self._alive.get(pid) == row[4]}
+        has_grown = True
+        while has_grown:
+            leaders |= {leader for pid in members for leader in _groups(table[pid])}
             new = {
                 pid
                 for pid, row in table.items()
-                if pid not in found and (row[1] in found or any(one in leaders for one in _groups(row)))
+                if pid not in members and (row[1] in members or any(leader in leaders for leader in _groups(row)))
             }
-            found |= new
-            grown = bool(new)
+            members |= new
+            has_grown = bool(new)
         if by_mark:
-            found |= {pid for pid in table if pid not in found and carries(pid, self._mark)}
-        self._alive = {pid: table[pid][4] for pid in found}
-        self._leaders = {one for pid in found for one in _groups(table[pid])}
-        return [(pid, table[pid][3]) for pid in found]
+            members |= {pid for pid in table if pid not in members and carries(pid, self._mark)}
+        self._alive = {pid: table[pid][4] for pid in members}
+        self._leaders = {leader for pid in members for leader in _groups(table[pid])}
+        return [(pid, table[pid][3]) for pid in members]
 
     def end(self) -> bool:
-        """Kill all, until none is found. False if some cannot be ended."""
+        """Kill all processes, until none is found. Return False if some cannot be killed."""
         quiet = 0
         for _attempt in range(PATIENCE):
             left = self.members(by_mark=True)
@@ -121,7 +120,8 @@ class Family:
         return False
 
     def stop(self, stopped: list[int]) -> None:
-        """Stop all that are not stopped; when this returns they are. ``stopped`` gets those that were stopped here."""
+        """Stop all running processes; on return they are stopped. Adds those that were stopped here to ``stopped``.
+        Raise OSError, after continuing them, if some do not stop."""
         quiet = 0
         for _attempt in range(PATIENCE):
             running = [pid for pid, is_stopped in self.members(by_mark=True) if not is_stopped]
@@ -136,11 +136,11 @@ class Family:
         for pid in stopped:
             send_signal(pid, _signal.SIGCONT)
         stopped.clear()
-        raise OSError(EPERM, "its processes do not come to rest")
+        raise OSError(EPERM, "its processes did not stop in time")
 
 
 def _groups(row: Row) -> tuple[int, ...]:
-    """The process group and the session of a process, by the numbers of their leaders."""
+    """Return the process group and the session of a process, by the pids of their leaders."""
     try:
         return row[2], os.getsid(row[0])
     except OSError:
@@ -156,7 +156,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def reap_others() -> None:
-    """Children of ours that have ended, when the command has been waited for."""
+    """Reap children that have ended, after the command was waited for."""
     while True:
         try:
             if not os.waitpid(-1, os.WNOHANG)[0]:
@@ -169,20 +169,22 @@ def reap_others() -> None:
 
 
 def keep_only(last: int) -> None:
-    """Close what the host was given by whoever started it, and let nothing of ours go on to the command."""
+    """Close descriptors that the host has inherited from its parent, and keep those of this process from the
+    command."""
     for name in os.listdir("/dev/fd"):
         if int(name) > last:
             try:
                 os.close(int(name))
             except OSError:
-                pass  # that of the list itself
+                pass  # the descriptor of the listing itself
     for descriptor in range(CONTROL, last + 1):
         os.set_inheritable(descriptor, False)
 
 
 def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
-    """A new pseudo-terminal, ours and the command's: tty(4). Its master goes to the host, which makes it like the
-    user's before it says ``g``. Ours, because a command that led the session could not be stopped."""
+    """Make a pseudo-terminal the controlling terminal of this process and of the command: tty(4). Its master goes to
+    the host, which copies the settings of the user's terminal before it sends ``g``. A command that led the session
+    could not be stopped."""
     master, side = os.openpty()
     fcntl.ioctl(side, termios.TIOCSCTTY, 0)
     for number in numbers:
@@ -191,7 +193,7 @@ def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
     channel.sendmsg([b"t"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, "little"))])
     os.close(master)
     if channel.recv(1) != b"g":
-        raise OSError(EIO, "nobody is at the terminal")
+        raise OSError(EIO, "the host has closed the terminal")
     return side, channel
 
 
@@ -209,8 +211,8 @@ def write_profile(path: bytes, profile: bytes) -> None:
 
 
 def check_profile(request: Request, profile: bytes) -> None:
-    """Have ``true`` run under it: a profile that is not taken, or a sandbox that we are in ourselves, is told before
-    anything runs. What sandbox-exec says is passed on, and not interpreted."""
+    """Run ``true`` under the profile: a rejected profile, or another sandbox around this process, is reported before
+    the command runs. The message of sandbox-exec is passed on without interpretation."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -226,18 +228,18 @@ def check_profile(request: Request, profile: bytes) -> None:
         finally:
             os._exit(126)
     os.close(write)
-    said = b""
+    message = b""
     while chunk := os.read(read, 4096):
-        said = (said + chunk)[:_MOST_SAID]
+        message = (message + chunk)[:_MOST_SAID]
     os.close(read)
     status = os.waitpid(child, 0)[1]
     if status:
-        text = said.decode("utf-8", "replace").strip() or f"it ended with the status {status}"
-        raise OSError(EPERM, f"{os.fsdecode(request['tool'])} says: {text}")
+        text = message.decode("utf-8", "replace").strip() or f"it ended with the status {status}"
+        raise OSError(EPERM, f"{os.fsdecode(request['tool'])} reports: {text}")
 
 
 def find_program(name: bytes, search: list[bytes]) -> bytes:
-    """As execvp(3) looks for it: what is told as "not found" is not there, and never a word of the sandbox's."""
+    """Find a program as execvp(3) does: "not found" then comes from here, never from the sandbox."""
     candidates = [name] if b"/" in name else [directory + b"/" + name for directory in search]
     failure = OSError(ENOENT, "not found")
     for candidate in candidates:
@@ -269,7 +271,8 @@ def set_rlimit(number: int, soft: int, hard: int) -> None:
 
 
 def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
-    """In the forked child. ``terminal``: of which it takes the foreground; -1: it leads a session of its own."""
+    """Become the command, in the forked child. With ``terminal`` it takes the terminal's foreground; with -1 it leads a
+    session of its own."""
     try:
         if terminal >= 0:
             os.setpgid(0, 0)
@@ -306,21 +309,21 @@ class WardenWatch:
         self._family = Family(command, os.getpid(), b"MUDROOM_RUN=" + request["mark"])
         self._paused: list[int] = []
         self._is_stopped = False
-        self._wake, word = os.pipe()
-        for descriptor in (self._wake, word):
+        self._wake, wake_write = os.pipe()
+        for descriptor in (self._wake, wake_write):
             os.set_blocking(descriptor, False)
-        _signal.set_wakeup_fd(word, warn_on_full_buffer=False)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
 
     def run(self) -> None:
-        """Until the command has ended and nothing of it is left."""
+        """Watch until the command has ended, then kill and reap its other processes and report."""
         ended = self._look()
         while ended is None:
             ready = set(select.select([self._control.fileno(), self._wake], [], [], LOOK)[0])
             self._family.members()
             if self._wake in ready:
                 os.read(self._wake, 4096)
-            if self._control.fileno() in ready and not self._hear():
+            if self._control.fileno() in ready and not self._handle_message():
                 self._family.end()
                 return
             ended = self._look()
@@ -330,7 +333,8 @@ class WardenWatch:
         tell(REPORT, ("exited", status, use.ru_utime, use.ru_stime, kib, (), empty))
 
     def _look(self) -> tuple[int, Any] | None:
-        """What has become of the command: its end, or None. A stop is told where there is a terminal."""
+        """Return the command's wait status and resource use if it has ended, else None. A stop is reported where there
+        is a terminal."""
         pid, status, use = os.wait4(self._command, os.WNOHANG | os.WUNTRACED)
         if not pid:
             return None
@@ -340,12 +344,12 @@ class WardenWatch:
                 try:
                     self._channel.send(b"s")
                 except BrokenPipeError:
-                    pass  # the host has let go of it
+                    pass  # the host has closed it
             return None
         return status, use
 
-    def _hear(self) -> bool:
-        """One word of the host. False if it is gone."""
+    def _handle_message(self) -> bool:
+        """Handle a message of the host. Return False if the host is gone."""
         request, descriptors = receive(self._control)
         if request is None:
             return False
@@ -366,19 +370,19 @@ class WardenWatch:
 
     def _signal(self, number: int) -> None:
         if number == _signal.SIGKILL:
-            send_signal(self._command, number)  # first: a shell would tell of the death of another
+            send_signal(self._command, number)  # first: a shell would report the death of a child
             for pid, _stopped in self._family.members():
                 send_signal(pid, number)
         elif number in _TO_GROUP:
-            self._tell_group(number)
+            self._signal_group(number)
         elif number == _signal.SIGCONT:
             if self._is_stopped:
                 self._is_stopped = False
-                self._tell_group(number)
+                self._signal_group(number)
         else:
             send_signal(self._command, number)
 
-    def _tell_group(self, number: int) -> None:
+    def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self._command, number)
         except (ProcessLookupError, PermissionError):
@@ -394,7 +398,7 @@ class WardenWatch:
             send_signal(pid, _signal.SIGCONT)
 
 
-def guard(request: Request, control: _socket.socket) -> None:
+def run_command(request: Request, control: _socket.socket) -> None:
     keep_only(CHANNEL if request["terminal"] else REPORT)
     places = [(index, step[1], step[2]) for index, step in enumerate(request["plan"]) if step[0] == "seatbelt"]
     if len(places) != 1:
@@ -430,7 +434,7 @@ def main() -> None:
     try:
         request, _none = receive(control)
         if request is not None:
-            guard(request, control)
+            run_command(request, control)
         code = 0
     except WardenError:
         code = 0

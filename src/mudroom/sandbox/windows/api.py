@@ -1,10 +1,10 @@
-"""The Windows API by ctypes: every function declared, every result looked at.
+"""The Windows API by ctypes: every function is declared, every result is checked.
 
-Importable on any machine; the libraries are opened when an ``Api`` is made, which only Windows can. Function names are
-Microsoft's, so its documentation is this file's; the structures are in ``types.py``.
+Importable on any machine; the libraries are opened when a ``Library`` is made, which only Windows can. Function names
+are Microsoft's, so its documentation applies; the structures are in ``types.py``.
 
-How a function says that it failed is part of its declaration: BOOL (0, then GetLastError), CODE (an error number
-itself, winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), FILE (INVALID_HANDLE_VALUE), COUNT
+The way in which a function reports failure is part of its declaration: BOOL (0, then GetLastError), CODE (an error
+number itself, winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), FILE (INVALID_HANDLE_VALUE), COUNT
 (0xFFFFFFFF), NOTHING.
 """
 
@@ -28,7 +28,7 @@ _RESTYPES: dict[str, Any] = {
 _D, _DP, _S = w.DWORD, POINTER(w.DWORD), c_wchar_p
 
 FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
-    # name: library, how it fails, arguments
+    # name: library, failure report, arguments
     "CloseHandle": ("kernel32", BOOL, (_P,)),
     "LocalFree": ("kernel32", NOTHING, (_P,)),
     "GetCurrentProcess": ("kernel32", HANDLED, ()),
@@ -75,10 +75,10 @@ Function = Callable[..., int]
 
 class Library:
     """The functions above, each bound when it is first called. ``call.Name(...)`` raises CallFailed; a function that
-    this Windows does not have fails with ERROR_PROC_NOT_FOUND."""
+    this Windows lacks fails with ERROR_PROC_NOT_FOUND."""
 
     def __init__(self, load: Callable[[str], Any] | None = None, last_error: Callable[[], int] | None = None) -> None:
-        """Raises OSError where this is not Windows."""
+        """Raise OSError if this is not Windows."""
         if load is None and not hasattr(ctypes, "WinDLL"):
             raise OSError("this is not Windows")
         self._load = load or (lambda name: ctypes.WinDLL(name, use_last_error=True))  # type: ignore[attr-defined,unused-ignore]
@@ -125,10 +125,10 @@ class Library:
             return False
         return True
 
-    # what several callers need: SIDs and what a token says of itself
+    # shared by several callers: SIDs and token information
 
     def sid(self, text: str) -> Any:
-        """A buffer that holds the SID."""
+        """Return a buffer that holds the SID."""
         pointer = _P()
         self.ConvertStringSidToSidW(text, byref(pointer))
         try:
@@ -145,34 +145,34 @@ class Library:
             self.LocalFree(text)
 
     def sids(self, texts: Sequence[str], attributes: int = 0) -> tuple[Any, list[Any]]:
-        """An array of SID_AND_ATTRIBUTES, and what has to live as long as it does."""
-        kept = [self.sid(text) for text in texts]
-        rows = [w.SID_AND_ATTRIBUTES(addressof(one), attributes) for one in kept]
-        return (w.SID_AND_ATTRIBUTES * len(rows))(*rows), kept
+        """Return an array of SID_AND_ATTRIBUTES, and the buffers that have to live as long as it does."""
+        buffers = [self.sid(text) for text in texts]
+        rows = [w.SID_AND_ATTRIBUTES(addressof(buffer), attributes) for buffer in buffers]
+        return (w.SID_AND_ATTRIBUTES * len(rows))(*rows), buffers
 
     def token_information(self, token: int, kind: str) -> bytes:
         buffer, start, size = self._token_buffer(token, kind)
         data = ctypes.string_at(start, size)
-        del buffer  # not before: the address is its own
+        del buffer  # not before: it owns the memory at the address
         return data
 
     def token_sids(self, token: int, kind: str) -> list[tuple[str, int]]:
-        """(SID, attributes) of a TOKEN_GROUPS."""
+        """Return (SID, attributes) of each entry of a TOKEN_GROUPS."""
         buffer, start, size = self._token_buffer(token, kind)
         count = int.from_bytes(buffer[:4], "little") if size >= 8 else 0
         rows = (w.SID_AND_ATTRIBUTES * count).from_address(start + 8)  # TOKEN_GROUPS: a DWORD, then aligned
-        found = [(self.sid_text(row.Sid), int(row.Attributes)) for row in rows]
+        sids = [(self.sid_text(row.Sid), int(row.Attributes)) for row in rows]
         del buffer
-        return found
+        return sids
 
     def token_sid(self, token: int, kind: str) -> tuple[str, int]:
-        """Of a structure that begins with one SID: TOKEN_USER, TOKEN_MANDATORY_LABEL, TOKEN_APPCONTAINER_INFORMATION.
-        Empty if there is none."""
+        """Return the SID and attributes at the start of a structure: TOKEN_USER, TOKEN_MANDATORY_LABEL,
+        TOKEN_APPCONTAINER_INFORMATION. The SID is empty if there is none."""
         buffer, start, _size = self._token_buffer(token, kind)
         row = w.SID_AND_ATTRIBUTES.from_address(start)
-        found = (self.sid_text(row.Sid) if row.Sid else "", int(row.Attributes))
+        result = (self.sid_text(row.Sid) if row.Sid else "", int(row.Attributes))
         del buffer
-        return found
+        return result
 
     def _token_buffer(self, token: int, kind: str) -> tuple[Any, int, int]:
         size = w.DWORD()

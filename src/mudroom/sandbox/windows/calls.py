@@ -1,6 +1,6 @@
-"""The calls that Windows is asked for, as an interface: ``api.py`` makes them, a test can record them.
+"""The calls to Windows, as an interface: ``api.py`` makes them, a test can record them.
 
-Handles are numbers, SIDs text. Every call raises ``CallFailed`` where Windows says that it failed.
+Handles are numbers, SIDs text. Every call raises ``CallFailed`` if Windows reports a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Luid = tuple[int, int]
 
 
 class CallFailed(Exception):
-    """``code`` is GetLastError's, or an HRESULT's lower half where it is one of Win32."""
+    """``code`` is GetLastError's, or the lower half of an HRESULT of Win32."""
 
     def __init__(self, function: str, code: int) -> None:
         super().__init__(f"{function}: error {code}")
@@ -23,7 +23,7 @@ class CallFailed(Exception):
 class Console(NamedTuple):
     handle: int
     input: int
-    """What is written here is typed."""
+    """Data written here is typed input."""
     output: int
 
 
@@ -37,16 +37,16 @@ class Accounting(NamedTuple):
     """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, and the peak of the extended limits."""
 
     seconds: float
-    """Of processors' time, user and kernel; the kernel's own time is not in it on every system."""
+    """Processor time, user and kernel; not every system includes the kernel's own time."""
     processes: int
-    """All that were ever in the job."""
+    """All processes that were ever in the job."""
     active: int
     peak_memory: int
-    """Bytes committed, of all processes together."""
+    """Committed bytes, of all processes together."""
 
 
 class Creation(NamedTuple):
-    """What CreateProcessAsUserW is given."""
+    """Arguments of CreateProcessAsUserW."""
 
     token: int
     job: int

@@ -1,4 +1,4 @@
-"""``Calls`` made for real: each is a few functions of ``api.py``. Whatever they allocate is freed here."""
+"""``Calls`` for real: each is a few functions of ``api.py``. Memory that they allocate is freed here."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mudroom.sandbox.windows.api import Library
 from mudroom.sandbox.windows.calls import Accounting, CallFailed, Console, Creation, Luid, Process
 
 _SE_CHANGE_NOTIFY = (23, 0)
-"""SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): everybody has it, to pass through directories that he
-may not list. DISABLE_MAX_PRIVILEGE keeps it too."""
+"""SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without
+the right to list them. DISABLE_MAX_PRIVILEGE keeps it too."""
 _FLAGS = w.CREATE_SUSPENDED | w.CREATE_UNICODE_ENVIRONMENT | w.EXTENDED_STARTUPINFO_PRESENT
 _TOKEN = w.TOKEN_QUERY | w.TOKEN_DUPLICATE | w.TOKEN_ASSIGN_PRIMARY | w.TOKEN_ADJUST_DEFAULT
 
 
 class Native:
     def __init__(self, library: Library | None = None) -> None:
-        """Raises OSError where this is not Windows."""
+        """Raise OSError if this is not Windows."""
         self.library = library or Library()
 
     def make_directory(self, path: str) -> None:
@@ -48,21 +48,21 @@ class Native:
     # access
 
     def grant(self, path: str, sid: str, rights: int) -> None:
-        self._entry(path, sid, rights, "GRANT_ACCESS")
+        self._change_entry(path, sid, rights, "GRANT_ACCESS")
 
     def deny(self, path: str, sid: str, rights: int) -> None:
-        self._entry(path, sid, rights, "DENY_ACCESS")
+        self._change_entry(path, sid, rights, "DENY_ACCESS")
 
     def revoke(self, path: str, sid: str) -> None:
-        """All that names this SID; every other entry stays as it is by then."""
-        self._entry(path, sid, 0, "REVOKE_ACCESS")
+        """Remove all entries for this SID; every other entry stays as it is at that time."""
+        self._change_entry(path, sid, 0, "REVOKE_ACCESS")
 
     def protect(self, path: str, owners: Sequence[str], sid: str, rights: int) -> None:
-        """Nobody but ``owners``, to whom it is open, and ``sid`` with these rights; nothing is inherited from above. A
-        list made anew: an entry that denies does not hold an AppContainer's own SID, so there must be none that
-        allows, for all packages neither."""
+        """Restrict a path to ``owners``, with all rights, and ``sid`` with these rights; no entry is inherited from
+        above. The list is a new one: an entry that denies does not apply to an AppContainer's own SID, so no other
+        entry may allow, not even for all packages."""
         first, whole = c_void_p(), c_void_p()
-        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
+        file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
             rows, _kept = self._entries(owners, w.FILE_ALL_ACCESS, "GRANT_ACCESS")
             self.library.SetEntriesInAclW(len(owners), rows, None, byref(first))
@@ -76,13 +76,13 @@ class Native:
             self.close(file)
 
     def unprotect(self, path: str, sid: str) -> None:
-        """It inherits again, beside what its owners were given, which is no more than they have above."""
-        self._entry(path, sid, 0, "REVOKE_ACCESS", w.UNPROTECTED_DACL_SECURITY_INFORMATION)
+        """Let the path inherit again, beside its owners' entries, which grant no more than they have above."""
+        self._change_entry(path, sid, 0, "REVOKE_ACCESS", w.UNPROTECTED_DACL_SECURITY_INFORMATION)
 
-    def _entry(self, path: str, sid: str, rights: int, mode: str, protection: int = 0) -> None:
+    def _change_entry(self, path: str, sid: str, rights: int, mode: str, protection: int = 0) -> None:
         old, new, descriptor = c_void_p(), c_void_p(), c_void_p()
         files, dacl = w.ENUM["SE_FILE_OBJECT"], w.DACL_SECURITY_INFORMATION
-        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
+        file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
             self.library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
             rows, _kept = self._entries([sid], rights, mode)
@@ -93,17 +93,17 @@ class Native:
             self.library.LocalFree(descriptor)
             self.close(file)
 
-    def _open_itself(self, path: str, access: int) -> int:
-        """A handle of a file or directory. A junction or a symbolic link is refused: a command that empties its own
-        directory could have made it one, and the next would be given what it leads to."""
+    def _open_no_follow(self, path: str, access: int) -> int:
+        """Open a file or directory itself. A junction or a symbolic link is refused: a command that empties its own
+        directory could have replaced it by a link, and the next command would get rights on the link's target."""
         share = w.FILE_SHARE_READ | w.FILE_SHARE_WRITE | w.FILE_SHARE_DELETE
         flags = w.FILE_FLAG_BACKUP_SEMANTICS | w.FILE_FLAG_OPEN_REPARSE_POINT
         file = self.library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
-        found = w.FILE_ATTRIBUTE_TAG_INFO()
+        info = w.FILE_ATTRIBUTE_TAG_INFO()
         try:
             kind = w.ENUM["FileAttributeTagInfo"]
-            self.library.GetFileInformationByHandleEx(file, kind, byref(found), sizeof(found))
-            if found.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
+            self.library.GetFileInformationByHandleEx(file, kind, byref(info), sizeof(info))
+            if info.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
                 raise CallFailed("CreateFileW", w.ERROR_CANT_RESOLVE_FILENAME)
         except CallFailed:
             self.close(file)
@@ -111,12 +111,12 @@ class Native:
         return file
 
     def _entries(self, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:
-        kept = [self.library.sid(one) for one in sids]
-        rows = [w.EXPLICIT_ACCESS_W(rights, w.ENUM[mode], w.SUB_CONTAINERS_AND_OBJECTS_INHERIT) for _one in kept]
-        for row, one in zip(rows, kept, strict=True):
+        buffers = [self.library.sid(sid) for sid in sids]
+        rows = [w.EXPLICIT_ACCESS_W(rights, w.ENUM[mode], w.SUB_CONTAINERS_AND_OBJECTS_INHERIT) for _buffer in buffers]
+        for row, sid in zip(rows, buffers, strict=True):
             row.Trustee.TrusteeForm = w.ENUM["TRUSTEE_IS_SID"]
-            row.Trustee.ptstrName = addressof(one)
-        return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), kept
+            row.Trustee.ptstrName = addressof(sid)
+        return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
 
     def label(self, path: str, integrity: int) -> None:
         descriptor, sacl, present, defaulted = c_void_p(), c_void_p(), w.BOOL(), w.BOOL()
@@ -124,7 +124,7 @@ class Native:
         self.library.ConvertStringSecurityDescriptorToSecurityDescriptorW(text, 1, byref(descriptor), None)
         try:
             self.library.GetSecurityDescriptorSacl(descriptor, byref(present), byref(sacl), byref(defaulted))
-            file = self._open_itself(path, w.READ_CONTROL | w.WRITE_OWNER)  # which a label wants to be set
+            file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_OWNER)  # required for setting a label
             try:
                 label = w.LABEL_SECURITY_INFORMATION
                 self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
@@ -148,17 +148,25 @@ class Native:
         return token.value or 0
 
     def privileges(self, token: int) -> tuple[Luid, ...]:
-        """All but the one that everybody keeps."""
-        return tuple(one for one in self.library.luids(token) if one != _SE_CHANGE_NOTIFY)
+        """Return all privileges but SeChangeNotifyPrivilege, which every user keeps."""
+        return tuple(privilege for privilege in self.library.luids(token) if privilege != _SE_CHANGE_NOTIFY)
 
     def restrict(self, token: int, flags: int, privileges: Sequence[Luid], sids: Sequence[str]) -> int:
         rows, _kept = self.library.sids(sids)
-        gone = (w.LUID_AND_ATTRIBUTES * len(privileges))(
+        removed = (w.LUID_AND_ATTRIBUTES * len(privileges))(
             *(w.LUID_AND_ATTRIBUTES(w.LUID(low, high), 0) for low, high in privileges)
         )
         new = c_void_p()
         self.library.CreateRestrictedToken(
-            token, flags, 0, None, len(gone), gone if gone else None, len(rows), rows if rows else None, byref(new)
+            token,
+            flags,
+            0,
+            None,
+            len(removed),
+            removed if removed else None,
+            len(rows),
+            rows if rows else None,
+            byref(new),
         )
         return new.value or 0
 
@@ -247,7 +255,7 @@ class Native:
         return port
 
     def next_message(self, port: int, milliseconds: int) -> tuple[int, int] | None:
-        """(JOB_OBJECT_MSG_*, process id); None: nothing in this time."""
+        """Return (JOB_OBJECT_MSG_*, process id), or None if no message arrives in this time."""
         message, key, pid = c_uint32(), c_size_t(), c_size_t()
         try:
             self.library.GetQueuedCompletionStatus(port, byref(message), byref(key), byref(pid), milliseconds)
@@ -265,15 +273,15 @@ class Native:
         return Accounting(ticks / 1e7, basic.TotalProcesses, basic.ActiveProcesses, extended.PeakJobMemoryUsed)
 
     def is_in_job(self, process: int, job: int) -> bool:
-        found = w.BOOL()
-        self.library.IsProcessInJob(process, job, byref(found))
-        return bool(found.value)
+        result = w.BOOL()
+        self.library.IsProcessInJob(process, job, byref(result))
+        return bool(result.value)
 
     def runs_in_job(self) -> bool:
-        """Whether this very process is in some job."""
-        found = w.BOOL()
-        self.library.IsProcessInJob(c_void_p(-1), None, byref(found))
-        return bool(found.value)
+        """Return whether this process is in any job."""
+        result = w.BOOL()
+        self.library.IsProcessInJob(c_void_p(-1), None, byref(result))
+        return bool(result.value)
 
     def terminate_job(self, job: int, code: int) -> None:
         self.library.TerminateJobObject(job, code)
@@ -291,7 +299,7 @@ class Native:
             for end in ends[1:3]:
                 self._close_if(end)
             raise
-        finally:  # the console has its own
+        finally:  # the console has its own copies
             for end in (ends[0], ends[3]):
                 self._close_if(end)
         return Console(console.value or 0, ends[1].value or 0, ends[2].value or 0)
@@ -311,7 +319,8 @@ class Native:
     def create_process(self, creation: Creation) -> Process:
         start = w.STARTUPINFOEXW()
         start.StartupInfo.cb = sizeof(start)
-        start.StartupInfo.dwFlags = w.STARTF_USESTDHANDLES  # also with a console: else our own handles are inherited
+        # Also with a console: otherwise this process's own handles are inherited.
+        start.StartupInfo.dwFlags = w.STARTF_USESTDHANDLES
         attributes, _kept = self._attributes(creation)
         if creation.stdio is not None:
             names = ("hStdInput", "hStdOutput", "hStdError")
@@ -333,23 +342,23 @@ class Native:
             return self._create(creation, start)
         finally:
             self.library.DeleteProcThreadAttributeList(room)
-            for handle in creation.stdio or ():  # nobody else's child is to have them
+            for handle in creation.stdio or ():  # no other child may inherit them
                 self.library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, 0)
 
     def _create(self, creation: Creation, start: w.STARTUPINFOEXW) -> Process:
         line = ctypes.create_unicode_buffer(creation.line)  # CreateProcessW writes into it
         block = ctypes.create_string_buffer(creation.environment.encode("utf-16-le", "surrogatepass"))
-        made = w.PROCESS_INFORMATION()
+        information = w.PROCESS_INFORMATION()
         flags = _FLAGS | (0 if creation.console else w.CREATE_NO_WINDOW)
         inherits = int(creation.stdio is not None)
         self.library.CreateProcessAsUserW(
             creation.token, creation.program, line, None, None, inherits, flags, block, creation.cwd, byref(start),
-            byref(made),
+            byref(information),
         )  # fmt: skip
-        return Process(made.hProcess, made.hThread, made.dwProcessId)
+        return Process(information.hProcess, information.hThread, information.dwProcessId)
 
     def _attributes(self, creation: Creation) -> tuple[list[tuple[int, int, int]], list[Any]]:
-        """(attribute, address, size), and what has to live until the process is made."""
+        """Return (attribute, address, size) rows, and the objects that have to live until the process is made."""
         kept: list[Any] = [(c_void_p * 1)(creation.job)]
         rows = [(w.PROC_THREAD_ATTRIBUTE_JOB_LIST, addressof(kept[0]), sizeof(kept[0]))]
 
@@ -360,7 +369,7 @@ class Native:
         if creation.console:
             rows.append((w.PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, creation.console, sizeof(c_void_p)))
         elif creation.stdio is not None:
-            different = list(dict.fromkeys(creation.stdio))  # a handle twice is an error
+            different = list(dict.fromkeys(creation.stdio))  # a duplicate handle is an error
             add(w.PROC_THREAD_ATTRIBUTE_HANDLE_LIST, (c_void_p * len(different))(*different))
         if creation.container:
             sid = self.library.sid(creation.container)

@@ -1,10 +1,10 @@
-"""Structures and constants of the Windows API, as its headers have them, for 64-bit Windows.
+"""Structures and constants of the Windows API, as in its headers, for 64-bit Windows.
 
 Rules of this file
-1. Names are those of the headers, fields too: Microsoft's documentation is this file's.
-2. No size depends on where this is imported: a DWORD is 32 bits here also on Linux, where ctypes' own c_ulong is not.
+1. Names are those of the headers, fields too: Microsoft's documentation applies.
+2. No size depends on the importing machine: a DWORD is 32 bits here also on Linux, where ctypes' own c_ulong is not.
 3. ``dev/windows-layout`` compiles every size, offset and constant from the headers of mingw-w64 into
-   ``tests/sandbox/windows_layout.txt``; a test compares. What those headers lack is named there.
+   ``tests/sandbox/windows_layout.txt``; a test compares. Items missing from those headers are named there.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ UNPROTECTED_DACL_SECURITY_INFORMATION = 0x20000000
 NO_INHERITANCE = 0x0
 SUB_CONTAINERS_AND_OBJECTS_INHERIT = 0x3
 
-# winnt.h, fileapi.h: opening a file without following it
+# winnt.h, fileapi.h: opening a file without following links
 FILE_SHARE_READ = 0x1
 FILE_SHARE_WRITE = 0x2
 FILE_SHARE_DELETE = 0x4
@@ -103,7 +103,7 @@ FILE_FLAG_OPEN_REPARSE_POINT = 0x200000
 FILE_FLAG_BACKUP_SEMANTICS = 0x2000000
 FILE_ATTRIBUTE_REPARSE_POINT = 0x400
 
-# winbase.h, processthreadsapi.h: the making of processes
+# winbase.h, processthreadsapi.h: process creation
 CREATE_SUSPENDED = 0x4
 CREATE_NEW_PROCESS_GROUP = 0x200
 CREATE_UNICODE_ENVIRONMENT = 0x400
@@ -324,6 +324,6 @@ class JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(Structure):  # noqa: N801
 
 
 STRUCTURES = tuple(
-    one for one in list(globals().values()) if isinstance(one, type(Structure)) and one.__name__.isupper()
+    value for value in list(globals().values()) if isinstance(value, type(Structure)) and value.__name__.isupper()
 )
-"""All of the above whose name a header has."""
+"""All structures above whose name is in a header."""

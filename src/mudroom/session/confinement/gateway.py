@@ -379,7 +379,7 @@ class Doorkeeper:
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
         begin = getattr(approver, "begin", None)
-        if begin is not None and self._running is not None and not self._running.ends():
+        if begin is not None and self._running is not None and not self._running.has_report():
             self._waiting.append((question, begin(question)))
             self._look_elsewhere(door)  # it may have been answered already, or nobody may be there
             return
@@ -414,7 +414,7 @@ class Doorkeeper:
         from mudroom.core.network.flow import FlowAnswer
 
         running = self._running
-        if approver is None or running is None or running.ends():
+        if approver is None or running is None or running.has_report():
             return FlowAnswer(False)
         return approver(question, running.fileno())
 

@@ -128,7 +128,7 @@ class JoinedSandbox:
         self._running.add(outcome, self._fork, running)
         try:
             if relay is not None:
-                relay.began(running)
+                relay.start(running)
             return attend(running, output, order.timeout, nothing, watch)
         finally:
             self._running.remove(outcome)

@@ -343,7 +343,7 @@ class SharedSandbox:
             return self._closing and not alive
 
     def _is_gone(self) -> bool:
-        return self.held.fileno() < 0 or self.held.running.ends()
+        return self.held.fileno() < 0 or self.held.running.has_report()
 
     def _turn_round(self) -> None:
         gate = self.gate.descriptors() if self.gate is not None else ()

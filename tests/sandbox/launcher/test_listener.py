@@ -184,7 +184,7 @@ def test_nothing_is_sent_by_a_socket_without_a_listener(gated: GatedBox) -> None
 
 
 def test_the_command_has_none_of_them(gated: GatedBox) -> None:
-    """Nor does anybody listen where nobody has asked for listeners."""
+    """Without a request for listeners, no process listens at all."""
     with inside(gated, "overlay prepared"):
         pass
     ended, output = gated.run("ls /proc/self/fd; cat /proc/self/net/tcp6 | wc -l")
