@@ -491,7 +491,7 @@ class Forks:
 
         What could not be removed is no reason to fail; it is in the notes of the next result.
         """
-        from mudroom.vault.retention.tidy import tidy
+        from mudroom.vault.retention.schedule import tidy
 
         swept = tidy(self.vault, self.settings, self.clock(), applied=applied)
         if swept is None:
