@@ -75,7 +75,7 @@ def search(
     """Return the newest ``count`` matching events before that number. The search ends after ``PATIENCE``."""
     events: list[Event] = []
     until = clock() + PATIENCE
-    for chunk in session.vault.journal.looked(where, before):
+    for chunk in session.vault.journal.search(where, before):
         events += chunk.events
         if len(events) >= count:
             return Page(tuple(events[:count]), events[count - 1].number)

@@ -22,7 +22,7 @@ __all__ = [
     "ReviewedFork",
     "RowDifference",
     "RowSide",
-    "TaggedChange",
+    "TaggedRows",
     "cache_record",
     "difference",
     "fewer_collections",
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from mudroom.core.text.difference import Texts
     from mudroom.core.tree.entry import Entry
     from mudroom.session import ForkConflict, Session
-    from mudroom.vault.forks.both_sides import Pair, SidePair, Which
-    from mudroom.vault.forks.record_view import TaggedChange
+    from mudroom.vault.forks.both_sides import BothSides, SidePair, Which
+    from mudroom.vault.forks.record_view import TaggedRows
 
 
 AGAIN = "look again: the fork has changed"
@@ -60,15 +60,15 @@ class ReviewedFork(NamedTuple):
     running: bool
     """A command is running in the fork; its changes may be missing here."""
     summary: Summary
-    tagged: TaggedChange
+    tagged: TaggedRows
     """The rows with their tags, and other data derived from them once."""
 
 
 def review_fork(session: Session, fork: str) -> ReviewedFork:
     """Return the present changes of a fork. Raise UsageError if there is no such fork."""
-    from mudroom.vault.forks.record_view import gist_of
+    from mudroom.vault.forks.record_view import view_record
 
-    gist = gist_of(session.vault.reading, session.forks.record(fork))
+    gist = view_record(session.vault.reading, session.forks.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
     changes, remarks = gist.changeset
     return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
@@ -152,23 +152,23 @@ class RowDifference(NamedTuple):
 
 
 @contextmanager
-def open_sides(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
+def open_sides(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[BothSides]:
     """Yield a reader for both sides of a fork's changes. ``between``: two states to compare instead, as in
     ``Forks.compare``. Raise UsageError if one does not exist."""
-    from mudroom.vault.forks.both_sides import ComparedPath, SideReader
-    from mudroom.vault.forks.record_view import gist_of
+    from mudroom.vault.forks.both_sides import ComparedSides, SideReader
+    from mudroom.vault.forks.record_view import view_record
 
     if between is not None:
         for name in set(between) - {"base", "now"}:
             session.changes.of(name.partition("@")[0])
-        with ComparedPath(session.vault, *between) as compared:
+        with ComparedSides(session.vault, *between) as compared:
             yield compared
         return
-    with SideReader(session.vault, fork, gist_of(session.vault.reading, session.forks.record(fork))) as sides:
+    with SideReader(session.vault, fork, view_record(session.vault.reading, session.forks.record(fork))) as sides:
         yield sides
 
 
-def find_change(sides: Pair, path: bytes) -> SidePair:
+def find_change(sides: BothSides, path: bytes) -> SidePair:
     """Return the change at a path. Raise UsageError if there is none."""
     pair = sides.find(path)
     if pair is None:
@@ -243,7 +243,7 @@ def open_side(
         return None if is_masked(session, pair, between) else sides.open(pair, which)
 
 
-def _moved(session: Session, sides: Pair, pair: SidePair, *, as_new: bool) -> MovedRow | None:
+def _moved(session: Session, sides: BothSides, pair: SidePair, *, as_new: bool) -> MovedRow | None:
     """Return the other end of a similar rename, unless it is hidden or has changed."""
     change = pair.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
@@ -272,7 +272,7 @@ def _kind_of_entries(pair: SidePair) -> Kind | None:
 _KNOWN = {"file", "directory", "symlink"}
 
 
-def _content(sides: Pair, pair: SidePair, which: Which, most: int) -> bytes | None:
+def _content(sides: BothSides, pair: SidePair, which: Which, most: int) -> bytes | None:
     """Return at most ``most`` bytes, empty bytes for entries without content or missing ones, or None if the content is
     not known any more."""
     entry = pair.old if which == "old" else pair.new

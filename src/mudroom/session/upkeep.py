@@ -16,12 +16,11 @@ from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
-from mudroom.vault.approvals.queue import Queue
-from mudroom.vault.approvals.ticket import Ticket
+from mudroom.vault.approvals.queue import Queue, Ticket
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.usage import VaultTotal, VaultUsage, holding, usage, vault_named, vaults, why_unusable
+from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.bundle import ExportedFork, export_fork
 from mudroom.vault.transfer.import_fork import LIMIT, ImportedFork, import_fork
@@ -59,7 +58,7 @@ def holdings(state: bytes) -> list[VaultTotal]:
     found = []
     for vault in vaults(state):
         with closing(vault):
-            found.append(holding(vault))
+            found.append(vault_total(vault))
     return found
 
 
@@ -69,7 +68,7 @@ def vaults_of(state: bytes) -> list[Vault]:
 
 
 def holdings_of(vault: Vault) -> VaultTotal:
-    return holding(vault)
+    return vault_total(vault)
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
@@ -78,7 +77,7 @@ def others(state: bytes, vault: Vault) -> list[Vault]:
 
 
 def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
-    return holding(session.vault), usage(session.vault)
+    return vault_total(session.vault), usage(session.vault)
 
 
 def usage_of(session: Session) -> VaultUsage:

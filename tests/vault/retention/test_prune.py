@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import mudroom.vault.retention.expire
+import mudroom.vault.retention.expiry
 from conftest import Place
 from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
@@ -21,7 +21,7 @@ from mudroom.session import Session
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.tidy import MARKER, tidy
+from mudroom.vault.retention.schedule import MARKER, tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, open_vault
@@ -202,10 +202,13 @@ def test_slots_are_removed_only_where_they_can_be(place: Place, tmp_path: Path) 
     precious.mkdir()
     directory = ApplyDirectory(path)
     directory.write("done", directory.load()._replace(slots=os.fsencode(precious)))
-    with pytest.raises(MudroomError, match="no place for them"):
+    with pytest.raises(MudroomError, match="not a path that mudroom uses"):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert precious.is_dir()
-    assert any("no place for them" in problem.text for problem in check(session.vault)) or directory.state() is None
+    assert (
+        any("not a path that mudroom uses" in problem.text for problem in check(session.vault))
+        or directory.state() is None
+    )
 
 
 def test_a_link_in_the_project_leads_nowhere(place: Place, tmp_path: Path) -> None:
@@ -433,7 +436,7 @@ def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.
 def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     apply_times(place, session, 2)
-    monkeypatch.setattr(mudroom.vault.retention.expire, "remember", _full)
+    monkeypatch.setattr(mudroom.vault.retention.expiry, "remember", _full)
     with pytest.raises(OSError, match="No space left"):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert [apply["state"] for apply in session.changes.applies()] == ["applied", "applied"]

@@ -1,7 +1,7 @@
-"""Whether a vault is whole: every problem is named, with the fork that it touches, and nothing is changed.
+"""Check of a vault. Every problem is reported with the fork it concerns; nothing is changed.
 
-What it reads is what the other parts would read: states, records, indexes of originals, manifests, plans, the chain of
-the journal. It does not read the contents of staged files: there is nothing to compare them with.
+The check reads the files that other modules read: states, records, indexes of originals, manifests, plans, the chain of
+the journal. It does not read the contents of staged files, because there is nothing to compare them with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply.transaction import ApplyDirectory
-from mudroom.vault.retention.leftover import is_unborn
+from mudroom.vault.retention.leftover import is_incomplete
 from mudroom.vault.retention.usage import slots_in_project, why_unusable
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault, vault_path
@@ -35,25 +35,27 @@ class VaultProblem(NamedTuple):
 
 
 def check(vault: Vault) -> list[VaultProblem]:
-    """Everything that is wrong; empty if nothing is. Agents may be at work meanwhile."""
+    """Return all problems; empty if the vault is whole. Agents may be running meanwhile."""
     unusable = why_unusable(vault)
     if unusable:
         return [VaultProblem("vault", unusable, "upgrade mudroom, or move the vault aside")]
-    found = list(_vault(vault))
+    problems = list(_vault(vault))
     for fork in vault.forks():
-        found += _fork(vault, fork)
+        problems += _fork(vault, fork)
     for path in vault.applies():
-        found += _apply(vault, ApplyDirectory(path))
-    return [*found, *_journal(vault)]
+        problems += _apply(vault, ApplyDirectory(path))
+    return [*problems, *_journal(vault)]
 
 
 def _vault(vault: Vault) -> Iterator[VaultProblem]:
     state = os.path.dirname(os.path.dirname(vault.path))
     if vault_path(state, vault.project) != vault.path:
-        yield VaultProblem("vault", f"it says that it is of {show(vault.project)}, but its name says otherwise")
+        yield VaultProblem(
+            "vault", f"it names the project {show(vault.project)}, but its directory is that of another path"
+        )
     for name in (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash"):
         if not os.path.isdir(vault.path + b"/" + name):
-            yield VaultProblem("vault", f"its directory {show(name)} is missing", "make it, empty, with mode 700")
+            yield VaultProblem("vault", f"its directory {show(name)} is missing", "create it, empty, with mode 700")
 
 
 def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
@@ -64,10 +66,10 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
         try:
             return reader()
         except (MudroomError, OSError, ValueError) as error:
-            problems.append(_of(subject, error))
+            problems.append(_problem(subject, error))
             return None
 
-    if is_unborn(fork.path, 1 << 62):
+    if is_incomplete(fork.path, 1 << 62):
         yield VaultProblem(subject, "was cut off while it was being made, or is being made now", "mudroom vault gc")
         return
     state = read(lambda: fork.state)
@@ -83,12 +85,14 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
 
 
 def _read_running(fork: Fork) -> None:
-    """Raises ValueError if what is there tells no time: whoever looks at the fork takes it for something that began."""
+    """Raise ValueError if the start time of a command cannot be read: readers of the fork then see a running
+    command.
+    """
     if fork.interrupted == 0:
-        raise ValueError("when its command began cannot be read")
+        raise ValueError("the start time of its command cannot be read")
 
 
-def _of(subject: str, error: Exception) -> VaultProblem:
+def _problem(subject: str, error: Exception) -> VaultProblem:
     if isinstance(error, MudroomError):
         return VaultProblem(subject, error.message, error.hint)
     if isinstance(error, OSError) and error.filename is not None:
@@ -107,7 +111,7 @@ def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
         uses = [point.name for point in state.checkpoints if name in point.layers]
         now = name in (state.upper, *state.layers)
         needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
-        raise MudroomError(f"its layer {name} is missing{needed}", "what was in it is lost; the rest can be exported")
+        raise MudroomError(f"its layer {name} is missing{needed}", "its contents are lost; the rest can be exported")
     load_record(place + b"/record")
     _read_originals(place + b"/originals")
 
@@ -131,22 +135,24 @@ def _read_originals(place: bytes) -> None:
 def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:
     subject, state = f"apply {place.name}", place.state()
     if state is None:
-        return  # what was taken back before it began, or is on its way out
+        return  # taken back before it began, or being removed
     try:
         record = place.load()
     except (MudroomError, OSError) as error:
-        yield _of(subject, error)
+        yield _problem(subject, error)
         return
     if state in ("prepare", "ready", "undoing", "redoing"):
         yield VaultProblem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
         return
     if record.slots not in (place.path + b"/slots", slots_in_project(vault, os.fsencode(place.name))):
-        yield VaultProblem(subject, f"has its slots at {show(record.slots)}, which is no place for them")
+        yield VaultProblem(subject, f"has its slots at {show(record.slots)}: not a path that mudroom uses")
         return
     held = ("swap", "remove") if state == "done" else ()
     lost = [op.path for op in record.ops if op.kind in held and not os.path.lexists(record.slots + b"/%d" % op.slot)]
     if lost:
-        yield VaultProblem(subject, f"cannot be undone whole: what {show(lost[0])} was is missing ({len(lost)} in all)")
+        yield VaultProblem(
+            subject, f"cannot be undone completely: the old {show(lost[0])} is missing ({len(lost)} in all)"
+        )
 
 
 def _journal(vault: Vault) -> Iterator[VaultProblem]:
