@@ -109,7 +109,7 @@ class RecordView:
 
 def gist_of(reading: FileReader, record: ForkRecord | None) -> RecordView:
     """``reading``: that the record was read by."""
-    return reading.come_to(record, RecordView) if record is not None else RecordView(None)
+    return reading.derive(record, RecordView) if record is not None else RecordView(None)
 
 
 def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, Entry | None]) -> frozenset[bytes]:
