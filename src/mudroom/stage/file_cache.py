@@ -60,10 +60,8 @@ class FileCache(FileReader):
             file = self._files.setdefault(key, _File())
             self._files.move_to_end(key)
         with file.lock:
-            now, stamp = (
-                self._clock(),
-                stamp_of(path),
-            )  # before the read: the content may be newer than the stamp, never older
+            # before the read: the content may be newer than the stamp, never older
+            now, stamp = self._clock(), stamp_of(path)
             if stamp is not None and stamp == file.stamp:
                 cached: T = file.value
                 return cached
