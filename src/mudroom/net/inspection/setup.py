@@ -1,7 +1,7 @@
-"""All that inspection needs, in one call: what the gate is given, and what the sandbox is given.
+"""Set up inspection in one call: the gate's part and the sandbox's part.
 
-Rules of this file: it is called only where a rule inspects or a credential is wanted (``wants_inspection``); all else
-costs nothing and trusts nobody new.
+Rules of this file: it is called only where a rule inspects or a credential is used (``wants_inspection``); other
+commands cost nothing and trust no further authority.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.network.placeholder import CredentialRule
 from mudroom.net.inspection.authority import load_authority
-from mudroom.net.inspection.reveal import reveal, variables
+from mudroom.net.inspection.credential_value import read_credentials, variables
 from mudroom.net.inspection.roots import own_roots, prepare
 
 
-class Equipment(NamedTuple):
+class InspectionSetup(NamedTuple):
     inspection: Inspection
     """For ``Gate.open``. It holds secrets."""
     environment: tuple[tuple[bytes, bytes], ...]
-    """For the command, in place of what it has under these names: roots, and placeholders of credentials."""
+    """For the command, replacing its variables of these names: roots, and placeholders of credentials."""
     binds: tuple[Bind, ...]
     """For its sandbox, read-only."""
 
 
-def equip(
+def set_up_inspection(
     directory: bytes,
     project: bytes,
     environ: Mapping[bytes, bytes],
@@ -36,15 +36,16 @@ def equip(
     never: Sequence[HostRule] = (),
     credentials: Sequence[CredentialRule] = (),
     mounts: bool = True,
-) -> Equipment:
-    """``directory``: one of the vault's own, for the authority and the roots; made at the first need. ``environ`` and
-    ``home``: the user's. ``never``: of ``parse_never``. ``mounts``: False where a sandbox can be shown nothing at
-    another place than its own.
+) -> InspectionSetup:
+    """Return the setup. ``directory``: a directory of the vault for the authority and the roots, created when needed.
+    ``environ`` and ``home``: the user's. ``never``: of ``parse_never``. ``mounts``: False where a sandbox can show a
+    file only at its own path.
 
-    Placeholders are new at each call. Raises Unsupported (without the libraries, or a system without roots), UsageError
-    (a credential that is not there) and MudroomError (files)."""
+    Placeholders are new at each call. Raise Unsupported (without the libraries, or on a system without roots),
+    UsageError (for a missing credential) and MudroomError (for files).
+    """
     authority = load_authority(directory, project)
-    known = reveal(credentials, environ, home)
+    revealed = read_credentials(credentials, environ, home)
     trust = prepare(directory, authority, environ, mounts=mounts)
-    inspection = Inspection(authority, tuple(never), known, own_roots(environ))
-    return Equipment(inspection, (*trust.environment, *variables(known)), trust.binds)
+    inspection = Inspection(authority, tuple(never), revealed, own_roots(environ))
+    return InspectionSetup(inspection, (*trust.environment, *variables(revealed)), trust.binds)
