@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import load_settings
-from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
+from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
 from mudroom.policy.local import Local
 
@@ -482,13 +482,13 @@ def files(draw: st.DrawFn) -> str:
 def test_putting_in_and_taking_out_give_back_the_file(text: str, new: str, section: str) -> None:
     data = text.encode()
     before = [show_rule(one) for one in parse(data, "f")]
-    after = put_in(data, "f", section, new, "note")
+    after = insert_text(data, "f", section, new, "note")
     rules = parse(after, "f")
     assert sorted(map(show_rule, rules)) == sorted([*before, show_rule(parse_rule(new, "deny"))])
     same = next((place for place, pair in enumerate(zip(data, after, strict=False)) if len(set(pair)) > 1), len(data))
     assert after.endswith(data[same:]), "one piece was put in, and nothing else is different"
     count = sum(1 for key, one in _rows(after) if key == section)
-    back = take_out(after, "f", section, count - 1)
+    back = remove_text(after, "f", section, count - 1)
     assert [show_rule(one) for one in parse(back, "f")] == before
 
 
@@ -500,8 +500,8 @@ def _rows(data: bytes) -> list[tuple[str, HostRule]]:
 
 def test_there_is_nothing_to_take_out() -> None:
     for text, number in (("", 0), ("allow: [a.com]\n", 1), ("deny: [a.com]\n", 0), ("allow:\n", 0)):
-        with pytest.raises(CannotAmend):
-            take_out(text.encode(), "f", "allow", number)
+        with pytest.raises(CannotEdit):
+            remove_text(text.encode(), "f", "allow", number)
 
 
 @pytest.mark.parametrize("host", ["a.com", "2600::1", "45.45.45.45"])

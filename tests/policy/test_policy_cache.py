@@ -33,7 +33,7 @@ class Kept(Strange):
 
     @property
     def snapshot(self) -> Path:
-        return Path(os.fsdecode(cache.place(os.fsencode(self.state), os.fsencode(self.project))))
+        return Path(os.fsdecode(cache.cache_path(os.fsencode(self.state), os.fsencode(self.project))))
 
 
 @pytest.fixture

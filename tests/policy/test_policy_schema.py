@@ -14,7 +14,7 @@ from mudroom.cli.policy.first_file import STARTER
 from mudroom.core.command.policy import CommandRule
 from mudroom.policy.command_rules import KEYS as RULE_KEYS
 from mudroom.policy.config import parse_settings
-from mudroom.policy.parse import CHOSEN
+from mudroom.policy.parse import FREE_SECTIONS
 from mudroom.policy.schema import KEYS, schema
 from mudroom.policy.settings_table import SECTIONS
 from test_policy_files import WRONG
@@ -83,7 +83,7 @@ def test_what_is_published_is_what_the_program_prints() -> None:
 
 def test_it_has_every_key_and_no_other() -> None:
     assert set(KEYS) == {f"{section}.{key}" for section, keys in SECTIONS.items() for key in keys}
-    assert set(SCHEMA["properties"]) == {*SECTIONS, *CHOSEN}
+    assert set(SCHEMA["properties"]) == {*SECTIONS, *FREE_SECTIONS}
     assert set(SCHEMA["$defs"]["rule"]["properties"]) == set(RULE_KEYS)
     assert set(RULE_KEYS) <= set(CommandRule._fields)
 

@@ -1,7 +1,7 @@
-"""The JSON Schema of a policy file, for editors: made from the table of settings, so that it cannot say less or more.
+"""The JSON Schema of a policy file, for editors: made from the table of settings.
 
-It is published as ``docs/policy.schema.json``. What only reading can tell (a host that is none, an example that fails)
-``mudroom policy check`` says.
+It is published as ``docs/policy.schema.json``. Mistakes that a schema cannot express (an invalid host, an example that
+fails) are reported by ``mudroom policy check``.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from mudroom.cli.open import left_out, project_of
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
 from mudroom.policy.config import load_policy, user_config
-from mudroom.policy.trust import said
+from mudroom.policy.trust import describe
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     loaded = load_policy(project, context.environ, items=True)
     set_here = {one.value.name for one in loaded.given if one.key.startswith("commands.classes.")}
-    rows = [(said(one), one.at) for one in loaded.given]
+    rows = [(describe(one), one.at) for one in loaded.given]
     rows += [(f"commands.classes.{name}: {act}", "") for name, act in BY_CLASS.items() if name not in set_here]
     out = list(loaded.left_out)
     if context.as_json:
