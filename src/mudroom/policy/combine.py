@@ -122,8 +122,8 @@ def merge(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
 
 
 def _identity(item: GivenSetting) -> str:
-    """Return the key under which items are merged: run.network and network.mode are the same setting."""
-    return "network.mode" if item.key == "run.network" else item.key
+    """Return the key under which items are merged: an alias is the same setting as the key that replaces it."""
+    return item.setting.alias or item.key
 
 
 def _merge_item(by_rank: dict[int, GivenSetting]) -> GivenSetting:

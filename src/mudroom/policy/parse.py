@@ -15,7 +15,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
-from mudroom.policy.settings_table import SECTIONS, SettingRow, with_setting
+from mudroom.policy.settings_table import SECTIONS, SettingRow, ValueType, with_setting
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
 
 _CLASSES = SECTIONS["commands"]["classes"]
 _RULES = SECTIONS["commands"]["rules"]
-ROLE = SettingRow("commands", lambda value, _where: value)
+ROLE = SettingRow("roles", "commands", ValueType(lambda value, _where: value, {}), "role of an agent", "")
 """The role of an agent, or the definition of a role."""
 
 

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mudroom.core.command.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
@@ -29,9 +29,6 @@ ANSWER = "answer"
 """In place of a setting's key: an item outside the policy files, which its own reader checks."""
 _LIMIT = 4 << 20
 _PROJECT = RANKS.index("project")
-LOOSENS_UP_TO = STRICTNESS["allow_with_checkpoint"]
-_HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "commands.rules")
-"""Lists whose items tighten, unless they loosen."""
 
 
 class TrustJudgement(NamedTuple):
@@ -97,12 +94,7 @@ def loosens(item: GivenSetting, free: Collection[str] = ()) -> bool:
     (``freeing_roles``)."""
     if item.setting is ROLE:
         return item.key.startswith("agents.") and item.value in free
-    value = item.value[0] if item.setting.adds else item.value
-    if isinstance(value, ClassRule):
-        return STRICTNESS[value.action] < STRICTNESS[BY_CLASS[value.name]]
-    if isinstance(value, CommandRule):
-        return STRICTNESS[value.action] <= LOOSENS_UP_TO
-    return item.setting.loosens(value)
+    return item.setting.loosens(item.value[0] if item.setting.adds else item.value)
 
 
 def remember(
@@ -343,7 +335,7 @@ def holds(item: GivenSetting) -> bool:
     if isinstance(item.value, ClassRule):
         return True
     if item.setting.adds:
-        return item.key in _HOLDING or item.key.endswith(".rules")
+        return item.setting.tightens
     return item.setting.stricter is not None or item.setting.own_first
 
 
