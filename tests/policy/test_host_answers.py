@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import load_settings
 from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -344,7 +344,7 @@ def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> Non
         "from mudroom.core.network.host_rules import parse_rule;"
         "rule = parse_rule('second.example', 'allow'); print('ready', flush=True); keep(os.fsencode(sys.argv[1]), rule)"
     )
-    with Local(project, write=True) as first:
+    with LocalDirectory(project, write=True) as first:
         command = [sys.executable, "-c", program, os.fsdecode(project)]
         second = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE)
         assert second.stdout is not None
@@ -378,18 +378,18 @@ def test_who_can_only_read_keeps_nobody_from_writing(project: bytes, path: Path,
         assert stranger.stdout.readline() == b"held\n"
         keep(project, rule("second.example", "deny"))
         assert stranger.poll() is None
-        with Local(project, write=True):
+        with LocalDirectory(project, write=True):
             pass
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
     assert {one.name for one in path.parent.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
 
 
 def test_a_writer_that_never_ends_is_told(project: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.policy.local.PATIENCE", 0.05)
+    monkeypatch.setattr("mudroom.policy.local_directory.PATIENCE", 0.05)
     with (
-        Local(project, write=True),
+        LocalDirectory(project, write=True),
         pytest.raises(UsageError, match="/local/lock is held by another process"),
-        Local(project, write=True),
+        LocalDirectory(project, write=True),
     ):
         raise AssertionError("two at once")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 Row = tuple[str, str]
 """(key, text in its canonical form)."""
@@ -31,7 +31,7 @@ class AnswerFile(NamedTuple):
         """Replace the file: remove the rows for which ``removes`` returns True, and add ``additions`` (key, text,
         comment) that are missing. Return the previous content. Raise UsageError as ``rows`` does, MudroomError if the
         file's style does not allow the change; the file is not changed then."""
-        with Local(project, write=True) as local:
+        with LocalDirectory(project, write=True) as local:
             name = local.shown(self.name)
             data = local.read(self.name) or b""
             before = self.rows(data, name)

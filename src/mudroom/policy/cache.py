@@ -19,7 +19,7 @@ from mudroom.core.agent.level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
-from mudroom.policy import private
+from mudroom.policy import private_file
 
 _LIMIT = 16 << 20
 _CLASSES = {
@@ -58,8 +58,8 @@ def cache_path(state: bytes, project: bytes) -> bytes:
 
 def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
     """Return the other inputs of the settings, as part of the cache key."""
-    here = os.path.dirname(os.path.dirname(__file__))
-    program = tuple(os.stat(os.path.join(here, name)).st_mtime_ns for name in _SOURCES)
+    package = os.path.dirname(os.path.dirname(__file__))
+    program = tuple(os.stat(os.path.join(package, name)).st_mtime_ns for name in _SOURCES)
     fields = tuple((name, kind._fields) for name, kind in _CLASSES.items())
     return __version__, program, fields, project, config, trusts_all, os.geteuid()
 
@@ -85,12 +85,12 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
     a file has changed since, or just before, no entry is stored. An entry that cannot be written is ignored."""
     from mudroom.stage.stamp import is_settled
 
-    found = list(stamps)
-    settled = all(is_settled(stamp[2], began) for _path, stamp in found if isinstance(stamp, tuple))
+    stamp_rows = list(stamps)
+    settled = all(is_settled(stamp[2], began) for _path, stamp in stamp_rows if isinstance(stamp, tuple))
     if loaded.settings.read or not settled:
         return
     body = (_encode(loaded.settings), _encode(loaded.left_out), loaded.why)
-    data = marshal.dumps((key, found, body))
+    data = marshal.dumps((key, stamp_rows, body))
     beside = path + b".%d" % os.getpid()
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -113,7 +113,7 @@ def stamp(path: bytes) -> Stamp:
 
 
 def _read(path: bytes) -> bytes | None:
-    data = private.read(path, _LIMIT)
+    data = private_file.read(path, _LIMIT)
     if data is None:
         return None  # a truncated entry has another checksum
     return data[_SUM:] if data == _checked(data[_SUM:]) else None

@@ -29,7 +29,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
-from mudroom.policy.local import Local, read_open
+from mudroom.policy.local_directory import LocalDirectory, read_open
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
 from mudroom.policy.settings_table import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
@@ -222,7 +222,7 @@ def read_project(project: bytes, included: list[bytes] | None = None) -> list[Gi
 def _read_local(project: bytes, included: list[bytes]) -> list[GivenSetting]:
     if not os.path.isdir(project + b"/.mudroom"):
         return []
-    with Local(project) as local:
+    with LocalDirectory(project) as local:
         data, rules = local.read(POLICY), local.read(RULES)
         folder = _folder(project + b"/.mudroom/local", included, local.read)
         given = parse(data, local.shown(POLICY), folder) if data is not None else []

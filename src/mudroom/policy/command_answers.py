@@ -15,7 +15,7 @@ from mudroom.core.command.verdict import ACTIONS, Action
 from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import LOOSENS_UP_TO, SECTIONS
 from mudroom.policy.trust import mark, vouch
@@ -55,7 +55,7 @@ def parse(data: bytes, name: str) -> list[GivenSetting]:
 
 def load(project: bytes) -> list[CommandRule]:
     """Return the rules of the file; empty if it is missing."""
-    with Local(project) as local:
+    with LocalDirectory(project) as local:
         data = local.read(NAME)
         return [item.value[0] for item in parse(data, local.shown(NAME))] if data is not None else []
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
@@ -53,8 +53,8 @@ def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False
         return tuple(rule for _section, rule in rows)
     from mudroom.policy.trust import vouched
 
-    known = vouched(project, state) if not _missing_answers(project, state, rows) else frozenset()
-    return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in known)
+    trusted = vouched(project, state) if not _missing_answers(project, state, rows) else frozenset()
+    return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in trusted)
 
 
 def missing_answers(project: bytes, state: bytes) -> list[str]:
@@ -80,7 +80,7 @@ def loosening_items(project: bytes) -> list[tuple[str, str]]:
 
 
 def _load(project: bytes) -> Rows:
-    with Local(project) as local:
+    with LocalDirectory(project) as local:
         data = local.read(NAME)
         return _rows(data, local.shown(NAME)) if data is not None else []
 

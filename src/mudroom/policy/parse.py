@@ -81,14 +81,14 @@ def parse(data: bytes, name: str, folder: PolicyFolder | None = None) -> list[Gi
 def _file(data: bytes, name: str, folder: PolicyFolder | None, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
     given: list[GivenSetting] = []
     total_weight = 0
-    for one in _sections(data, name, folder, chain):
-        given.append(one)
-        total_weight += weight(one.value[0]) if one.setting is _RULES else 1
+    for item in _sections(data, name, folder, chain):
+        given.append(item)
+        total_weight += weight(item.value[0]) if item.setting is _RULES else 1
         if total_weight > MOST:
-            raise UsageError(f"{one.at}: more than {MOST:,} settings", "no policy needs so many")
-    networks = [one for one in given if one.setting.field == "network" and one.at.rpartition(":")[0] == name]
+            raise UsageError(f"{item.at}: more than {MOST:,} settings", "no policy needs so many")
+    networks = [item for item in given if item.setting.field == "network" and item.at.rpartition(":")[0] == name]
     if len(networks) > 1:
-        first, second = (f"{one.at}: {one.key}" for one in networks)
+        first, second = (f"{item.at}: {item.key}" for item in networks)
         raise UsageError(f"{second}: {first} says it already", "keep network.mode")
     yield from given
 
@@ -97,8 +97,8 @@ def settings_from(given: Iterable[GivenSetting], left_out: Iterable[GivenSetting
     """Return the settings with all given items, applied in this order. ``left_out``: items that do not apply. Raise
     UsageError for an undefined role."""
     settings, all_given = Settings(), list(given)
-    for one in all_given:
-        settings = _with_item(settings, one)
+    for item in all_given:
+        settings = _with_item(settings, item)
     _check_roles(settings, [*all_given, *left_out])
     return settings
 
@@ -222,33 +222,33 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
         yield rule, rule_node.start_mark.line + 1
 
 
-def _with_item(settings: Settings, one: GivenSetting) -> Settings:
+def _with_item(settings: Settings, item: GivenSetting) -> Settings:
     commands = settings.commands
-    if one.key.startswith("levels.agents."):
-        agents = (*settings.levels.agents, (one.key.removeprefix("levels.agents."), one.value))
+    if item.key.startswith("levels.agents."):
+        agents = (*settings.levels.agents, (item.key.removeprefix("levels.agents."), item.value))
         return with_setting(settings, "levels.agents", agents)
-    if one.setting is ROLE:
-        if one.key.startswith("agents."):
-            commands = commands._replace(agents=(*commands.agents, (one.key.removeprefix("agents."), one.value)))
-        elif all(role.name != one.value for role in commands.roles):
-            commands = commands._replace(roles=(*commands.roles, Role(one.value, source=_short(one.at))))
-    elif one.setting is _CLASSES:
-        if one.key.startswith("roles."):
-            name = one.key[len("roles.") : -len(f".classes.{one.value.name}")]
+    if item.setting is ROLE:
+        if item.key.startswith("agents."):
+            commands = commands._replace(agents=(*commands.agents, (item.key.removeprefix("agents."), item.value)))
+        elif all(role.name != item.value for role in commands.roles):
+            commands = commands._replace(roles=(*commands.roles, Role(item.value, source=_short(item.at))))
+    elif item.setting is _CLASSES:
+        if item.key.startswith("roles."):
+            name = item.key[len("roles.") : -len(f".classes.{item.value.name}")]
             commands = commands._replace(
                 roles=tuple(
-                    role._replace(by_class=(*role.by_class, one.value)) if role.name == name else role
+                    role._replace(by_class=(*role.by_class, item.value)) if role.name == name else role
                     for role in commands.roles
                 )
             )
         else:
-            commands = commands._replace(by_class=(*commands.by_class, one.value))
-    elif one.setting is _RULES:
-        commands = commands._replace(rules=(*commands.rules, *one.value))
-    elif one.setting.adds:
-        return with_setting(settings, one.setting.field, (*getattr(settings, one.setting.field), *one.value))
+            commands = commands._replace(by_class=(*commands.by_class, item.value))
+    elif item.setting is _RULES:
+        commands = commands._replace(rules=(*commands.rules, *item.value))
+    elif item.setting.adds:
+        return with_setting(settings, item.setting.field, (*getattr(settings, item.setting.field), *item.value))
     else:
-        return with_setting(settings, one.setting.field, one.value)
+        return with_setting(settings, item.setting.field, item.value)
     return settings._replace(commands=commands)
 
 
@@ -256,15 +256,15 @@ def _check_roles(settings: Settings, given: Iterable[GivenSetting]) -> None:
     """Raise UsageError unless each role of an agent or rule is defined."""
     roles = dict.fromkeys(role.name for role in settings.commands.roles)
     given = list(given)
-    assigned = [one for one in given if one.setting is ROLE and one.key.startswith("agents.")]
-    known_names = {*roles, *(one.key.removeprefix("agents.") for one in assigned)}
-    for one in given:
-        if one.setting is ROLE and one.key.startswith("agents.") and one.value not in roles:
-            raise unknown(one.at, "", one.value, roles, "role")
-        if one.setting is _RULES:
-            for name in one.value[0].agents:
+    assigned = [item for item in given if item.setting is ROLE and item.key.startswith("agents.")]
+    known_names = {*roles, *(item.key.removeprefix("agents.") for item in assigned)}
+    for item in given:
+        if item.setting is ROLE and item.key.startswith("agents.") and item.value not in roles:
+            raise unknown(item.at, "", item.value, roles, "role")
+        if item.setting is _RULES:
+            for name in item.value[0].agents:
                 if name not in known_names:
-                    raise unknown(one.at, "", name, known_names, "role or agent")
+                    raise unknown(item.at, "", name, known_names, "role or agent")
 
 
 def _short(at: str) -> str:

@@ -60,7 +60,7 @@ def judge(
     free = freeing_roles(applied, own_roles)
     out = [item for item in given if loosens(item, free) and mark(item) not in trusted]
     gone = set(map(id, out))
-    kept = [item for given_one in given for item in _reduce(given_one, gone)]
+    kept = [item for project_item in given for item in _reduce(project_item, gone)]
     return TrustJudgement(
         tuple(item for item in kept if not item.local or mark(item) in seen_here),
         tuple(out),

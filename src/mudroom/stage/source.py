@@ -106,11 +106,11 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
-def same_bytes(one: int, other: int) -> bool:
+def same_bytes(descriptor: int, other: int) -> bool:
     """Return whether two open files have the same content from their positions to their ends. The descriptors stay
     open."""
     while True:
-        a, b = os.read(one, 1 << 20), os.read(other, 1 << 20)
+        a, b = os.read(descriptor, 1 << 20), os.read(other, 1 << 20)
         if a != b:
             return False
         if not a:

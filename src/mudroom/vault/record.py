@@ -18,7 +18,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 
 FORMAT = 2
 
@@ -77,7 +77,7 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
     beside = path + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)  # of a crash, or of who is in a container: it is not written through
-    with os.fdopen(own.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
         if durable:
             stream.flush()
@@ -89,14 +89,14 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
 
 def _holds(path: bytes, data: bytes) -> bool:
     try:
-        return own.read(path) == data
+        return safe_open.read(path) == data
     except (OSError, MudroomError):
         return False  # there is none, or what is there is none: that is replaced
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
     """Read a record. Raises FileNotFoundError; MudroomError if it is damaged or of a newer format."""
-    data = own.read(path)
+    data = safe_open.read(path)
     try:
         found = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -44,8 +44,8 @@ async def check_first_bytes(client: Peer, exchange: Exchange, seconds: float) ->
     except TimeoutError:
         raise exchange.refuse(f"the client said nothing, or not all of it, for {seconds:.0f} s") from None
     if kind is None or kind == "raw" or (kind == "http" and exchange.port != 80):
-        wanted = "TLS" if exchange.port == 443 else "HTTP or TLS"
-        raise exchange.refuse(f"what goes to port {exchange.port} must be {wanted}")
+        expected = "TLS" if exchange.port == 443 else "HTTP or TLS"
+        raise exchange.refuse(f"what goes to port {exchange.port} must be {expected}")
     return kind
 
 

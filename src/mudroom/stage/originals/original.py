@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 from mudroom.stage.reader import ANEW, FileReader
@@ -137,7 +137,7 @@ class Originals:
     @contextmanager
     def _directory(self) -> Iterator[int]:
         """Yield a descriptor of the directory for new originals. Raise MudroomError if it is now a link."""
-        descriptor = own.make_directory(self._top)
+        descriptor = safe_open.make_directory(self._top)
         try:
             yield descriptor
         finally:
@@ -150,9 +150,9 @@ class Originals:
         if original is None or not original.place:
             return None
         self.save()
-        at = own.open_directory(original.layer + b"/originals")
+        at = safe_open.open_directory(original.layer + b"/originals")
         try:
-            source = own.open_regular(os.fsencode(original.place), at=at)
+            source = safe_open.open_regular(os.fsencode(original.place), at=at)
         finally:
             os.close(at)
         if original.place != "pack":
@@ -169,8 +169,8 @@ class Originals:
 def _read_index(index: bytes) -> Mapping[bytes, Original]:
     """Return the originals by path; empty if the index is missing."""
     try:
-        os.close(own.open_directory(os.path.dirname(index)))
-        rows = read_rows(own.read(index), index)
+        os.close(safe_open.open_directory(os.path.dirname(index)))
+        rows = read_rows(safe_open.read(index), index)
     except FileNotFoundError:
         return {}
     originals: dict[bytes, Original] = {}
@@ -193,7 +193,7 @@ def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:
 
 
 def _append(at: int, name: bytes, data: bytes) -> None:
-    with os.fdopen(own.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
+    with os.fdopen(safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
         stream.write(data)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.layers.layer import LayerListing, listing, loosened, remove_at
 from mudroom.stage.source import Source
@@ -42,14 +42,14 @@ class OverlayView:
         again, in case the system has crashed; mudroom detects that by the forks' fingerprints.
         """
         is_new = not os.path.lexists(self._upper)
-        upper = own.make_directory(self._upper)
+        upper = safe_open.make_directory(self._upper)
         try:
             if is_new:
                 below = self._layers[0] if self._layers else self._base
                 os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
         finally:
             os.close(upper)
-        works = own.make_directory(self._works)
+        works = safe_open.make_directory(self._works)
         try:
             used = [int(name) for name in os.listdir(works) if name.isdigit()]
             self._current = b"%d" % (max(used, default=0) + 1)
@@ -59,7 +59,7 @@ class OverlayView:
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts. They are empty, but removing them takes time."""
-        works = own.open_directory(self._works)
+        works = safe_open.open_directory(self._works)
         try:
             for name in map(os.fsencode, os.listdir(works)):
                 if name != self._current:

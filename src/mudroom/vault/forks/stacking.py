@@ -10,7 +10,7 @@ import os
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store.store import Vault
 
@@ -20,7 +20,7 @@ def upper_is_empty(fork: Fork) -> bool:
     if fork.has_copy:
         return False  # seal_copy finds out
     try:
-        upper = own.open_directory(fork.upper)
+        upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
         return True
     try:
@@ -126,7 +126,7 @@ def restore_record(vault: Vault, fork: Fork) -> None:
     kept = vault.layer(layers[-1]) + b"/record" if layers else b""
     beside = fork.path + b"/record.link"  # not record.new: that is written to, which would go into the layer's own
     if kept and os.path.lexists(kept):
-        os.close(own.open_regular(kept))  # no link, that is
+        os.close(safe_open.open_regular(kept))  # no link, that is
         if os.path.exists(beside):  # a crash left it
             os.unlink(beside)
         os.link(kept, beside)

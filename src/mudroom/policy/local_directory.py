@@ -27,8 +27,8 @@ _FLOCK = "hhqqi4x"
 _ELSEWHERE = "what is for this machine is read from the project itself"
 
 
-class Local:
-    """The directory while it is open: ``with Local(project) as local``.
+class LocalDirectory:
+    """The directory while it is open: ``with LocalDirectory(project) as local``.
 
     ``there`` is False if the project has none. With ``write``, the directory is created with a ``.gitignore`` in it,
     and other writers wait for at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line that names
@@ -39,7 +39,7 @@ class Local:
         self._project, self._write = project, write
         self._descriptor = self._lock = -1
 
-    def __enter__(self) -> Local:
+    def __enter__(self) -> LocalDirectory:
         try:
             self._open()
         except BaseException:
