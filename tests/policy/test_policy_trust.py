@@ -160,7 +160,7 @@ def test_what_loosens_waits_for_trust(files: Strange, key: str) -> None:
     found = files.load()
     assert found.settings == Settings()
     assert [one.text.startswith(key) for one in found.left_out] == [True]
-    assert found.why == "nobody has trusted it on this machine"
+    assert found.why == "it is not trusted on this machine"
     files.trust()
     trusted = files.load()
     assert trusted.left_out == ()

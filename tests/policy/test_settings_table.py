@@ -12,7 +12,8 @@ from mudroom.policy.config import parse_settings
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.reference import reference_table
 from mudroom.policy.schema import schema
-from mudroom.policy.settings_table import ROWS, SECTIONS, SettingRow
+from mudroom.policy.setting_row import SettingRow
+from mudroom.policy.settings_table import ROWS, SECTIONS
 from test_policy_schema import accepts
 
 EVERY = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)

@@ -94,7 +94,7 @@ def test_an_index_that_leads_elsewhere(tmp_path: Path, target: Path) -> None:
     at = os.open(place + b"/originals", os.O_RDONLY)
     append_rows(at, b"index", [(b"a", Original(FILE, "../../target/theirs", 0, 6))])
     os.close(at)
-    with pytest.raises(MudroomError, match="it names what is no original"):
+    with pytest.raises(MudroomError, match="it names an invalid original"):
         Originals([place])
 
 

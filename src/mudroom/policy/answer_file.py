@@ -64,5 +64,5 @@ class AnswerFile(NamedTuple):
             raise MudroomError(f"{name} cannot be changed by mudroom: {error}", _HINT) from error
         expected = [row for row in before if not removes(*row)] + [row[:2] for row in additions]
         if sorted(changed_rows) != sorted(expected):
-            raise MudroomError(f"{name} cannot be changed by mudroom without changing what else it says", _HINT)
+            raise MudroomError(f"{name} cannot be changed by mudroom without changing its other content", _HINT)
         return data

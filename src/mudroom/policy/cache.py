@@ -34,6 +34,8 @@ _SOURCES = (
         "policy/parse.py",
         "policy/command_rules.py",
         "policy/command_answers.py",
+        "policy/setting_row.py",
+        "policy/setting_type.py",
         "policy/settings_table.py",
     ),
     *(

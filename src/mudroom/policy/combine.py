@@ -31,7 +31,7 @@ from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
 from mudroom.policy.local_directory import LocalDirectory, read_open
 from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, settings_from
-from mudroom.policy.settings_table import stricter_action
+from mudroom.policy.setting_row import stricter_action
 from mudroom.policy.trust import TrustJudgement, describe, judge, record_path, roles_in
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
@@ -272,4 +272,4 @@ def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes |
 
 _LINKS = 40
 """The kernel follows no more (path_resolution(7))."""
-_ELSEWHERE = "a policy is read from the directory itself"
+_ELSEWHERE = "replace the link by a real file or directory"

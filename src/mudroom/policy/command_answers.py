@@ -17,7 +17,8 @@ from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
 from mudroom.policy.local_directory import LocalDirectory
 from mudroom.policy.parse import GivenSetting
-from mudroom.policy.settings_table import LOOSENS_UP_TO, SECTIONS
+from mudroom.policy.setting_row import LOOSENS_UP_TO
+from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import mark, vouch
 
 if TYPE_CHECKING:

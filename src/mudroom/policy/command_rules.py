@@ -145,7 +145,10 @@ def _try_examples(rule: CommandRule, at: str, key: str) -> None:
             if any(matches(rule, part) for part in parts) != should_match:
                 shown = show(example.encode("utf-8", "backslashreplace"))
                 failure = "does not match its own example" if should_match else "matches what it says it does not:"
-                raise UsageError(f"{at}: {key}: the rule {failure} {shown}", "nothing of the file holds until it does")
+                raise UsageError(
+                    f"{at}: {key}: the rule {failure} {shown}",
+                    "correct the rule or its examples; until then the file is not used",
+                )
 
 
 def _at(node: Node, name: str) -> str:

@@ -16,7 +16,8 @@ from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.settings_table import count, image, least, processors, seconds, size, with_setting
+from mudroom.policy.setting_row import with_setting
+from mudroom.policy.setting_type import count, image, least, processors, seconds, size
 from mudroom.policy.yaml import line_at
 
 if TYPE_CHECKING:

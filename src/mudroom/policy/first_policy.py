@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mudroom.policy.settings_table import SECTIONS, SettingRow
+from mudroom.policy.setting_row import SettingRow
+from mudroom.policy.settings_table import SECTIONS
 
 _TOP = """\
 # yaml-language-server: $schema=./policy.schema.json

@@ -24,7 +24,7 @@ PATIENCE = 10.0
 _PAUSE = 0.005
 _FLOCK = "hhqqi4x"
 """struct flock of fcntl(2) on 64-bit machines: type, whence, start, length, pid."""
-_ELSEWHERE = "what is for this machine is read from the project itself"
+_ELSEWHERE = "replace the link by a real file or directory"
 
 
 class LocalDirectory:
@@ -116,7 +116,9 @@ class LocalDirectory:
             os.close(self._lock)
             self._lock = -1
             if time.monotonic() > until:
-                raise UsageError(f"{self.shown(b'lock')} is held by another process", "fuser says by which")
+                raise UsageError(
+                    f"{self.shown(b'lock')} is held by another process", f"run: fuser -v {self.shown(b'lock')}"
+                )
             time.sleep(_PAUSE)
 
     def _new_lock(self) -> None:
@@ -200,7 +202,7 @@ def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
-            raise UsageError(f"{shown} is no file")
+            raise UsageError(f"{shown} is not a regular file")
         if own:
             _require_own(info, shown)
         data = _read(descriptor, LIMIT + 1)

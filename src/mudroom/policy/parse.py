@@ -15,7 +15,9 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
-from mudroom.policy.settings_table import SECTIONS, SettingRow, ValueType, with_setting
+from mudroom.policy.setting_row import SettingRow, with_setting
+from mudroom.policy.setting_type import ValueType
+from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 
 if TYPE_CHECKING:
@@ -55,7 +57,10 @@ class PolicyFolder:
     def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
         """Yield the items of an included file. ``chain``: the names of the files that led here."""
         if not text or "/" in text or "\0" in text or text in (".", ".."):
-            raise UsageError(f"{where}: include: {_shown(text)} is no file beside this one", "write its name alone")
+            raise UsageError(
+                f"{where}: include: {_shown(text)} is not a file name in the same directory",
+                "write the name without a path",
+            )
         if text in chain:
             raise UsageError(f"{where}: files include each other: " + " → ".join(map(_shown, (*chain, text))))
         if len(chain) > DEPTH:
@@ -130,7 +135,7 @@ def _includes(
 ) -> Iterator[GivenSetting]:
     value = plain(node, f"{where}: include")
     if folder is None:
-        raise UsageError(f"{where}: include: this file stands alone")
+        raise UsageError(f"{where}: include: this file cannot include others")
     for text in value if isinstance(value, list) else [value]:
         if not isinstance(text, str):
             raise UsageError(f"{where}: include must be the name of a file, or a list of names")

@@ -10,7 +10,8 @@ from typing import Any
 
 from mudroom.core.command.verdict import ACTIONS, CLASSES
 from mudroom.core.network.preset import PRESETS
-from mudroom.policy.settings_table import SECTIONS, SettingRow
+from mudroom.policy.setting_row import SettingRow
+from mudroom.policy.settings_table import SECTIONS
 
 _TEXT = {"type": "string"}
 _LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}

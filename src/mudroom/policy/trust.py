@@ -184,7 +184,9 @@ def _edit_record(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
             yield record
             _write(path, record)
     except OSError as error:
-        raise MudroomError(f"{show(path)} cannot be written: {error.strerror}", "it is then not trusted") from error
+        raise MudroomError(
+            f"{show(path)} cannot be written: {error.strerror}", "the policy is not trusted until it can be written"
+        ) from error
 
 
 @contextmanager
@@ -310,7 +312,7 @@ def _trusted(project: bytes, state: bytes, given: Sequence[GivenSetting]) -> tup
             return (), f"it no longer says {text}, which it did when it was trusted"
     seen = record["time"] > 0
     return set(record["loosens"]), (
-        "it says more than when it was trusted" if seen else "nobody has trusted it on this machine"
+        "it says more than when it was trusted" if seen else "it is not trusted on this machine"
     )
 
 

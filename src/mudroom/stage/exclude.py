@@ -73,7 +73,7 @@ def never_copied(exclude: Sequence[bytes]) -> Excludes:
     for line in exclude:
         parsed = list(_rules([line]))
         if not parsed:
-            raise UsageError(f"copy.exclude: {show(line)} is no pattern of gitignore(5)")
+            raise UsageError(f"copy.exclude: {show(line)} is not a gitignore(5) pattern")
         rules += parsed
 
     def out(path: bytes, entry: Entry) -> bool:

@@ -271,7 +271,7 @@ def test_trust_and_distrust(cli: Cli) -> None:
     done = cli("policy", "trust")
     assert done.returncode == 125
     assert done.stderr.splitlines() == [
-        "the project's policy loosens what holds else; nobody has trusted it on this machine:",
+        "the project's policy loosens what holds else; it is not trusted on this machine:",
         "+ network.mode: open   policy.yaml:2",
         "+ run.environment: TOKEN   policy.yaml:4",
         "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",

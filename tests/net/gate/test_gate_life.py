@@ -98,7 +98,7 @@ def test_no_and_nobody_and_a_client_that_does_not_wait(town: Town) -> None:
     door.wait(flows=3, questions=2)
     assert "ended before it was answered" in door.flows[-1].reason
     hasty = town.door(ask=True, ask_timeout=0.05)
-    assert b"nobody answered in time" in read_all(hasty.connect(connect("late.example", 443)))
+    assert b"there was no answer in time" in read_all(hasty.connect(connect("late.example", 443)))
     door.door.answer(999, True, None)  # to a question that there is not
     assert town.lookups() == []
 

@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     directory = project + b"/.mudroom"
     if os.path.islink(directory):
-        raise UsageError(f"{show(directory)} is a symbolic link", "a policy is read from the directory itself")
+        raise UsageError(f"{show(directory)} is a symbolic link", "replace the link by a real file or directory")
     os.makedirs(directory, exist_ok=True)
     path = directory + b"/policy.yaml"
     if not _create(path, first_policy()):

@@ -103,7 +103,7 @@ async def _serve_captured(
         try:
             destination = find_destination(channel)
         except OSError as error:
-            Exchange(context.guard, "raw", "", 0).refuse(f"it cannot be told whom it is for: {error.strerror}")
+            Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {error.strerror}")
             return
     connection = await serve_transparent(client, context.guard, context.names, destination)
     if connection is not None:

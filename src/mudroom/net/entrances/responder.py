@@ -70,7 +70,7 @@ class Responder:
             return
         self._reported.add(name)
         if len(self._reported) > _MOST_REPORTED:
-            self._refused("", "more names were looked up that are not allowed, and are not listed")
+            self._refused("", "more names that are not allowed were looked up; they are not listed")
         elif host is None:
             self._refused(show(name), "it is no host's name")
         else:

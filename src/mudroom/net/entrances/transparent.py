@@ -52,7 +52,7 @@ async def serve_transparent(
     host = name or show_address(packed)
     exchange = Exchange(guard, "raw", host, port)
     if name is None and is_synthetic(packed):
-        exchange.refuse("the address stands for no name any more; look the name up again")
+        exchange.refuse("the address no longer stands for a name; look the name up again")
         return None
     try:
         kind = None

@@ -42,10 +42,10 @@ async def check_first_bytes(client: Peer, exchange: Exchange, seconds: float) ->
             if kind == "tls":
                 await _check_name(client, exchange)
     except TimeoutError:
-        raise exchange.refuse(f"the client said nothing, or not all of it, for {seconds:.0f} s") from None
+        raise exchange.refuse(f"the client sent no complete first message within {seconds:.0f} s") from None
     if kind is None or kind == "raw" or (kind == "http" and exchange.port != 80):
         expected = "TLS" if exchange.port == 443 else "HTTP or TLS"
-        raise exchange.refuse(f"what goes to port {exchange.port} must be {expected}")
+        raise exchange.refuse(f"traffic to port {exchange.port} must be {expected}")
     return kind
 
 
@@ -66,7 +66,7 @@ async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> cli
             async with asyncio.timeout(FIRST_BYTES):
                 await _check_name(client, exchange)
         except TimeoutError:
-            raise exchange.refuse("the client began a TLS handshake and did not go on") from None
+            raise exchange.refuse("the client did not complete its ClientHello in time") from None
     return kind
 
 

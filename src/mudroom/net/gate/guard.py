@@ -89,10 +89,12 @@ class DoorGuard:
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
-            return HostDecision("deny", None, "outside of the sandbox that is another machine's; only a rule opens it")
+            return HostDecision(
+                "deny", None, "outside the sandbox, localhost is another machine; only a rule allows it"
+            )
         answer = self._answers.get((request.host, request.port))
         if answer is not None:
-            return HostDecision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")
+            return HostDecision("allow" if answer else "deny", decision.rule, "answered earlier for this host and port")
         if not self._ask:
             return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
@@ -132,7 +134,7 @@ class DoorGuard:
     def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
         if not pending.answer.done():
             del self._pending[key]
-            pending.answer.set_result("nobody answered in time")
+            pending.answer.set_result("there was no answer in time")
 
     def answer(self, message: wire.AnswerMessage) -> None:
         if message.rule is not None:
@@ -185,7 +187,7 @@ class DoorGuard:
         if not self.takes_more():
             if not self._is_crowded and not self.is_shut:
                 self._is_crowded = True
-                reason = f"there are {len(self.clients)} connections, and more are cut"
+                reason = f"there are {len(self.clients)} connections; further ones are closed"
                 self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
             return False
         self._is_crowded = False

@@ -114,7 +114,9 @@ class _RequestServer:
         if upgrade is not None and upgrade.lower() == b"websocket":
             is_partial = decision.rule is not None and (decision.rule.methods or decision.rule.paths)
             if is_partial and not self._rewrite.opens_websockets:
-                raise exchange.refuse("its rule is for some requests only, and what a websocket carries cannot be told")
+                raise exchange.refuse(
+                    "its rule is for some requests only, and the content of a websocket cannot be judged"
+                )
         else:
             upgrade = None
         fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))

@@ -65,7 +65,10 @@ def load_authority(directory: bytes, project: bytes) -> str:
     except OSError as error:
         raise MudroomError(f"the authority of inspection, {show(path)}: {error.strerror}") from error
     except ValueError as error:
-        raise MudroomError(f"{show(path)} is no authority: {error}", "remove it; a new one is made") from error
+        raise MudroomError(
+            f"{show(path)} is not a valid certificate authority: {error}",
+            f"remove it, and a new one is created: rm {show(path)}",
+        ) from error
     assert pem is not None
     return pem
 

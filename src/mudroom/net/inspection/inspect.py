@@ -59,19 +59,19 @@ def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Is
     """Return the means of inspection, and the client's protocols that can be inspected. Raise RefusedExchange."""
     inspection = exchange.guard.inspection
     if kind != "tls":
-        raise exchange.refuse("it is to be inspected, and is neither TLS nor HTTP")
+        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
     if inspection is None:
-        raise exchange.refuse("it is to be inspected, and this gate was given no authority to do so with")
+        raise exchange.refuse("its rule requires inspection, but this gate has no certificate authority")
     try:
         issuing = issuer(inspection.authority)
     except ImportError as error:
-        raise exchange.refuse(f"it is to be inspected, which needs {error.name}: {EXTRA}") from error
+        raise exchange.refuse(f"its rule requires inspection, which needs {error.name}: {EXTRA}") from error
     hello = parse_hello(bytes(client.buffer))
     offered = () if hello is None else hello.alpn
     usable = tuple(protocol for protocol in (H2, H1) if protocol.encode() in offered)
     if offered and not usable:
         names = ", ".join(show(protocol) for protocol in offered)
-        raise exchange.refuse(f"it is to be inspected, and speaks {names}, which is not HTTP; {_EXCLUDE}")
+        raise exchange.refuse(f"its rule requires inspection, but it speaks {names}, which is not HTTP; {_EXCLUDE}")
     return inspection, issuing, usable
 
 
@@ -105,7 +105,7 @@ async def _accept_tls(client: Peer, exchange: Exchange, issuing: Issuer, protoco
     except ssl.SSLError as error:
         why = f"the client refuses mudroom's certificate ({_reason(error)})"
     except (ConnectionError, TimeoutError):
-        why = "the client did not go on when it had seen mudroom's certificate"
+        why = "the client ended after it received mudroom's certificate"
     exchange.error = f"{why}; {_EXCLUDE}"
     exchange.report()
     return None
@@ -142,7 +142,7 @@ async def _serve(client: TlsConnection, server: TlsConnection, exchange: Exchang
         if client.count:
             exchange.drop()
         else:
-            exchange.error = f"the client requested nothing when it had seen mudroom's certificate; {_EXCLUDE}"
+            exchange.error = f"the client sent no request after it received mudroom's certificate; {_EXCLUDE}"
             exchange.report()
         client.end()
 

@@ -222,7 +222,7 @@ def read_rows(data: bytes, path: bytes) -> list[_Row]:
             if any(
                 original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in decoded
             ):
-                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names what is no original")
+                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names an invalid original")
             rows += decoded
             position += 8 + length
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
