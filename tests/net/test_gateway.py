@@ -16,7 +16,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.net.entrances.ingress import Ingress, Maker
+from mudroom.net.entrances.ingress import Ingress, SocketMaker
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
 from mudroom.session.confinement.gateway import namespaces_at
@@ -244,7 +244,7 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
     def serve() -> None:
         assert os.read(up, 8) == b"up\n"
         gone, namespaces = namespaces_at(session.vault.fork("dev").entrance)
-        maker = Maker(namespaces)
+        maker = SocketMaker(namespaces)
         for descriptor in namespaces:
             os.close(descriptor)
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import load_settings
-from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
+from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -125,8 +125,8 @@ WRONG: list[tuple[str, Callable[[Path], object], str]] = [
     ("a link above", lambda path: _link(path.parent.parent), "/.mudroom is a symbolic link"),
     ("a dangling link", lambda path: _replace(path, "nowhere"), "is a symbolic link"),
     ("a loop", lambda path: _replace(path, path.name), "is a symbolic link"),
-    ("a FIFO", _fifo, "permissions.yaml is no file"),
-    ("a directory", _directory, "permissions.yaml is no file"),
+    ("a FIFO", _fifo, "permissions.yaml is not a regular file"),
+    ("a directory", _directory, "permissions.yaml is not a regular file"),
     ("writable by the group", lambda path: path.chmod(0o660), "can be written by others (mode 0660) (chmod go-w "),
     ("writable by all", lambda path: path.chmod(0o602), "can be written by others (mode 0602)"),
     ("in a directory writable by all", lambda path: path.parent.chmod(0o777), "/local can be written by others"),
@@ -344,7 +344,7 @@ def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> Non
         "from mudroom.core.network.host_rules import parse_rule;"
         "rule = parse_rule('second.example', 'allow'); print('ready', flush=True); keep(os.fsencode(sys.argv[1]), rule)"
     )
-    with Local(project, write=True) as first:
+    with LocalDirectory(project, write=True) as first:
         command = [sys.executable, "-c", program, os.fsdecode(project)]
         second = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE)
         assert second.stdout is not None
@@ -378,18 +378,18 @@ def test_who_can_only_read_keeps_nobody_from_writing(project: bytes, path: Path,
         assert stranger.stdout.readline() == b"held\n"
         keep(project, rule("second.example", "deny"))
         assert stranger.poll() is None
-        with Local(project, write=True):
+        with LocalDirectory(project, write=True):
             pass
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
     assert {one.name for one in path.parent.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
 
 
 def test_a_writer_that_never_ends_is_told(project: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.policy.local.PATIENCE", 0.05)
+    monkeypatch.setattr("mudroom.policy.local_directory.PATIENCE", 0.05)
     with (
-        Local(project, write=True),
+        LocalDirectory(project, write=True),
         pytest.raises(UsageError, match="/local/lock is held by another process"),
-        Local(project, write=True),
+        LocalDirectory(project, write=True),
     ):
         raise AssertionError("two at once")
 
@@ -482,13 +482,13 @@ def files(draw: st.DrawFn) -> str:
 def test_putting_in_and_taking_out_give_back_the_file(text: str, new: str, section: str) -> None:
     data = text.encode()
     before = [show_rule(one) for one in parse(data, "f")]
-    after = put_in(data, "f", section, new, "note")
+    after = insert_text(data, "f", section, new, "note")
     rules = parse(after, "f")
     assert sorted(map(show_rule, rules)) == sorted([*before, show_rule(parse_rule(new, "deny"))])
     same = next((place for place, pair in enumerate(zip(data, after, strict=False)) if len(set(pair)) > 1), len(data))
     assert after.endswith(data[same:]), "one piece was put in, and nothing else is different"
     count = sum(1 for key, one in _rows(after) if key == section)
-    back = take_out(after, "f", section, count - 1)
+    back = remove_text(after, "f", section, count - 1)
     assert [show_rule(one) for one in parse(back, "f")] == before
 
 
@@ -500,8 +500,8 @@ def _rows(data: bytes) -> list[tuple[str, HostRule]]:
 
 def test_there_is_nothing_to_take_out() -> None:
     for text, number in (("", 0), ("allow: [a.com]\n", 1), ("deny: [a.com]\n", 0), ("allow:\n", 0)):
-        with pytest.raises(CannotAmend):
-            take_out(text.encode(), "f", "allow", number)
+        with pytest.raises(CannotEdit):
+            remove_text(text.encode(), "f", "allow", number)
 
 
 @pytest.mark.parametrize("host", ["a.com", "2600::1", "45.45.45.45"])

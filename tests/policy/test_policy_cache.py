@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
-from mudroom.cli.policy.first_file import STARTER
 from mudroom.core.settings import Loaded
 from mudroom.policy import cache, combine
 from mudroom.policy.config import load_policy
+from mudroom.policy.first_policy import first_policy
 from mudroom.stage import stamp
 from test_policy_combine import Files
 from test_policy_trust import LOOSE, TIGHT, Strange, text_of
@@ -33,7 +33,7 @@ class Kept(Strange):
 
     @property
     def snapshot(self) -> Path:
-        return Path(os.fsdecode(cache.place(os.fsencode(self.state), os.fsencode(self.project))))
+        return Path(os.fsdecode(cache.cache_path(os.fsencode(self.state), os.fsencode(self.project))))
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
         "mudroom.core.command.program.classification",
     }
     assert not modules() & (heavy | {"mudroom.policy.cache"})
-    path = place.write(".mudroom/policy.yaml", STARTER)
+    path = place.write(".mudroom/policy.yaml", first_policy())
     assert heavy <= modules() | {"tree_sitter"}
     while not stamp.is_settled(path.stat().st_ctime_ns, time.time_ns()):
         pass

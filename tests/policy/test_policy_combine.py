@@ -229,21 +229,39 @@ def test_the_users_own_include_too(files: Files, which: str) -> None:
     ("text", "said"),
     [
         ("include: [more.yaml]", "P/.mudroom/policy.yaml:1: include: there is no file P/.mudroom/more.yaml"),
-        ("include: [../more.yaml]", "include: ../more.yaml is no file beside this one (write its name alone)"),
-        ("include: [/etc/passwd]", "include: /etc/passwd is no file beside this one (write its name alone)"),
-        ("include: [local/rules.yaml]", "include: local/rules.yaml is no file beside this one (write its name alone)"),
-        ("include: ['..']", "include: .. is no file beside this one (write its name alone)"),
-        ("include: ['']", "include:  is no file beside this one (write its name alone)"),
-        ('include: ["a\\0b"]', r"include: a\x00b is no file beside this one (write its name alone)"),
+        (
+            "include: [../more.yaml]",
+            "include: ../more.yaml is not a file name in the same directory (write the name without a path)",
+        ),
+        (
+            "include: [/etc/passwd]",
+            "include: /etc/passwd is not a file name in the same directory (write the name without a path)",
+        ),
+        (
+            "include: [local/rules.yaml]",
+            "include: local/rules.yaml is not a file name in the same directory (write the name without a path)",
+        ),
+        (
+            "include: ['..']",
+            "include: .. is not a file name in the same directory (write the name without a path)",
+        ),
+        (
+            "include: ['']",
+            "include:  is not a file name in the same directory (write the name without a path)",
+        ),
+        (
+            'include: ["a\\0b"]',
+            r"include: a\x00b is not a file name in the same directory (write the name without a path)",
+        ),
         ("include: [1]", "include must be the name of a file, or a list of names"),
         ("include: {a: b}", "include must be one value, or a list of texts"),
         ("include: [policy.yaml]", "files include each other: policy.yaml → policy.yaml"),
         ("include: [a.yaml]", "files include each other: policy.yaml → a.yaml → b.yaml → a.yaml"),
         (
             "include: [link.yaml]",
-            "P/.mudroom/link.yaml is a symbolic link (a policy is read from the directory itself)",
+            "P/.mudroom/link.yaml is a symbolic link (replace the link by a real file or directory)",
         ),
-        ("include: [pipe]", "P/.mudroom/pipe is no file"),
+        ("include: [pipe]", "P/.mudroom/pipe is not a regular file"),
         ("include: [dir]", "P/.mudroom/dir: Is a directory"),
         ("include: [bad.yaml]", "P/.mudroom/bad.yaml:2: there is no setting nope"),
         ("include: [deep0.yaml]", "include: more than 8 files deep: policy.yaml → deep0.yaml → deep1.yaml"),
@@ -381,4 +399,4 @@ def test_a_pipe_makes_nobody_wait(files: Files, which: str) -> None:
     files.write(**{which: ""})
     files.places[which].unlink()
     os.mkfifo(files.places[which])
-    assert "is no file" in files.refusal()
+    assert "is not a regular file" in files.refusal()

@@ -20,7 +20,8 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.config import Places, load_settings, parse_settings, places, seconds, size
-from mudroom.policy.settings_table import SECTIONS, said
+from mudroom.policy.setting_type import shown
+from mudroom.policy.settings_table import SECTIONS
 
 
 @pytest.fixture(autouse=True, params=["CSafeLoader", "SafeLoader"])
@@ -211,7 +212,7 @@ BAD_SIZES = [*NOT_ONE, -1, "-1MB", "much", "MB", "1PB", 1e300, 2**63, "1e12GB", 
 @pytest.mark.parametrize(("convert", "bad"), [(seconds, BAD_TIMES), (size, BAD_SIZES)], ids=["times", "sizes"])
 def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], bad: list[object]) -> None:
     for value in bad:
-        with pytest.raises(UsageError, match=re.escape(f"here is {said(value)}, which is not a ")):
+        with pytest.raises(UsageError, match=re.escape(f"here is {shown(value)}, which is not a ")):
             convert(value, "here")
 
 

@@ -14,8 +14,8 @@ from mudroom.core.network.host_rules import Request
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.policy.combine import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
-from mudroom.policy.parse import GivenSetting, parse, put
+from mudroom.policy.combine import LOCAL, PROJECT, USER, _with_rank, believed, merge, project_items, roles_of
+from mudroom.policy.parse import GivenSetting, parse, settings_from
 from mudroom.policy.trust import judge
 
 WORDS = ("a", "b", "c")
@@ -73,12 +73,12 @@ _part = st.builds(
 
 def given_by(policy: dict[str, Any], rank: int) -> list[GivenSetting]:
     found = parse(json.dumps(policy).encode(), f"/p{rank}/policy.yaml")
-    return [_ranked(one._replace(local=rank == LOCAL), rank) for one in found]
+    return [_with_rank(one._replace(local=rank == LOCAL), rank) for one in found]
 
 
 def unseen(layers: dict[int, list[GivenSetting]]) -> Settings:
-    judged = judge(b"/nowhere", b"/nowhere/state", inside(layers), roles_of(layers), trusts_all=False)
-    return put(merge(believed(layers, judged)), judged.left_out)
+    judged = judge(b"/nowhere", b"/nowhere/state", project_items(layers), roles_of(layers), trusts_all=False)
+    return settings_from(merge(believed(layers, judged)), judged.left_out)
 
 
 @settings(max_examples=200)

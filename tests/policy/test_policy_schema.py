@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from mudroom.cli.policy.first_file import STARTER
 from mudroom.core.command.policy import CommandRule
 from mudroom.policy.command_rules import KEYS as RULE_KEYS
 from mudroom.policy.config import parse_settings
-from mudroom.policy.parse import CHOSEN
-from mudroom.policy.schema import KEYS, schema
+from mudroom.policy.first_policy import first_policy
+from mudroom.policy.parse import FREE_SECTIONS
+from mudroom.policy.schema import schema
 from mudroom.policy.settings_table import SECTIONS
 from test_policy_files import WRONG
 from test_policy_trust import LOOSE, TIGHT, text_of
@@ -82,14 +82,15 @@ def test_what_is_published_is_what_the_program_prints() -> None:
 
 
 def test_it_has_every_key_and_no_other() -> None:
-    assert set(KEYS) == {f"{section}.{key}" for section, keys in SECTIONS.items() for key in keys}
-    assert set(SCHEMA["properties"]) == {*SECTIONS, *CHOSEN}
+    for section, rows in SECTIONS.items():
+        assert SCHEMA["properties"][section]["properties"].keys() == rows.keys()
+    assert set(SCHEMA["properties"]) == {*SECTIONS, *FREE_SECTIONS}
     assert set(SCHEMA["$defs"]["rule"]["properties"]) == set(RULE_KEYS)
     assert set(RULE_KEYS) <= set(CommandRule._fields)
 
 
 READ = [
-    STARTER,
+    first_policy(),
     *(text_of(key, value) for table in (LOOSE, TIGHT) for key, value in table.items()),
     "commands:\n  rules:\n  - {pattern: [a, [b, c]], action: deny, reason: x, instead: y, exact: true}",
     "roles: {r: {classes: {unknown: deny}, rules: [{pattern: a, action: allow}]}}\nagents: {'team:x': r}",

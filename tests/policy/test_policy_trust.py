@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 import threading
 from pathlib import Path
@@ -18,11 +17,12 @@ from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import MudroomError
 from mudroom.policy import host_answers
-from mudroom.policy.combine import PROJECT, inside, read, roles_of
+from mudroom.policy.combine import PROJECT, project_items, read, roles_of
 from mudroom.policy.command_answers import drop as drop_rule
 from mudroom.policy.command_answers import remember as keep_rule
-from mudroom.policy.settings_table import SECTIONS
-from mudroom.policy.trust import forget, place, remember, said, vouch, vouched
+from mudroom.policy.reference import reference_table
+from mudroom.policy.settings_table import ROWS, SECTIONS
+from mudroom.policy.trust import describe, forget, record_path, remember, vouch, vouched
 from test_policy_combine import Files
 
 
@@ -37,18 +37,20 @@ class Strange(Files):
 
     def trust(self) -> None:
         layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"))
-        remember(os.fsencode(self.project), os.fsencode(self.state), inside(layers), roles_of(layers), 1)
+        remember(os.fsencode(self.project), os.fsencode(self.state), project_items(layers), roles_of(layers), 1)
 
     def trust_all(self) -> None:
         """With what was answered about hosts."""
         project, state = os.fsencode(self.project), os.fsencode(self.state)
         layers = read(project, os.fsencode(self.home / ".config/mudroom"))
-        answers = [text for text, _at in host_answers.loosening(project)]
-        remember(project, state, inside(layers), roles_of(layers), 1, answers, host_answers.tightening(project))
+        answers = [text for text, _at in host_answers.loosening_items(project)]
+        remember(
+            project, state, project_items(layers), roles_of(layers), 1, answers, host_answers.tightening_items(project)
+        )
 
     @property
     def record(self) -> Path:
-        return Path(os.fsdecode(place(os.fsencode(self.state), os.fsencode(self.project))))
+        return Path(os.fsdecode(record_path(os.fsencode(self.state), os.fsencode(self.project))))
 
     @property
     def left_out(self) -> list[str]:
@@ -158,7 +160,7 @@ def test_what_loosens_waits_for_trust(files: Strange, key: str) -> None:
     found = files.load()
     assert found.settings == Settings()
     assert [one.text.startswith(key) for one in found.left_out] == [True]
-    assert found.why == "nobody has trusted it on this machine"
+    assert found.why == "it is not trusted on this machine"
     files.trust()
     trusted = files.load()
     assert trusted.left_out == ()
@@ -248,7 +250,7 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
     host_answers.keep(project, parse_rule("db.good.com", "allow", private=True), state=state)
     assert hosts() == ["good.com", "db.good.com", "a.com", "b.com"]
     assert len(host_answers.load(project, state, trusts_all=True)) == 6
-    assert host_answers.loosening(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
+    assert host_answers.loosening_items(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
     host_answers.drop(project, "good.com", state=state)
     path.write_text("allow: [good.com]\n")
     assert hosts() == []
@@ -298,7 +300,7 @@ def test_a_host_that_was_denied_is_missed(files: Strange) -> None:
     assert (hosts(), files.left_out) == (["deny bad.com", "allow good.com"], [])
     path.write_text("allow: [good.com]\nask: [c.com]\n")
     assert hosts() == ["ask c.com"]
-    assert host_answers.missing(project, state) == ["local network.deny: bad.com"]
+    assert host_answers.missing_answers(project, state) == ["local network.deny: bad.com"]
     path.write_text("allow: [good.com]\ndeny: [c.com, bad.com]\n")
     assert "allow good.com" in hosts()
     host_answers.drop(project, "bad.com", state=state)
@@ -645,7 +647,7 @@ def test_what_is_shown_to_be_trusted_does_nothing_to_the_terminal(files: Strange
     files.write(project=text, user="roles: {free: {}}")
     layers = read(os.fsencode(files.project), os.fsencode(files.home / ".config/mudroom"))
     assert layers[PROJECT]
-    assert all(said(one).isprintable() for one in layers[PROJECT])
+    assert all(describe(one).isprintable() for one in layers[PROJECT])
 
 
 def test_an_agent_whose_role_is_not_believed_is_still_one(files: Strange) -> None:
@@ -657,26 +659,13 @@ def test_an_agent_whose_role_is_not_believed_is_still_one(files: Strange) -> Non
     assert action(files, "make", "mutating", agent="a") == "deny"
 
 
-def test_the_document_has_every_setting_and_what_it_does() -> None:
-    text = (Path(__file__).parents[2] / "docs/POLICY.md").read_text()
-    rows = {
-        row[0]: (row[1], row[2].strip())
-        for row in re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| ([a-z ]+) \|(.*)\|$", text, re.M)
-    }
-    every = {f"{section}.{key}": setting for section, keys in SECTIONS.items() for key, setting in keys.items()}
-    assert rows.keys() == every.keys()
-    for key, setting in every.items():
-        expected = (
-            "add up"
-            if setting.adds
-            else "stricter"
-            if setting.stricter or key == "commands.classes"
-            else "own first"
-            if setting.own_first
-            else "nearest"
-        )
-        assert rows[key][0] == expected, key
-        assert bool(rows[key][1]) == (key in LOOSE), key
+def test_the_document_has_the_table_of_settings() -> None:
+    """``dev/policy`` writes it there."""
+    assert reference_table() in (Path(__file__).parents[2] / "docs/POLICY.md").read_text()
+
+
+def test_a_row_says_whether_a_value_loosens() -> None:
+    assert {row.key for row in ROWS if row.loosening.text} == LOOSE.keys()
 
 
 def test_what_is_for_this_machine_counts_as_near_only_once_it_was_seen(files: Strange) -> None:

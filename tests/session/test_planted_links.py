@@ -60,7 +60,7 @@ def test_the_tree_of_a_layer(place: Place, target: Path) -> None:
     tree = layer(session) / "tree"
     tree.rename(tree.parent / "other")
     tree.symlink_to(target)
-    with pytest.raises(MudroomError, match=r"tree is no directory of mudroom's") as caught:
+    with pytest.raises(MudroomError, match=r"tree is not a directory that mudroom made") as caught:
         session.run([b"sh", b"-c", b"echo mine >mine; rm -f theirs"], fork="f")
     assert "\n" not in str(caught.value)
     assert untouched(target)
@@ -71,7 +71,7 @@ def test_originals(place: Place, target: Path) -> None:
     place.write("g", "one\n")
     session = place.session()
     (layer(session) / "originals").symlink_to(target)
-    with pytest.raises(MudroomError, match=r"originals is no directory of mudroom's"):
+    with pytest.raises(MudroomError, match=r"originals is not a directory that mudroom made"):
         session.run([b"sh", b"-c", b"echo two >g; echo two >big"], fork="f")
     assert untouched(target)
 
@@ -81,7 +81,7 @@ def test_a_file_of_the_originals(tmp_path: Path, target: Path, name: str) -> Non
     place = tmp_path / "layer"
     (place / "originals").mkdir(parents=True)
     (place / "originals" / name).symlink_to(target / "theirs")
-    with pytest.raises(MudroomError, match=f"{name} is no file of mudroom's"):
+    with pytest.raises(MudroomError, match=f"{name} is not a file that mudroom made"):
         found = Originals([os.fsencode(place)])
         found.keep(b"a", FILE, b"abc")
         found.save()
@@ -94,7 +94,7 @@ def test_an_index_that_leads_elsewhere(tmp_path: Path, target: Path) -> None:
     at = os.open(place + b"/originals", os.O_RDONLY)
     append_rows(at, b"index", [(b"a", Original(FILE, "../../target/theirs", 0, 6))])
     os.close(at)
-    with pytest.raises(MudroomError, match="it names what is no original"):
+    with pytest.raises(MudroomError, match="it names an invalid original"):
         Originals([place])
 
 
@@ -108,11 +108,11 @@ def test_a_record_is_not_written_through_a_link(tmp_path: Path, target: Path) ->
     assert untouched(target)
     path.unlink()
     path.symlink_to(target / "theirs")
-    with pytest.raises(MudroomError, match="record is no file of mudroom's"):
+    with pytest.raises(MudroomError, match="record is not a file that mudroom made"):
         load(os.fsencode(path), ForkRecord)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(MudroomError, match="record is no file of mudroom's"):
+    with pytest.raises(MudroomError, match="record is not a file that mudroom made"):
         load(os.fsencode(path), ForkRecord)
 
 
@@ -133,9 +133,9 @@ def test_work_directories(tmp_path: Path, target: Path) -> None:
     layer.mkdir()
     (layer / "work").symlink_to(target)
     view = OverlayView(os.fsencode(tmp_path), (), os.fsencode(layer / "tree"), os.fsencode(layer / "work"))
-    with pytest.raises(MudroomError, match="work is no directory of mudroom's"):
+    with pytest.raises(MudroomError, match="work is not a directory that mudroom made"):
         view.prepare()
-    with pytest.raises(MudroomError, match="work is no directory of mudroom's"):
+    with pytest.raises(MudroomError, match="work is not a directory that mudroom made"):
         view.tidy()
     (layer / "work").unlink()
     view.prepare()

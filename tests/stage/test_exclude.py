@@ -96,7 +96,7 @@ def test_a_pattern_can_bring_a_cache_back() -> None:
 
 @pytest.mark.parametrize("pattern", [b"[z-a]", b"#x", b" ", b"!"])
 def test_a_pattern_that_means_nothing_is_refused(pattern: bytes) -> None:
-    with pytest.raises(UsageError, match=r"copy\.exclude: .* is no pattern"):
+    with pytest.raises(UsageError, match=r"copy\.exclude: .* is not a gitignore"):
         never_copied([pattern])
 
 

@@ -1,8 +1,8 @@
-"""The host's end of the gate: start its process at the first need, open doors in it, hear what passes them.
+"""The host's end of the gate: start its process when first needed, open doors in it, receive their flows and questions.
 
-Rules of this file: synchronous, no thread, no asyncio. A gate process that dies is replaced and every door of it opened
-again with the host's own copies of its listeners; what was open is cut, what was asked is void. What the gate says is
-parsed as the words of a stranger: it has read what strangers wrote.
+Rules of this file: synchronous, no thread, no asyncio. A gate process that dies is replaced, and each of its doors is
+opened again with the host's own copies of its listeners; open connections are cut, open questions are void. Messages
+from the gate are parsed as untrusted input, because the gate process has read untrusted data.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
 _DEATHS, _WITHIN = 3, 10.0
-"""A gate that dies so often within so many seconds is not started again for the doors it had."""
+"""A gate that dies this often within this many seconds is not started again for its doors."""
 _DYING = 0.2
-"""Seconds from the first socket that a dying process closes to its end, at most."""
+"""The longest time, in seconds, between the first socket that a dying process closes and its end."""
 _PATIENCE = 10
-"""Seconds that a message may wait to be taken by the gate process."""
+"""Seconds that sending a message to the gate process may block."""
 
 
 class Listener(NamedTuple):
     kind: Kind
-    """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: what the program meant is the socket's own
-    address. redirected: it is SO_ORIGINAL_DST. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on."""
+    """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: the socket's own address is the destination.
+    redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on."""
     descriptor: int
 
 
 class Gate:
-    """The gate of a host process: costs nothing until a door is opened.
+    """The gate of a host process: no process runs until a door is opened.
 
-    ``upstream``: a proxy through which alone the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
-    names are looked up, and their addresses vetted, by it. Raises ValueError if it is none. Several threads may use it,
-    each with doors of its own."""
+    ``upstream``: the only proxy through which the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
+    it looks up names and vets their addresses. Raises ValueError if it is not such a URL. Several threads may use a
+    gate, each with doors of its own.
+    """
 
     def __init__(self, program: str = PROGRAM, upstream: str = "") -> None:
         if upstream:
@@ -62,7 +63,7 @@ class Gate:
         self._control: socket.socket | None = None
         self._pid = 0
         self._handle = -1
-        """A pidfd: the number may be another's by the time that it is to be killed."""
+        """A pidfd: by the time the process is killed, its number may belong to another process."""
 
     def open(
         self,
@@ -73,34 +74,34 @@ class Gate:
         ask_timeout: float = 60.0,
         inspection: Inspection | None = None,
     ) -> Door:
-        """Let connections to these listeners through as the rules say. The descriptors are the door's from now on.
+        """Let connections to these listeners through as the rules say. The door owns the descriptors from then on.
 
-        ``ask``: somebody answers ``FlowQuestion``; what nobody answers within ``ask_timeout`` seconds is denied. Raises
-        MudroomError if the gate process cannot be started; the descriptors are the caller's then. ``inspection``: what
-        rules with ``inspect`` need; without it what they are about is refused.
+        ``ask``: a caller answers each ``FlowQuestion``; a question without an answer within ``ask_timeout`` seconds is
+        denied. Raise MudroomError if the gate process cannot be started; the caller keeps the descriptors then.
+        ``inspection``: required by rules with ``inspect``; without it, requests under those rules are refused.
         """
         return Door(self, rules, listeners, ask, ask_timeout, inspection)
 
     def close(self) -> None:
-        """End the process, and with it every connection. The doors are shut at their next ``receive``."""
+        """End the process, and every connection with it. The doors are shut at their next ``receive``."""
         with self._lock:
             self.is_closed = True
             self._forget()
 
     @property
     def pid(self) -> int:
-        """0: it does not run."""
+        """The process id; 0 if it does not run."""
         return self._pid
 
     def _send(self, message: wire.OpenMessage, descriptors: Sequence[int]) -> None:
         with self._lock:
             try:
-                wire.send(self._started(), message, descriptors)
-            except OSError:  # it has died meanwhile
+                wire.send(self._ensure_started(), message, descriptors)
+            except OSError:  # the process has died meanwhile
                 self._forget()
-                wire.send(self._started(), message, descriptors)
+                wire.send(self._ensure_started(), message, descriptors)
 
-    def _started(self) -> socket.socket:
+    def _ensure_started(self) -> socket.socket:
         if self.is_closed:
             raise MudroomError("the gate is closed")
         if self._control is not None and not _is_over(self._control):
@@ -118,7 +119,7 @@ class Gate:
                     (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
-                setpgroup=0,  # what a terminal's keys send is not for it
+                setpgroup=0,  # terminal keys must not signal the gate
             )
         except OSError as error:
             ours.close()
@@ -130,8 +131,8 @@ class Gate:
         return ours
 
     def _has_ended(self) -> None:
-        """The end of a door's socket has been seen. If that is the process's end, which may not have closed everything
-        yet, forget it; if not, the door alone had to be closed."""
+        """Handle the end of a door's socket. If the process is ending, which may not have closed everything yet, forget
+        it; otherwise only the door has been closed."""
         with self._lock:
             if self._handle >= 0 and _is_readable(self._handle, _DYING):
                 self._forget()
@@ -145,13 +146,13 @@ class Gate:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
                 os.waitpid(self._pid, 0)
             except (ProcessLookupError, ChildProcessError):
-                pass  # somebody else has waited for it
+                pass  # another caller has already waited for it
             os.close(self._handle)
             self._pid, self._handle = 0, -1
 
 
 class Door:
-    """One command's way out. Not for several threads at once."""
+    """The gate of one command. Not thread-safe."""
 
     def __init__(
         self,
@@ -173,62 +174,63 @@ class Door:
         self._open_flows: dict[int, Flow] = {}
         self._inbox = wire.Inbox()
         self._is_over = False
-        self._socket = self._connected()
+        self._socket = self._connect()
 
     def fileno(self) -> int:
-        """Readable when ``receive`` has something to do; -1 when the door is shut. The number stays the same when the
-        gate is replaced; epoll(7) does not notice that, poll(2) does."""
+        """Return the descriptor that is readable when ``receive`` has work to do; -1 when the door is shut. The number
+        stays the same when the gate is replaced; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
     def receive(self) -> list[Flow | FlowQuestion]:
-        """What has happened since; never blocks, but to start a new gate if the old one died. Raises MudroomError when
-        it dies again and again: the door is shut then."""
-        found: list[Flow | FlowQuestion] = []
+        """Return new flows and questions. Never block, except to start a new gate if the old one died. Raise
+        MudroomError, and shut the door, when the gate dies repeatedly."""
+        received: list[Flow | FlowQuestion] = []
         if self._is_over:
-            return found
+            return received
         try:
             while (message := self._next()) is not None:
-                self._take(message, found)
+                self._handle_message(message, received)
         except (EOFError, wire.BrokenMessage):
-            found += self._lost()
-            self._again()
-        return found
+            received += self._lost()
+            self._reopen()
+        return received
 
     def answer(self, identity: int, allowed: bool, rule: HostRule | None) -> None:
-        """``rule`` joins the door's rules. An answer without one holds for that host and port, at this door."""
+        """Answer a question. ``rule`` is added to the door's rules. An answer without a rule applies to that host and
+        port at this door."""
         if rule is not None:
             self._rules.append(rule)
-        self._say(wire.AnswerMessage(identity, allowed, rule))
+        self._post(wire.AnswerMessage(identity, allowed, rule))
 
     def refuse(self, identity: int, why: str) -> None:
-        """Those who wait for the answer now get none; who comes after them is asked about anew."""
-        self._say(wire.AnswerMessage(identity, False, None, why))
+        """End a question without an answer. The waiting connections are refused; later ones are asked about again."""
+        self._post(wire.AnswerMessage(identity, False, None, why))
 
     def update(self, rules: Sequence[HostRule]) -> None:
-        """Other rules from now on. Connections that are open stay open."""
+        """Replace the rules. Open connections stay open."""
         self._rules = list(rules)
-        self._say(wire.UpdateMessage(self._rules))
+        self._post(wire.UpdateMessage(self._rules))
 
     def shut(self, timeout: float) -> list[Flow]:
-        """Close the listeners, cut every connection; returns the last flows, after ``timeout`` seconds at most."""
+        """Close the listeners and cut every connection. Return the last flows, after ``timeout`` seconds at most."""
         self._close_listeners()
         flows: list[Flow | FlowQuestion] = []
         if not self._is_over:
-            self._say(wire.ShutMessage())
+            self._post(wire.ShutMessage())
             self._is_over = True
             limit = time.monotonic() + timeout
             try:
                 while (left := limit - time.monotonic()) > 0 and _is_readable(self._socket, left):
                     while (message := self._next()) is not None:
-                        self._take(message, flows)
+                        self._handle_message(message, flows)
             except (EOFError, wire.BrokenMessage):
-                pass  # that was all
+                pass  # the last message has been read
             self._socket.close()
         return [*(flow for flow in flows if isinstance(flow, Flow)), *self._lost()]
 
     # --- ---
 
-    def _connected(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
         kinds: list[str] = [listener.kind for listener in self._listeners]
@@ -253,8 +255,8 @@ class Door:
             theirs.close()
         return ours
 
-    def _again(self) -> None:
-        """Open the same door in a new gate, under the same number."""
+    def _reopen(self) -> None:
+        """Open the same door in a new gate, at the same descriptor number."""
         if self._gate.is_closed:
             self._end()
             return
@@ -264,7 +266,7 @@ class Door:
             if len(self._deaths) >= _DEATHS:
                 raise MudroomError("the gate ended again and again; the network of this command is cut")
             self._gate._has_ended()
-            new = self._connected()
+            new = self._connect()
         except MudroomError:
             self._end()
             raise
@@ -291,44 +293,44 @@ class Door:
             return message
         return None
 
-    def _take(self, message: wire.ToHost, found: list[Flow | FlowQuestion]) -> None:
+    def _handle_message(self, message: wire.ToHost, received: list[Flow | FlowQuestion]) -> None:
         match message:
             case wire.AskedMessage(question):
                 self._asked = max(self._asked, question.identity)
-                found.append(question)
+                received.append(question)
             case wire.BeganMessage(number, flow):
                 self._open_flows[number] = flow
             case wire.EndedMessage(number, flow):
                 self._open_flows.pop(number, None)
-                found.append(flow)
+                received.append(flow)
             case wire.DroppedMessage(number):
                 self._open_flows.pop(number, None)
             case wire.ClosedMessage():
                 raise EOFError
 
-    def _say(self, message: wire.ToGate) -> None:
+    def _post(self, message: wire.ToGate) -> None:
         if self._is_over:
             return
         try:
             wire.send(self._socket, message)
         except OSError:
-            pass  # it has died; ``receive`` sees that, and the new one gets the rules as they are
+            pass  # the gate has died; ``receive`` notices it, and the new gate gets the current rules
 
     def _lost(self) -> list[Flow]:
-        """The flows that went on when the gate ended."""
+        """Return the flows that were open when the gate ended."""
         flows = [flow._replace(error="the gate ended") for flow in self._open_flows.values()]
         self._open_flows.clear()
         return flows
 
     def _close_listeners(self) -> None:
-        """For all who have them: shutdown(2) ends listening itself, whoever else holds the socket."""
+        """Close the listeners for every process that holds them: shutdown(2) ends listening itself."""
         for kind, descriptor in self._listeners:
             if kind != "dns-udp":
                 with socket.socket(fileno=os.dup(descriptor)) as listener:
                     try:
                         listener.shutdown(socket.SHUT_RDWR)
                     except OSError:
-                        pass  # it was not listening
+                        pass  # the socket was not listening
             os.close(descriptor)
         self._listeners = []
 
@@ -340,5 +342,5 @@ def _is_readable(channel: socket.socket | int, timeout: float) -> bool:
 
 
 def _is_over(channel: socket.socket) -> bool:
-    """Whether the other end is gone: on the control socket it never sends."""
+    """Return whether the other end is closed. It never sends on the control socket, so readable means closed."""
     return _is_readable(channel, 0)

@@ -1,7 +1,7 @@
 """The gate process: takes doors from its host and serves them, until the host is gone.
 
-Rules of this file: descriptor 0 is the host's control socket. Its end is the end of the process, and with it of every
-connection. The process looks at nothing else of the machine: no environment, no file, no home.
+Rules of this file: descriptor 0 is the host's control socket. When it closes, the process ends, and every connection
+with it. The process uses no other part of the machine: no environment, no file, no home.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
 _BACKLOG = 1024
-_OTHERS = 400
-"""Descriptors that are no connections: listeners, lookups."""
+_RESERVED = 400
+"""Descriptors that are not connections: listeners, lookups."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what the host's shell may have left open
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what goes through it is in its memory
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the command, not for its network
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    DoorGuard.most_connections = max(16, (most - _OTHERS) // 2)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # close descriptors inherited from the host
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its memory contains the traffic
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is for the command, not for its network
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    DoorGuard.most_connections = max(16, (hard_limit - _RESERVED) // 2)
     status = 1
     try:
         runner = asyncio.Runner(loop_factory=_loop_factory())
         runner.run(serve(socket.socket(fileno=0), resolver))
         status = 0
     finally:
-        os._exit(status)  # a thread that hangs in a lookup would be waited for
+        os._exit(status)  # exit without waiting for a thread that hangs in a lookup
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop takes connections about twice as fast; all else is the same without it."""
+    """Return uvloop's loop if installed: it accepts connections about twice as fast; all else is the same
+    without it."""
     try:
         import uvloop
     except ImportError:
@@ -54,10 +55,10 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 async def serve(control: socket.socket, resolver: Resolver) -> None:
-    """Until the control socket ends."""
+    """Serve doors until the control socket closes or the host process ends."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
-    inbox, over = wire.Inbox(), asyncio.Event()
+    inbox, finished = wire.Inbox(), asyncio.Event()
     doors: set[_Door] = set()
 
     def ready() -> None:
@@ -70,12 +71,12 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
                 doors.add(_Door(message, descriptors, resolver, doors))
         except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             loop.remove_reader(control.fileno())
-            over.set()
+            finished.set()
 
     loop.add_reader(control.fileno(), ready)
-    host = os.pidfd_open(os.getppid())  # somebody forked from the host may hold its end of the socket
-    loop.add_reader(host, over.set)
-    await over.wait()
+    host = os.pidfd_open(os.getppid())  # a fork of the host may keep its end of the socket open
+    loop.add_reader(host, finished.set)
+    await finished.wait()
 
 
 class _Door:
@@ -95,32 +96,32 @@ class _Door:
         self.guard = guard = DoorGuard(channel, message, resolver)
         names = Synthetic()
         with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
-        self._place = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
+        self._context = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
         self._datagrams: list[socket.socket] = []
-        self._loop.add_reader(channel.fileno(), self._ready)
+        self._loop.add_reader(channel.fileno(), self._on_readable)
         for kind, listener in zip(message.kinds, listeners, strict=True):
             listener.setblocking(False)
             if kind in STREAMS:
                 guard.start(self._listen(kind, listener))
             else:
-                self._place.responder.prepare(listener)
+                self._context.responder.prepare(listener)
                 self._datagrams.append(listener)
-                self._loop.add_reader(listener.fileno(), self._place.responder.serve_udp, listener)
+                self._loop.add_reader(listener.fileno(), self._context.responder.serve_udp, listener)
 
     async def _listen(self, kind: str, listener: socket.socket) -> None:
         server = await self._loop.create_server(
-            lambda: EntranceClient(self._place, kind), sock=listener, backlog=_BACKLOG
+            lambda: EntranceClient(self._context, kind), sock=listener, backlog=_BACKLOG
         )
         self._servers.append(server)
 
-    def _ready(self) -> None:
+    def _on_readable(self) -> None:
         try:
             while (packet := self._inbox.receive(self._channel)) is not None:
-                self._take(wire.to_gate.decode(packet[0]))
+                self._handle_message(wire.to_gate.decode(packet[0]))
         except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             self._shut()
 
-    def _take(self, message: wire.ToGate) -> None:
+    def _handle_message(self, message: wire.ToGate) -> None:
         match message:
             case wire.AnswerMessage():
                 self.guard.answer(message)

@@ -1,7 +1,7 @@
-"""A file of ``.mudroom/local`` to which answers are written: under each key a list of texts, one a line.
+"""A file of ``.mudroom/local`` that stores answers: under each key a list of texts, one a line.
 
-Rules of this file: people write such files, too, so what else stands in them stays, comments included. What is to be
-written is read first: it says the old and the new and nothing else, or it is not written.
+Rules of this file: users edit such files, too, so all other content stays, comments included. The new content is parsed
+before it is written: it must hold exactly the old rows and the change, or the file is not changed.
 """
 
 from __future__ import annotations
@@ -10,59 +10,59 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 Row = tuple[str, str]
-"""(key, text as it is compared)."""
+"""(key, text in its canonical form)."""
 _HINT = "edit it by hand: under each key a list of texts, one a line"
 
 
 class AnswerFile(NamedTuple):
     name: bytes
     head: bytes
-    """What a new one begins with."""
+    """The content that a new file begins with."""
     keys: tuple[str, ...]
     rows: Callable[[bytes, str], Sequence[Row]]
-    """What a file holds, in order; ``name`` is what error messages call it. Raises UsageError."""
+    """Parse the rows of a file, in order; ``name`` is the file's name in error messages. Raises UsageError."""
 
     def change(
-        self, project: bytes, going: Callable[[str, str], bool], coming: Iterable[tuple[str, str, str]] = ()
+        self, project: bytes, removes: Callable[[str, str], bool], additions: Iterable[tuple[str, str, str]] = ()
     ) -> bytes:
-        """Replace the file by one without what is ``going`` and with what is ``coming`` (key, text, comment), which may
-        be there already. Returns what it held before. Raises UsageError as ``rows``, MudroomError where the file is
-        written in a way in which nothing can be added: nothing is changed then."""
-        with Local(project, write=True) as local:
+        """Replace the file: remove the rows for which ``removes`` returns True, and add ``additions`` (key, text,
+        comment) that are missing. Return the previous content. Raise UsageError as ``rows`` does, MudroomError if the
+        file's style does not allow the change; the file is not changed then."""
+        with LocalDirectory(project, write=True) as local:
             name = local.shown(self.name)
             data = local.read(self.name) or b""
             before = self.rows(data, name)
-            new = [one for one in coming if one[:2] not in before]
-            after = self._amended(data, name, before, going, new)
+            new = [row for row in additions if row[:2] not in before]
+            after = self._edit(data, name, before, removes, new)
             if after != data:
                 local.replace(self.name, after)
         return data
 
-    def _amended(
+    def _edit(
         self,
         data: bytes,
         name: str,
         before: Sequence[Row],
-        going: Callable[[str, str], bool],
-        coming: Sequence[tuple[str, str, str]],
+        removes: Callable[[str, str], bool],
+        additions: Sequence[tuple[str, str, str]],
     ) -> bytes:
-        from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
+        from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 
         try:
             for key in self.keys:
-                found = [text for own, text in before if own == key]
-                for number in reversed(range(len(found))):
-                    if going(key, found[number]):
-                        data = take_out(data, name, key, number)
-            for row in coming:
-                data = put_in(data or self.head, name, *row)
-            said = self.rows(data, name)
-        except (CannotAmend, UsageError) as error:  # what came of it is no file of rules any more
+                texts = [text for own, text in before if own == key]
+                for number in reversed(range(len(texts))):
+                    if removes(key, texts[number]):
+                        data = remove_text(data, name, key, number)
+            for row in additions:
+                data = insert_text(data or self.head, name, *row)
+            changed_rows = self.rows(data, name)
+        except (CannotEdit, UsageError) as error:  # the result cannot be parsed as rules
             raise MudroomError(f"{name} cannot be changed by mudroom: {error}", _HINT) from error
-        expected = [row for row in before if not going(*row)] + [row[:2] for row in coming]
-        if sorted(said) != sorted(expected):
-            raise MudroomError(f"{name} cannot be changed by mudroom without changing what else it says", _HINT)
+        expected = [row for row in before if not removes(*row)] + [row[:2] for row in additions]
+        if sorted(changed_rows) != sorted(expected):
+            raise MudroomError(f"{name} cannot be changed by mudroom without changing its other content", _HINT)
         return data

@@ -1,9 +1,9 @@
-"""The settings of a project as they were made last, so that most commands read no YAML and try no examples.
+"""Cache of a project's settings, so that most commands parse no YAML and try no examples.
 
-Rules of this file: what is kept is believed only if nothing that it was made from has changed: each file's lstat(2),
-those that were not there included, and the program itself. What was changed so shortly before that the clock of the
-file system may not tell the next change is not kept. Whatever is odd about a snapshot, the files are read instead. What
-could be read differently without any of them changing (``run.read`` follows links) is never kept.
+Rules of this file: an entry is valid only while no source has changed: each file's lstat(2), including those that did
+not exist, and the program itself. An entry is not stored if a source changed so recently that the file system's clock
+might not show the next change. If an entry is invalid in any way, the files are read instead. Settings that could
+change without a change of these files (``run.read`` follows links) are never cached.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
-from mudroom.policy import private
+from mudroom.policy import private_file
 
 _LIMIT = 16 << 20
-_KNOWN = {
-    one.__name__: one for one in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings)
+_CLASSES = {
+    kind.__name__: kind
+    for kind in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings)
 }
 _SOURCES = (
     *(
@@ -33,6 +34,8 @@ _SOURCES = (
         "policy/parse.py",
         "policy/command_rules.py",
         "policy/command_answers.py",
+        "policy/setting_row.py",
+        "policy/setting_type.py",
         "policy/settings_table.py",
     ),
     *(
@@ -43,54 +46,53 @@ _SOURCES = (
         "core/network/preset.py",
     ),
 )
-"""Of the program: whoever works on it is not to find what it did before."""
+"""Program files that determine the settings: after a change during development, the cache must not return old
+results."""
 
 Stamp = tuple[int, ...] | int
 
 
-def place(state: bytes, project: bytes) -> bytes:
+def cache_path(state: bytes, project: bytes) -> bytes:
     from _blake2 import blake2b
 
     return state + b"/compiled/" + blake2b(project, digest_size=16).hexdigest().encode()
 
 
 def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
-    """What else the settings depend on."""
-    here = os.path.dirname(os.path.dirname(__file__))
-    program = tuple(os.stat(os.path.join(here, name)).st_mtime_ns for name in _SOURCES)
-    fields = tuple((name, one._fields) for name, one in _KNOWN.items())
+    """Return the other inputs of the settings, as part of the cache key."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    program = tuple(os.stat(os.path.join(package, name)).st_mtime_ns for name in _SOURCES)
+    fields = tuple((name, kind._fields) for name, kind in _CLASSES.items())
     return __version__, program, fields, project, config, trusts_all, os.geteuid()
 
 
 def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
-    """None if there is no snapshot, or none that holds."""
+    """Return the settings, or None if there is no valid entry."""
     data = _read(path)
     if data is None:
         return None
     try:
-        found_key, stamps, body = marshal.loads(data)
-        if found_key != key or any(stamp(one) != before for one, before in stamps):
+        stored_key, stamps, body = marshal.loads(data)
+        if stored_key != key or any(stamp(source) != before for source, before in stamps):
             return None
         settings, left_out, why = body
-        files = tuple(one for one, _stamp in stamps)
-        return Loaded(_made(settings), _made(left_out), why, (), files)
+        files = tuple(source for source, _stamp in stamps)
+        return Loaded(_decode(settings), _decode(left_out), why, (), files)
     except (ValueError, TypeError, EOFError, LookupError):
         return None
 
 
-def store(
-    path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], looked: int
-) -> None:
-    """``stamps``: of all files that it was made from. ``looked``: when that was begun; if one of them has changed
-    since, or just before, nothing is kept. A snapshot that cannot be written is no harm."""
+def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], began: int) -> None:
+    """Store the settings. ``stamps``: of all source files. ``began``: time in nanoseconds before the first was read; if
+    a file has changed since, or just before, no entry is stored. An entry that cannot be written is ignored."""
     from mudroom.stage.stamp import is_settled
 
-    found = list(stamps)
-    settled = all(is_settled(one[2], looked) for _path, one in found if isinstance(one, tuple))
+    stamp_rows = list(stamps)
+    settled = all(is_settled(stamp[2], began) for _path, stamp in stamp_rows if isinstance(stamp, tuple))
     if loaded.settings.read or not settled:
         return
-    body = (_flat(loaded.settings), _flat(loaded.left_out), loaded.why)
-    data = marshal.dumps((key, found, body))
+    body = (_encode(loaded.settings), _encode(loaded.left_out), loaded.why)
+    data = marshal.dumps((key, stamp_rows, body))
     beside = path + b".%d" % os.getpid()
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -107,15 +109,15 @@ def stamp(path: bytes) -> Stamp:
         info = os.lstat(path)
     except OSError as error:
         return error.errno or 0
-    if stat.S_ISDIR(info.st_mode):  # what is in it has stamps of its own
+    if stat.S_ISDIR(info.st_mode):  # the files in it have stamps of their own
         return info.st_dev, info.st_ino, 0, 0, info.st_mode, info.st_uid
     return info.st_dev, info.st_ino, info.st_ctime_ns, info.st_size, info.st_mode, info.st_uid
 
 
 def _read(path: bytes) -> bytes | None:
-    data = private.read(path, _LIMIT)
+    data = private_file.read(path, _LIMIT)
     if data is None:
-        return None  # what is cut off there has another sum
+        return None  # a truncated entry has another checksum
     return data[_SUM:] if data == _checked(data[_SUM:]) else None
 
 
@@ -123,31 +125,32 @@ _SUM = 16
 
 
 def _checked(data: bytes) -> bytes:
-    """With a checksum in front: marshal is not made for what is damaged."""
+    """Prepend a checksum: marshal must not read damaged data."""
     from _blake2 import blake2b
 
     return blake2b(data, digest_size=_SUM).digest() + data
 
 
-def _flat(value: Any) -> Any:
-    """As marshal can have it: of a class of ours a list with its name first."""
+def _encode(value: Any) -> Any:
+    """Return a value that marshal can store: an instance of a known class becomes a list that starts with the class
+    name."""
     if not isinstance(value, tuple):
         return value
-    fields = [_flat(one) for one in value]
+    fields = [_encode(field) for field in value]
     return tuple(fields) if type(value) is tuple else [type(value).__name__, *fields]
 
 
-def _made(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_made, value))
+        return tuple(map(_decode, value))
     if isinstance(value, list):
-        return _class(value[0])(*map(_made, value[1:]))
+        return _class_named(value[0])(*map(_decode, value[1:]))
     return value
 
 
-def _class(name: str) -> Any:
+def _class_named(name: str) -> Any:
     if name == "HostRule":
         from mudroom.core.network.host_rules import HostRule
 
         return HostRule
-    return _KNOWN[name]
+    return _CLASSES[name]

@@ -1,8 +1,8 @@
-"""What was answered about commands on this machine: ``.mudroom/local/rules.yaml`` of the project.
+"""Answers about commands on this machine: ``.mudroom/local/rules.yaml`` of the project.
 
-Rules of this file: under each action a list of commands, one a line, as a shell would split them; nothing is expanded.
-A line is the whole command, to its last word: ``rm -rf build`` is not ``rm -rf build /home``. One that ends in `` *``
-is for whatever follows, too. A file that cannot be read or understood is an error, never the same as none.
+Rules of this file: under each action a list of commands, one a line, split as a shell would; nothing is expanded. A
+line is the whole command, to its last word: ``rm -rf build`` does not match ``rm -rf build /home``. A line that ends in
+`` *`` matches any further words, too. A file that cannot be read or parsed is an error; it is never treated as missing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from mudroom.core.command.verdict import ACTIONS, Action
 from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 from mudroom.policy.parse import GivenSetting
+from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
-from mudroom.policy.trust import MILD, mark, vouch
+from mudroom.policy.trust import mark, vouch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,44 +36,44 @@ _HEAD = b"""\
 
 class CommandAnswerFile(NamedTuple):
     texts: tuple[str, ...]
-    """The lines, as they are in the file now."""
+    """The lines as they are now in the file."""
     replaced: tuple[tuple[Action, str], ...]
-    """What said otherwise about the very same commands, and is gone."""
+    """Removed rows: the same commands with another action."""
 
 
 def parse(data: bytes, name: str) -> list[GivenSetting]:
-    """``name`` is what error messages call the file. Raises UsageError."""
+    """Return the items of a file. ``name`` is the file's name in error messages. Raise UsageError."""
     rules = SECTIONS["commands"]["rules"]
-    found = []
+    given = []
     for action, text, line in _lines(data, name):
         words, exact = _read(text, f"{name}:{line}: {action}")
         rule = CommandRule(
             tuple((word,) for word in words), action, f"{name.rpartition('/')[2]}:{line}", exact=exact, rank=3
         )
-        found.append(GivenSetting(KEY, rules, (rule,), f"{name}:{line}"))
-    return found
+        given.append(GivenSetting(KEY, rules, (rule,), f"{name}:{line}"))
+    return given
 
 
 def load(project: bytes) -> list[CommandRule]:
-    """The rules of the file; none if there is no file."""
-    with Local(project) as local:
+    """Return the rules of the file; empty if it is missing."""
+    with LocalDirectory(project) as local:
         data = local.read(NAME)
-        return [one.value[0] for one in parse(data, local.shown(NAME))] if data is not None else []
+        return [item.value[0] for item in parse(data, local.shown(NAME))] if data is not None else []
 
 
 def remember(
     project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
 ) -> CommandAnswerFile:
-    """Write an answer: ``pattern`` as ``core/policy.exact_pattern`` has it. ``note`` becomes a comment. What says
-    otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine, or missed if it
-    denies and goes. Durable when it returns. Raises UsageError for what is no pattern or a file that cannot be
-    understood, MudroomError for one to which nothing can be added."""
+    """Write an answer. ``pattern``: in the form of ``core/policy.exact_pattern``. ``note`` becomes a comment. Rows with
+    another action for the same commands are removed. With mudroom's ``state``, the answer is trusted on this machine,
+    or, if it denies, its removal is noticed later. Durable when it returns. Raise UsageError for an invalid pattern or
+    file, MudroomError for a file that cannot be changed."""
     from mudroom.core.tree.path import show
 
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
-    marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= MILD
-    if state is not None and loose:  # before it stands there: who reads it then finds it trusted
+    marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= LOOSENS_UP_TO
+    if state is not None and loose:  # before the file is written, so that a concurrent reader finds the row trusted
         vouch(project, state, marks)
     before = _FILE.change(
         project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
@@ -80,13 +81,13 @@ def remember(
     rows = _rows(before, "") if before else []
     replaced = tuple((_action(key), text) for key, text in rows if key != action and text in texts)
     if state is not None and (replaced or not loose):
-        missed = () if loose else [(one, KEY) for one in marks]
+        missed = () if loose else [(item_mark, KEY) for item_mark in marks]
         vouch(project, state, going=[_mark(*row) for row in replaced], denied=missed)
     return CommandAnswerFile(tuple(texts), replaced)
 
 
 def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:
-    """Take out what stands there about these commands, and return it."""
+    """Remove the rows for these commands, and return them."""
     texts = _texts(pattern)
     gone = tuple((rule.action, text) for rule in load(project) if (text := _shown(rule)) in texts)
     if gone:
@@ -103,14 +104,14 @@ def _mark(action: Action, text: str) -> str:
 
 
 def _texts(pattern: str) -> list[str]:
-    """Each command of a pattern in its one way to be written."""
+    """Return each command of a pattern in its canonical form."""
     try:
         if pattern.endswith(_REST):
             return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
-        found = list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
-        if not found:
+        commands = list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
+        if not commands:
             raise ValueError("the pattern has no word")
-        return found
+        return commands
     except (ValueError, UnicodeEncodeError) as error:
         raise UsageError(f"this is no command: {error}") from error
 
@@ -127,7 +128,7 @@ def _joined(words: tuple[bytes, ...], *, exact: bool) -> str:
 
 
 def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
-    return [(one.value[0].action, _shown(one.value[0])) for one in parse(data, name)]
+    return [(item.value[0].action, _shown(item.value[0])) for item in parse(data, name)]
 
 
 def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
@@ -136,7 +137,7 @@ def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
     for key, node, where in items(compose(data, name), name, ""):
         if key not in ACTIONS:
             raise unknown(where, "", key, ACTIONS, "action")
-        if plain(node, f"{where}: {key}") is not None:  # nothing: the last text of a list was removed
+        if plain(node, f"{where}: {key}") is not None:  # empty: the last text of a list was removed
             for text, line in texts(node, f"{where}: {key}"):
                 yield _action(key), text, line
 

@@ -1,7 +1,7 @@
-"""Rules for commands as they stand in YAML: under ``commands:`` and in roles.
+"""Parse rules for commands in YAML: under ``commands:`` and in roles.
 
-Rules of this file: a pattern is read as a shell would split it and nothing is expanded; every example is tried when the
-file is read, and a rule that does not do what its own examples say refuses the file.
+Rules of this file: a pattern is split as a shell would split it, and nothing is expanded. Every example is tried when
+the file is read; a rule that fails its own examples makes the whole file an error.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 KEYS = ("pattern", "action", "reason", "instead", "agents", "match", "not_match", "exact")
 LONGEST = 64
-"""Words of a pattern."""
+"""The maximum number of words of a pattern."""
 MOST = 10_000
-"""What the rules of a file weigh together: each word, agent and example counts, as each setting does."""
+"""The maximum total weight of a file's settings: each setting, and each word, agent and example of a rule, counts 1."""
 _PIECE = 64
-"""Bytes of an example that weigh as much as a word: it is read as a shell would."""
+"""Bytes of an example that weigh as much as a word, because each example is parsed as a shell line."""
 
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
-    """(class, action, "file:line") of a mapping."""
+    """Yield (class, action, "file:line") of a mapping."""
     from mudroom.policy.yaml import plain
 
     for key, value, at in items(node, name, prefix):
@@ -39,28 +39,30 @@ def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandC
 
 
 def command_rules(node: Node, name: str, key: str, agents: tuple[str, ...] = ()) -> Iterator[CommandRule]:
-    """The rules of a list, each with where it stands. ``agents``: whom all of them are for."""
+    """Yield the rules of a list, each with its position. ``agents``: the agents that all of them apply to."""
     from yaml.nodes import MappingNode, SequenceNode
 
     if not isinstance(node, SequenceNode):
         raise UsageError(f"{_at(node, name)}: {key} must be a list", "one rule a line, behind '- '")
-    for one in node.value:
-        if not isinstance(one, MappingNode):
-            raise UsageError(f"{_at(one, name)}: {key}: a rule has keys with values", "{pattern: …, action: …}")
-        yield _rule(one, name, key, agents)
+    for rule_node in node.value:
+        if not isinstance(rule_node, MappingNode):
+            raise UsageError(f"{_at(rule_node, name)}: {key}: a rule has keys with values", "{pattern: …, action: …}")
+        yield _rule(rule_node, name, key, agents)
 
 
 def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRule:
     at = _at(node, name)
-    found: dict[str, Any] = {"agents": agents}
+    values: dict[str, Any] = {"agents": agents}
     for field, value, where in items(node, name, key + "."):
         if field not in KEYS or (field == "agents" and agents):
-            raise unknown(where, key + ".", field, [one for one in KEYS if one != "agents" or not agents], "key")
-        found[field] = _value(field, value, f"{where}: {key}.{field}", name)
-    for needed in ("pattern", "action"):
-        if needed not in found:
-            raise UsageError(f"{at}: {key}: a rule without {needed}", "{pattern: git push --force, action: deny}")
-    rule = CommandRule(source=at.rpartition("/")[2], **found)
+            raise unknown(
+                where, key + ".", field, [allowed for allowed in KEYS if allowed != "agents" or not agents], "key"
+            )
+        values[field] = _value(field, value, f"{where}: {key}.{field}", name)
+    for required in ("pattern", "action"):
+        if required not in values:
+            raise UsageError(f"{at}: {key}: a rule without {required}", "{pattern: git push --force, action: deny}")
+    rule = CommandRule(source=at.rpartition("/")[2], **values)
     if weight(rule) > MOST:  # before any example is tried
         raise UsageError(f"{at}: {key}: a rule with too many words, agents and examples", "no rule needs so many")
     _try_examples(rule, at, key)
@@ -68,7 +70,7 @@ def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRu
 
 
 def weight(rule: CommandRule) -> int:
-    """How much it counts toward ``MOST``."""
+    """Return how much a rule counts towards ``MOST``."""
     examples = sum(1 + len(text) // _PIECE for text in (*rule.match, *rule.not_match))
     return 1 + sum(map(len, rule.pattern)) + len(rule.agents) + examples
 
@@ -79,7 +81,7 @@ def _value(field: str, node: Node, where: str, name: str) -> Any:
     if field == "pattern":
         return pattern(node, where, name)
     if field in ("agents", "match", "not_match"):
-        return tuple(one.text for one in texts(node, where))
+        return tuple(item.text for item in texts(node, where))
     value = plain(node, where)
     if field == "action":
         return _action(value, where)
@@ -93,7 +95,8 @@ def _value(field: str, node: Node, where: str, name: str) -> Any:
 
 
 def pattern(node: Node, where: str, name: str) -> Pattern:
-    """A text, split into words, or a list of words; of a list each may be a list of those that may stand there."""
+    """Return a pattern from a text, which is split into words, or from a list of words. Each item of a list may be a
+    list of alternatives."""
     from yaml.nodes import SequenceNode
 
     from mudroom.policy.yaml import plain
@@ -102,15 +105,15 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
         return text_pattern(plain(node, where), where)
     if not 0 < len(node.value) <= LONGEST:
         raise UsageError(f"{where}: a pattern has 1 to {LONGEST} words")
-    found = []
-    for one in node.value:
-        at = f"{_at(one, name)}: {where.partition(': ')[2]}"
-        value = plain(one, at)
+    words_of_pattern = []
+    for word_node in node.value:
+        at = f"{_at(word_node, name)}: {where.partition(': ')[2]}"
+        value = plain(word_node, at)
         words = value if isinstance(value, list) else [value]
         if not words or not all(isinstance(word, str) and word and word.isprintable() for word in words):
             raise UsageError(f"{at}: a word is a text, or a list of texts", 'numbers and yes and no in quotes: "1"')
-        found.append(tuple(dict.fromkeys(word.encode("utf-8", "surrogatepass") for word in words)))
-    return tuple(found)
+        words_of_pattern.append(tuple(dict.fromkeys(word.encode("utf-8", "surrogatepass") for word in words)))
+    return tuple(words_of_pattern)
 
 
 def text_pattern(value: Any, where: str) -> Pattern:
@@ -136,13 +139,16 @@ def _try_examples(rule: CommandRule, at: str, key: str) -> None:
         return
     from mudroom.core.command.program.classification import classify_line
 
-    for wanted, examples in ((True, rule.match), (False, rule.not_match)):
+    for should_match, examples in ((True, rule.match), (False, rule.not_match)):
         for example in examples:
             parts = classify_line(example.encode("utf-8", "surrogatepass")).parts
-            if any(matches(rule, part) for part in parts) != wanted:
+            if any(matches(rule, part) for part in parts) != should_match:
                 shown = show(example.encode("utf-8", "backslashreplace"))
-                said = "does not match its own example" if wanted else "matches what it says it does not:"
-                raise UsageError(f"{at}: {key}: the rule {said} {shown}", "nothing of the file holds until it does")
+                failure = "does not match its own example" if should_match else "matches what it says it does not:"
+                raise UsageError(
+                    f"{at}: {key}: the rule {failure} {shown}",
+                    "correct the rule or its examples; until then the file is not used",
+                )
 
 
 def _at(node: Node, name: str) -> str:

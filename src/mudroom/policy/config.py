@@ -1,8 +1,8 @@
-"""Where things are, and what the user has set. Beside ``cli/`` the only file that looks at the environment.
+"""Locations and settings. Besides ``cli/`` this is the only module that reads the environment.
 
-``.mudroom/policy.yaml`` in the project is read by the host only; a sandbox may read it too but cannot change it.
-Whatever is wrong in it is an error that names the file, the line and the key: a setting that is ignored in silence
-is a protection that is not there.
+``.mudroom/policy.yaml`` in the project is read by the host only; a sandbox may read it too but cannot change it. Every
+mistake in it is an error that names the file, the line and the key: a setting that is silently ignored is a missing
+protection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.settings_table import count, image, least, processors, seconds, size, with_setting
+from mudroom.policy.setting_row import with_setting
+from mudroom.policy.setting_type import count, image, least, processors, seconds, size
 from mudroom.policy.yaml import line_at
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ class Places(NamedTuple):
 
 
 def environment() -> Mapping[bytes, bytes]:
-    """The environment of this process, for a library call that was not given one."""
+    """Return the environment of this process, for a library call without one."""
     return os.environb
 
 
 def places(environ: Mapping[bytes, bytes]) -> Places:
-    """The home directory and mudroom's state directory (MUDROOM_STATE, else XDG_STATE_HOME/mudroom)."""
+    """Return the home directory and mudroom's state directory (MUDROOM_STATE, else XDG_STATE_HOME/mudroom)."""
     home = environ.get(b"HOME") or _home_of_user()
     if not home.startswith(b"/"):
         raise UsageError(f"HOME is not an absolute path: {show(home)}")
@@ -63,7 +64,7 @@ def places(environ: Mapping[bytes, bytes]) -> Places:
     if home == b"/":
         raise UsageError("the home directory is /, which no sandbox can make private", "set HOME to another directory")
     xdg = environ.get(b"XDG_STATE_HOME", b"")
-    if not xdg.startswith(b"/"):  # the XDG Base Directory Specification: a relative path is to be ignored
+    if not xdg.startswith(b"/"):  # the XDG Base Directory Specification: ignore a relative path
         xdg = home + b"/.local/state"
     return Places(home, os.path.abspath(environ.get(b"MUDROOM_STATE") or xdg + b"/mudroom"))
 
@@ -82,7 +83,7 @@ CARD_LIMIT = 1 << 20
 
 
 def load_card(path: bytes) -> AgentCard:
-    """An agent's card. Raises UsageError, one line that names the file."""
+    """Return an agent's card. Raise UsageError, one line that names the file."""
     import json
     from hashlib import sha256
 
@@ -110,63 +111,62 @@ def load_card(path: bytes) -> AgentCard:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is given twice JSON takes the last, and a reader sees the first."""
+    """Reject duplicate keys: JSON parsers use the last one, a reader may see the first."""
     from mudroom.core.agent.card import CardError
 
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         keys = [key for key, _value in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise CardError(f"{twice!r} is given twice")
-    return found
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise CardError(f"{duplicate!r} is given twice")
+    return values
 
 
 def load_settings(project: bytes) -> Settings:
-    """What the project's own policy file says, and nothing else; the defaults if it has none. For callers who decide
-    themselves whether to believe it: ``load_policy`` asks the user's own files, too, and whether this one is trusted.
-    Raises UsageError naming file, line and key."""
+    """Return the settings of the project's own policy file alone; the defaults if it has none. For callers that decide
+    themselves whether to trust it: ``load_policy`` also reads the user's own files, and checks whether this one is
+    trusted. Raise UsageError naming file, line and key."""
     if not os.path.lexists(project + b"/" + POLICY):
         return Settings()
     from mudroom.policy.combine import PROJECT, merge, read_project
-    from mudroom.policy.parse import put
+    from mudroom.policy.parse import settings_from
 
-    return put(merge({PROJECT: read_project(project)}))
+    return settings_from(merge({PROJECT: read_project(project)}))
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
-    """What holds for a project: its policy as far as this user trusts it, the user's own, and what is for this machine
-    (``policy/combine.py``). A project without any such file costs two failed calls of lstat(2), one whose files have
-    not
-    changed some more (``policy/cache.py``). ``items``: with all that was given. Raises UsageError naming file and
-    line."""
+    """Return the settings of a project: its policy as far as this user trusts it, the user's own, and that for this
+    machine (``policy/combine.py``). A project without any such file costs two failed calls of lstat(2), a project with
+    unchanged files a few more (``policy/cache.py``). ``items``: also return all given items. Raise UsageError naming
+    file and line."""
     config = user_config(environ)
     if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
         return Loaded()
     from mudroom.policy import cache
 
     state, trusts_all = places(environ).state, trusts_any(environ)
-    kept, key = cache.place(state, project), cache.key_of(project, config, trusts_all=trusts_all)
-    found = None if items else cache.load(kept, key)
-    if found is not None:
-        return found
-    from mudroom.policy.combine import load, watched
+    cache_file, key = cache.cache_path(state, project), cache.key_of(project, config, trusts_all=trusts_all)
+    cached = None if items else cache.load(cache_file, key)
+    if cached is not None:
+        return cached
+    from mudroom.policy.combine import load, watched_files
 
-    looked = time.time_ns()
-    before = {path: cache.stamp(path) for path in watched(project, config, state)}
+    began = time.time_ns()
+    before = {path: cache.stamp(path) for path in watched_files(project, config, state)}
     loaded = load(project, config, state, trusts_all=trusts_all)
-    included = {path: cache.stamp(path) for path in loaded.files if path not in before}  # which, was not known
-    if all(isinstance(stamp, tuple) for stamp in included.values()):  # else it has gone since it was read
-        cache.store(kept, key, loaded, (before | included).items(), looked)
+    included = {path: cache.stamp(path) for path in loaded.files if path not in before}  # names learnt by loading
+    if all(isinstance(stamp, tuple) for stamp in included.values()):  # else a file has been deleted since it was read
+        cache.store(cache_file, key, loaded, (before | included).items(), began)
     return loaded if items else loaded._replace(given=())
 
 
 def trusts_any(environ: Mapping[bytes, bytes]) -> bool:
-    """Whether who runs this trusts whatever policy there is: in CI, where they have chosen the project."""
+    """Return whether the caller trusts any policy, as in CI, where the project was chosen on purpose."""
     return environ.get(b"MUDROOM_TRUST_POLICY") == b"1"
 
 
 def user_config(environ: Mapping[bytes, bytes]) -> bytes:
-    """The directory of the user's own policy."""
+    """Return the directory of the user's own policy."""
     xdg = environ.get(b"XDG_CONFIG_HOME", b"")
     if not xdg.startswith(b"/"):  # as for XDG_STATE_HOME
         xdg = (environ.get(b"HOME") or _home_of_user()) + b"/.config"
@@ -174,7 +174,7 @@ def user_config(environ: Mapping[bytes, bytes]) -> bytes:
 
 
 def parse_settings(data: bytes, name: str) -> Settings:
-    """``name`` is what error messages call the file."""
-    from mudroom.policy.parse import parse, put
+    """Parse a single file. ``name`` is the file's name in error messages."""
+    from mudroom.policy.parse import parse, settings_from
 
-    return put(parse(data, name))
+    return settings_from(parse(data, name))

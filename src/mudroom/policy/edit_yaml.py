@@ -1,9 +1,9 @@
-"""One text into a list of a YAML file, or out of it, and all the rest of the file as it was, byte for byte.
+"""Insert a text into a list of a YAML file, or remove one, and keep the rest of the file byte for byte.
 
-Rules of this file: the places come from the nodes that the reader made, so nothing is guessed from the look of lines. A
-library that loads and dumps again would indent anew, put what is appended behind the comment above the next key, and
-lose the comment below what is removed (docs/decisions/0013). Who calls has to read the result again and compare: a file
-that is written in some other way than lists of texts is then left alone, not spoilt.
+Rules of this file: positions come from the parser's nodes, so they are not guessed from the look of lines. A library
+that loads and dumps again would change the indentation, put an appended item after the comment above the next key, and
+lose the comment below a removed item (docs/decisions/0013). The caller must parse the result again and compare: a file
+that is not written as lists of texts is then left unchanged.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from yaml.nodes import Node, SequenceNode
 
 _PLAIN = re.compile(r"[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+(?::[0-9]+)?")
-"""What is a text to YAML without quotes: ``a.example:22``. A single word may be something else (``no``)."""
+"""A text that YAML reads as a string without quotes: ``a.example:22``. A single word may be read as another type
+(``no``)."""
 
 
-class CannotAmend(ValueError):
-    """The file is written in a way in which nothing can be added or removed here."""
+class CannotEdit(ValueError):
+    """The file's style does not allow an insertion or removal here."""
 
 
-def put_in(data: bytes, name: str, key: str, text: str, comment: str = "") -> bytes:
-    """``text`` at the end of the list at ``key`` of the file; the key is added if it is not there."""
+def insert_text(data: bytes, name: str, key: str, text: str, comment: str = "") -> bytes:
+    """Return the file with ``text`` at the end of the list at ``key``; the key is added if missing."""
     source = data.decode()
     root = compose(data, name)
     ended = source if source.endswith("\n") or not source else source + "\n"
@@ -35,49 +36,49 @@ def put_in(data: bytes, name: str, key: str, text: str, comment: str = "") -> by
     value = _value(root, name, key)
     if value is None:
         if root.flow_style:  # type: ignore[attr-defined]
-            raise CannotAmend("it is written in braces")
+            raise CannotEdit("it is written in braces")
         return f"{ended}{key}:\n  {line}".encode()
-    places = _Places(ended)
+    offsets = _Offsets(ended)
     sequence = _sequence(value)
-    if sequence is None:  # "allow:" with nothing behind it
-        return places.insert(places.after_line(value.start_mark.line), "  " + line)
+    if sequence is None:  # "allow:" without a value
+        return offsets.insert(offsets.after_line(value.start_mark.line), "  " + line)
     if sequence.flow_style:
         if sequence.value:
-            return places.insert(places.at(sequence.value[-1].end_mark), ", " + _scalar(text, quoted=True))
-        return places.insert(places.at(sequence.end_mark) - 1, _scalar(text, quoted=True))
+            return offsets.insert(offsets.at(sequence.value[-1].end_mark), ", " + _scalar(text, quoted=True))
+        return offsets.insert(offsets.at(sequence.end_mark) - 1, _scalar(text, quoted=True))
     last = sequence.value[-1]
-    return places.insert(places.after_line(last.end_mark.line), places.indent(last) + line)
+    return offsets.insert(offsets.after_line(last.end_mark.line), offsets.indent(last) + line)
 
 
-def take_out(data: bytes, name: str, key: str, number: int) -> bytes:
-    """Without the text that is ``number`` (from 0) in the list at ``key``."""
+def remove_text(data: bytes, name: str, key: str, number: int) -> bytes:
+    """Return the file without the text at index ``number`` (from 0) in the list at ``key``."""
     root = compose(data, name)
     sequence = _sequence(_value(root, name, key)) if root is not None else None
     if sequence is None or number >= len(sequence.value):
-        raise CannotAmend(f"there is no such text in {key}")
-    places, found = _Places(data.decode()), sequence.value
-    node = found[number]
+        raise CannotEdit(f"there is no such text in {key}")
+    offsets, nodes = _Offsets(data.decode()), sequence.value
+    node = nodes[number]
     if not sequence.flow_style:
-        places.indent(node)
-        return places.cut(places.at_line(node.start_mark.line), places.after_line(node.end_mark.line))
-    if number + 1 < len(found):
-        return places.cut(places.at(node.start_mark), places.at(found[number + 1].start_mark))
-    return places.cut(places.at(found[number - 1].end_mark if number else node.start_mark), places.at(node.end_mark))
+        offsets.indent(node)
+        return offsets.cut(offsets.at_line(node.start_mark.line), offsets.after_line(node.end_mark.line))
+    if number + 1 < len(nodes):
+        return offsets.cut(offsets.at(node.start_mark), offsets.at(nodes[number + 1].start_mark))
+    return offsets.cut(offsets.at(nodes[number - 1].end_mark if number else node.start_mark), offsets.at(node.end_mark))
 
 
 def _value(root: Node, name: str, key: str) -> Node | None:
-    return next((value for found, value, _where in items(root, name, "") if found == key), None)
+    return next((value for found_key, value, _where in items(root, name, "") if found_key == key), None)
 
 
 def _sequence(value: Node | None) -> SequenceNode | None:
-    """None for nothing at all behind the key."""
+    """Return the list, or None if the key has no value."""
     from yaml.nodes import ScalarNode, SequenceNode
 
     if isinstance(value, SequenceNode):
         return value
     if isinstance(value, ScalarNode) and value.value == "" and value.start_mark.line == value.end_mark.line:
         return None
-    raise CannotAmend("there is no list")
+    raise CannotEdit("there is no list")
 
 
 def _scalar(text: str, *, quoted: bool = False) -> str:
@@ -87,8 +88,8 @@ def _scalar(text: str, *, quoted: bool = False) -> str:
     return f'"{escaped}"'
 
 
-class _Places:
-    """Lines and columns of nodes as places in the text."""
+class _Offsets:
+    """Converts lines and columns of nodes to offsets in the text."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -107,10 +108,10 @@ class _Places:
         return self.at_line(mark.line) + mark.column  # type: ignore[attr-defined, no-any-return]
 
     def indent(self, node: Node) -> str:
-        """What is in front of the dash of an item that has its lines for itself."""
+        """Return the indentation of a list item that has its lines for itself."""
         before = self._lines[node.start_mark.line][: node.start_mark.column]
         if before.strip() != "-":
-            raise CannotAmend(f"line {node.start_mark.line + 1} holds more than one text")
+            raise CannotEdit(f"line {node.start_mark.line + 1} holds more than one text")
         return before[: before.index("-")]
 
     def insert(self, place: int, text: str) -> bytes:

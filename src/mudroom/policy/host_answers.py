@@ -1,9 +1,9 @@
-"""What was answered on this machine: ``.mudroom/local/permissions.yaml`` of the project, beside its policy.
+"""Answers about hosts on this machine: ``.mudroom/local/permissions.yaml`` of the project, beside its policy.
 
-Rules of this file: people write it, too, so it is read strictly, and what else stands in it stays. A file that cannot
-be read or understood is an error, never the same as none: it may hold denials. A sandbox may read it and cannot change
-it, as all of ``.mudroom``. What is to be written is read first: it says the old and the new and nothing else, or it is
-not written.
+Rules of this file: users edit it, too, so it is parsed strictly, and all other content stays. A file that cannot be
+read or parsed is an error, never treated as missing: it may hold denials. A sandbox may read it and cannot change it,
+like all of ``.mudroom``. The new content is parsed before it is written: it must hold exactly the old rows and the
+change, or the file is not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
-from mudroom.policy.local import Local
+from mudroom.policy.local_directory import LocalDirectory
 
 if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
@@ -38,50 +38,49 @@ _HEAD = b"""\
 
 class HostAnswerFile(NamedTuple):
     there: bool
-    """It was in the file already."""
+    """Whether the rule was in the file already."""
     replaced: tuple[HostRule, ...]
-    """What said otherwise about the very same hosts and ports, and is gone."""
+    """Removed rules: the same hosts and ports with another action."""
 
 
 def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
-    """The rules; none if there is no file. With mudroom's ``state`` only those that were answered on this machine, or
-    trusted since (``policy/trust.py``), or that allow nothing: the file may have come with the project. If a denial is
-    gone
-    that was answered here, nothing is allowed: something else has changed the file. Raises UsageError, one line that
-    names the file and mostly the line."""
+    """Return the rules; empty if the file is missing. With mudroom's ``state``, rules that allow count only if they
+    were answered on this machine or trusted since (``policy/trust.py``), because the file may have come with the
+    project. If a denial that was answered here is missing, no allow counts: another program has changed the file. Raise
+    UsageError, one line that names the file and usually the line."""
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
     from mudroom.policy.trust import vouched
 
-    known = vouched(project, state) if not _missing(project, state, rows) else frozenset()
-    return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in known)
+    trusted = vouched(project, state) if not _missing_answers(project, state, rows) else frozenset()
+    return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in trusted)
 
 
-def missing(project: bytes, state: bytes) -> list[str]:
-    """What was denied, or is to be asked about, as it was answered on this machine, and is not in the file any more
-    (items as ``trust.mark`` has them)."""
-    return _missing(project, state, _load(project))
+def missing_answers(project: bytes, state: bytes) -> list[str]:
+    """Return the denials and questions that were answered on this machine and are missing in the file (items in the
+    form of ``trust.mark``)."""
+    return _missing_answers(project, state, _load(project))
 
 
-def _missing(project: bytes, state: bytes, rows: Rows) -> list[str]:
+def _missing_answers(project: bytes, state: bytes, rows: Rows) -> list[str]:
     from mudroom.policy.trust import denied
 
     return sorted(denied(project, state).difference(_mark(section, rule) for section, rule in rows))
 
 
-def tightening(project: bytes) -> list[str]:
-    """What of the file is missed if it goes."""
+def tightening_items(project: bytes) -> list[str]:
+    """Return the items of the file whose removal has to be noticed."""
     return [_mark(section, rule) for section, rule in _load(project) if rule.action != "allow"]
 
 
-def loosening(project: bytes) -> list[tuple[str, str]]:
-    """What of the file needs trust: (item as ``trust.mark`` has it, "file:line")."""
+def loosening_items(project: bytes) -> list[tuple[str, str]]:
+    """Return the items of the file that need trust: (item in the form of ``trust.mark``, "file:line")."""
     return [(_mark(section, rule), rule.source) for section, rule in _load(project) if rule.action == "allow"]
 
 
 def _load(project: bytes) -> Rows:
-    with Local(project) as local:
+    with LocalDirectory(project) as local:
         data = local.read(NAME)
         return _rows(data, local.shown(NAME)) if data is not None else []
 
@@ -93,10 +92,11 @@ def _mark(section: str, rule: HostRule) -> str:
 
 
 class HostRules:
-    """All rules that hold for a project, as they are now: those of the policy and those of this machine.
+    """All host rules of a project, as they are now: those of the policy and those of this machine.
 
-    Called, it gives the very same object until one of the files has changed. As long as one of them cannot be
-    understood it raises as ``load`` does, each time. ``remember`` keeps an answer."""
+    A call returns the same object until one of the files has changed. While a file cannot be parsed, each call raises
+    as ``load`` does. ``remember`` stores an answer.
+    """
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class HostRules:
         state: bytes | None = None,
         trusts_all: bool = False,
     ) -> None:
-        """``policy`` reads the rules of the policy, ``files`` are those it has last read them from beyond the project's
-        own; ``note`` is the comment beside an answer that is kept; ``state`` and ``trusts_all`` as in ``load``."""
+        """``policy`` reads the rules of the policy; ``files`` are the files, beyond the project's own, that it last
+        read them from; ``note`` is the comment for a stored answer; ``state`` and ``trusts_all`` as in ``load``."""
         self._project, self._policy, self._note, self._files = project, policy, note, files
         self._state, self._trusts_all = state, trusts_all
         self._rules: tuple[HostRule, ...] = ()
@@ -118,10 +118,10 @@ class HostRules:
     def __call__(self) -> Sequence[HostRule]:
         now = stamp(self._project, self._files())
         if now != self._stamp:
-            self._stamp = None  # in case that one of them is an error
-            found = (*self._policy(), *load(self._project, self._state, trusts_all=self._trusts_all))
-            if found != self._rules:
-                self._rules = found
+            self._stamp = None  # in case a file has an error
+            rules = (*self._policy(), *load(self._project, self._state, trusts_all=self._trusts_all))
+            if rules != self._rules:
+                self._rules = rules
             self._stamp = now if len(now) == 2 + len(self._files()) else None
         return self._rules
 
@@ -130,8 +130,8 @@ class HostRules:
 
 
 def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
-    """Differs as soon as one of the files with rules does, those of the project or ``more``: a call of stat(2) each,
-    for those who want to follow them. Nothing is checked; ``load`` does that."""
+    """Return a value that changes when a file with rules changes: the project's files, or ``more``. Costs a stat(2)
+    call for each; the files are not checked."""
     return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME, *more)))
 
 
@@ -144,40 +144,40 @@ def _stamp(path: bytes) -> tuple[int, ...] | int | None:
 
 
 def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
-    """``name`` is what error messages call the file."""
+    """Return the rules of a file. ``name`` is the file's name in error messages."""
     return tuple(rule for _section, rule in _rows(data, name))
 
 
 def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> HostAnswerFile:
-    """Write a rule into the file; one for the very same hosts and ports that says otherwise goes. ``note`` becomes a
-    comment. With mudroom's ``state`` it is trusted on this machine, or missed if it denies and goes. Durable when it
-    returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in a way in which nothing
-    can be added: nothing is changed then."""
+    """Write a rule into the file; a rule with another action for the same hosts and ports is removed. ``note`` becomes
+    a comment. With mudroom's ``state``, the rule is trusted on this machine, or, if it denies, its removal is noticed
+    later. Durable when it returns. Raise UsageError as ``load`` does, MudroomError if the file's style does not allow
+    the change; the file is not changed then."""
     section, text = section_of(rule), _text(rule)
-    if rule.action == "allow":  # before it stands there: who reads it then finds it trusted
+    if rule.action == "allow":  # before the file is written, so that a concurrent reader finds the rule trusted
         _vouch(project, state, coming=[_mark(section, rule)])
     before = _rows(
-        _FILE.change(project, lambda key, one: key != section and one == text, [(section, text, show(note.encode()))]),
+        _FILE.change(project, lambda key, row: key != section and row == text, [(section, text, show(note.encode()))]),
         os.fsdecode(NAME),
     )
-    same = [(key, one) for key, one in before if _text(one) == text]
-    going = [_mark(key, one) for key, one in same if key != section]
+    same = [(key, row) for key, row in before if _text(row) == text]
+    going = [_mark(key, row) for key, row in same if key != section]
     _vouch(project, state, going=going, denied=[_mark(section, rule)] if rule.action != "allow" else [])
-    return HostAnswerFile(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
+    return HostAnswerFile(any(key == section for key, _one in same), tuple(row for key, row in same if key != section))
 
 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
-    """Take out of the file what stands there for these hosts and ports, and return it. Raises ValueError if the text is
-    no rule (``parse_rule``), else as ``keep``."""
+    """Remove the rules for these hosts and ports from the file, and return them. Raise ValueError if the text is not a
+    rule (``parse_rule``), else as ``keep``."""
     from mudroom.core.network.host_rules import parse_rule
 
-    wanted = _text(parse_rule(text, "deny"))
-    if not any(_text(one) == wanted for one in load(project)):
+    wanted_text = _text(parse_rule(text, "deny"))
+    if not any(_text(rule) == wanted_text for rule in load(project)):
         return ()
-    before = _rows(_FILE.change(project, lambda _key, one: one == wanted), os.fsdecode(NAME))
-    gone = [(key, one) for key, one in before if _text(one) == wanted]
-    _vouch(project, state, going=[_mark(key, one) for key, one in gone])
-    return tuple(one for _key, one in gone)
+    before = _rows(_FILE.change(project, lambda _key, rule: rule == wanted_text), os.fsdecode(NAME))
+    gone = [(key, rule) for key, rule in before if _text(rule) == wanted_text]
+    _vouch(project, state, going=[_mark(key, rule) for key, rule in gone])
+    return tuple(rule for _key, rule in gone)
 
 
 def _vouch(
@@ -194,7 +194,7 @@ def _vouch(
 
 
 def section_of(rule: HostRule) -> str:
-    """The key under which a rule stands."""
+    """Return the key under which a rule is stored."""
     from mudroom.core.network.host_rules import parse_rule
 
     if rule.action != "allow":
@@ -211,14 +211,14 @@ def _text(rule: HostRule) -> str:
 def _rows(data: bytes, name: str) -> Rows:
     from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
 
-    found: Rows = []
+    rows: Rows = []
     for key, node, where in items(compose(data, name), name, ""):
         if key not in SECTIONS:
             raise unknown(where, "", key, SECTIONS, "key")
-        if plain(node, f"{where}: {key}") is not None:  # nothing: the last text of a list was removed
+        if plain(node, f"{where}: {key}") is not None:  # empty: the last text of a list was removed
             action, private = SECTIONS[key]
-            found += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
-    return found
+            rows += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
+    return rows
 
 
 _FILE = AnswerFile(

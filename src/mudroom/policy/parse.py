@@ -1,7 +1,7 @@
-"""One policy file: what it gives, one setting or one item of a list at a time, each with where it stands.
+"""Parse one policy file into items: one setting, or one element of a list, each with its position.
 
-Rules of this file: whatever is wrong is an error that names file, line and key; a setting that is ignored in silence is
-a protection that is not there. Nothing is decided here: ``policy/combine.py`` brings several files together.
+Rules of this file: every mistake is an error that names file, line and key, because a setting that is silently ignored
+is a missing protection. This module decides nothing: ``policy/combine.py`` merges several files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
-from mudroom.policy.settings_table import SECTIONS, SettingRow, with_setting
+from mudroom.policy.setting_row import SettingRow, with_setting
+from mudroom.policy.setting_type import ValueType
+from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 
 if TYPE_CHECKING:
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
 
     from mudroom.core.network.host_rules import Action, HostRule
 
-CHOSEN = ("roles", "agents", "include")
-"""Sections whose keys people choose, and further files."""
+FREE_SECTIONS = ("roles", "agents", "include")
+"""Sections whose keys the user chooses, and the list of further files."""
 FILES = 64
-"""That are included, all together."""
+"""The maximum number of included files."""
 DEPTH = 8
-"""Of files that include files."""
+"""The maximum depth of includes."""
 _ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,25 +39,28 @@ class GivenSetting(NamedTuple):
     """``network.allow``, ``commands.classes.destructive``, ``roles.reviewer.rules``."""
     setting: SettingRow
     value: Any
-    """Of what adds up: a tuple."""
+    """For a setting that adds up: a tuple with one element."""
     at: str
     """``/path/policy.yaml:12``."""
     local: bool = False
-    """It is for this machine: from a file of ``.mudroom/local``."""
+    """Whether it is for this machine: from a file of ``.mudroom/local``."""
 
 
 class PolicyFolder:
-    """What a file may include: files beside it, each read once."""
+    """The files that a policy file may include: files in its own directory, each read once."""
 
     def __init__(self, read: Callable[[bytes], bytes | None]) -> None:
-        """``read`` gives a file of the directory, or None; never anything through a symbolic link."""
+        """``read`` returns the content of a file in the directory, or None; it follows no symbolic link."""
         self._read = read
         self._done: set[str] = set()
 
     def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
-        """``chain``: the names of the files that led here."""
+        """Yield the items of an included file. ``chain``: the names of the files that led here."""
         if not text or "/" in text or "\0" in text or text in (".", ".."):
-            raise UsageError(f"{where}: include: {_shown(text)} is no file beside this one", "write its name alone")
+            raise UsageError(
+                f"{where}: include: {_shown(text)} is not a file name in the same directory",
+                "write the name without a path",
+            )
         if text in chain:
             raise UsageError(f"{where}: files include each other: " + " → ".join(map(_shown, (*chain, text))))
         if len(chain) > DEPTH:
@@ -73,33 +78,33 @@ class PolicyFolder:
 
 
 def parse(data: bytes, name: str, folder: PolicyFolder | None = None) -> list[GivenSetting]:
-    """``name`` is what error messages call the file. What is included comes first, and what the file says itself
-    counts where both say something. Raises UsageError."""
+    """Return the items of a file. ``name`` is the file's name in error messages. Included items come first, and the
+    file's own win where both set a value. Raise UsageError."""
     return list(_file(data, name, folder, (_short(name),)))
 
 
 def _file(data: bytes, name: str, folder: PolicyFolder | None, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
-    found: list[GivenSetting] = []
-    weighs = 0
-    for one in _sections(data, name, folder, chain):
-        found.append(one)
-        weighs += weight(one.value[0]) if one.setting is _RULES else 1
-        if weighs > MOST:
-            raise UsageError(f"{one.at}: more than {MOST:,} settings", "no policy needs so many")
-    networks = [one for one in found if one.setting.field == "network" and one.at.rpartition(":")[0] == name]
+    given: list[GivenSetting] = []
+    total_weight = 0
+    for item in _sections(data, name, folder, chain):
+        given.append(item)
+        total_weight += weight(item.value[0]) if item.setting is _RULES else 1
+        if total_weight > MOST:
+            raise UsageError(f"{item.at}: more than {MOST:,} settings", "no policy needs so many")
+    networks = [item for item in given if item.setting.field == "network" and item.at.rpartition(":")[0] == name]
     if len(networks) > 1:
-        first, second = (f"{one.at}: {one.key}" for one in networks)
+        first, second = (f"{item.at}: {item.key}" for item in networks)
         raise UsageError(f"{second}: {first} says it already", "keep network.mode")
-    yield from found
+    yield from given
 
 
-def put(given: Iterable[GivenSetting], left_out: Iterable[GivenSetting] = ()) -> Settings:
-    """The settings with all that is given, in this order. ``left_out``: what is said, too, and does not count. Raises
-    UsageError for a role that nobody has described."""
-    settings, found = Settings(), list(given)
-    for one in found:
-        settings = _put(settings, one)
-    _check_roles(settings, [*found, *left_out])
+def settings_from(given: Iterable[GivenSetting], left_out: Iterable[GivenSetting] = ()) -> Settings:
+    """Return the settings with all given items, applied in this order. ``left_out``: items that do not apply. Raise
+    UsageError for an undefined role."""
+    settings, all_given = Settings(), list(given)
+    for item in all_given:
+        settings = _with_item(settings, item)
+    _check_roles(settings, [*all_given, *left_out])
     return settings
 
 
@@ -122,7 +127,7 @@ def _sections(data: bytes, name: str, folder: PolicyFolder | None, chain: tuple[
                     raise unknown(at, key + ".", below, section)
                 yield from _given(f"{key}.{below}", section[below], value, at, name)
         else:
-            raise unknown(where, "", key, (*SECTIONS, *CHOSEN))
+            raise unknown(where, "", key, (*SECTIONS, *FREE_SECTIONS))
 
 
 def _includes(
@@ -130,7 +135,7 @@ def _includes(
 ) -> Iterator[GivenSetting]:
     value = plain(node, f"{where}: include")
     if folder is None:
-        raise UsageError(f"{where}: include: this file stands alone")
+        raise UsageError(f"{where}: include: this file cannot include others")
     for text in value if isinstance(value, list) else [value]:
         if not isinstance(text, str):
             raise UsageError(f"{where}: include must be the name of a file, or a list of names")
@@ -141,8 +146,8 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
     where = f"{at}: {key}"
     if key == "levels.agents":
         for agent, value, line in items(node, name, key + "."):
-            here = f"{line}: {key}.{_shown(agent)}"
-            yield GivenSetting(f"{key}.{agent}", setting, setting.convert(plain(value, here), here), line)
+            position = f"{line}: {key}.{_shown(agent)}"
+            yield GivenSetting(f"{key}.{agent}", setting, setting.convert(plain(value, position), position), line)
     elif key == "commands.classes":
         yield from _classes(key, node, name)
     elif key == "commands.rules":
@@ -154,21 +159,21 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
         for rule, number in _hosts(key, node, where, name):
             yield GivenSetting(key, setting, (rule,), f"{name}:{number}")
     elif setting.adds:
-        for one, item in zip(setting.convert(plain(node, where), where), node.value, strict=True):
-            yield GivenSetting(key, setting, (one,), f"{name}:{item.start_mark.line + 1}")
+        for element, element_node in zip(setting.convert(plain(node, where), where), node.value, strict=True):
+            yield GivenSetting(key, setting, (element,), f"{name}:{element_node.start_mark.line + 1}")
     else:
         yield GivenSetting(key, setting, setting.convert(plain(node, where), where), at)
 
 
 _CLASSES = SECTIONS["commands"]["classes"]
 _RULES = SECTIONS["commands"]["rules"]
-ROLE = SettingRow("commands", lambda value, _where: value)
-"""Of an agent."""
+ROLE = SettingRow("roles", "commands", ValueType(lambda value, _where: value, {}), "role of an agent", "")
+"""The role of an agent, or the definition of a role."""
 
 
 def _classes(key: str, node: Node, name: str) -> Iterator[GivenSetting]:
-    for found, action, at in class_actions(node, name, key + "."):
-        yield GivenSetting(f"{key}.{found}", _CLASSES, ClassRule(found, action, _short(at)), at)
+    for class_name, action, at in class_actions(node, name, key + "."):
+        yield GivenSetting(f"{key}.{class_name}", _CLASSES, ClassRule(class_name, action, _short(at)), at)
 
 
 def _rules(key: str, node: Node, name: str, agents: tuple[str, ...] = ()) -> Iterator[GivenSetting]:
@@ -203,7 +208,7 @@ _ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "
 
 
 def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRule, int]]:
-    """Rules of ``network`` with their lines: which hosts, or the presets that name them."""
+    """Yield the host rules of a ``network`` key with their lines: hosts, or the presets that name them."""
     below = key.partition(".")[2]
     if below == "presets":
         from mudroom.core.network.preset import PRESETS, preset_rules
@@ -215,56 +220,56 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
                 yield rule, line
         return
     if below == "inspect":
-        found = inspect_rules(node, where, name)
+        rules = inspect_rules(node, where, name)
     else:
-        found = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
-    for rule, one in zip(found, node.value, strict=True):
-        yield rule, one.start_mark.line + 1
+        rules = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
+    for rule, rule_node in zip(rules, node.value, strict=True):
+        yield rule, rule_node.start_mark.line + 1
 
 
-def _put(settings: Settings, one: GivenSetting) -> Settings:
+def _with_item(settings: Settings, item: GivenSetting) -> Settings:
     commands = settings.commands
-    if one.key.startswith("levels.agents."):
-        agents = (*settings.levels.agents, (one.key.removeprefix("levels.agents."), one.value))
+    if item.key.startswith("levels.agents."):
+        agents = (*settings.levels.agents, (item.key.removeprefix("levels.agents."), item.value))
         return with_setting(settings, "levels.agents", agents)
-    if one.setting is ROLE:
-        if one.key.startswith("agents."):
-            commands = commands._replace(agents=(*commands.agents, (one.key.removeprefix("agents."), one.value)))
-        elif all(role.name != one.value for role in commands.roles):
-            commands = commands._replace(roles=(*commands.roles, Role(one.value, source=_short(one.at))))
-    elif one.setting is _CLASSES:
-        if one.key.startswith("roles."):
-            name = one.key[len("roles.") : -len(f".classes.{one.value.name}")]
+    if item.setting is ROLE:
+        if item.key.startswith("agents."):
+            commands = commands._replace(agents=(*commands.agents, (item.key.removeprefix("agents."), item.value)))
+        elif all(role.name != item.value for role in commands.roles):
+            commands = commands._replace(roles=(*commands.roles, Role(item.value, source=_short(item.at))))
+    elif item.setting is _CLASSES:
+        if item.key.startswith("roles."):
+            name = item.key[len("roles.") : -len(f".classes.{item.value.name}")]
             commands = commands._replace(
                 roles=tuple(
-                    role._replace(by_class=(*role.by_class, one.value)) if role.name == name else role
+                    role._replace(by_class=(*role.by_class, item.value)) if role.name == name else role
                     for role in commands.roles
                 )
             )
         else:
-            commands = commands._replace(by_class=(*commands.by_class, one.value))
-    elif one.setting is _RULES:
-        commands = commands._replace(rules=(*commands.rules, *one.value))
-    elif one.setting.adds:
-        return with_setting(settings, one.setting.field, (*getattr(settings, one.setting.field), *one.value))
+            commands = commands._replace(by_class=(*commands.by_class, item.value))
+    elif item.setting is _RULES:
+        commands = commands._replace(rules=(*commands.rules, *item.value))
+    elif item.setting.adds:
+        return with_setting(settings, item.setting.field, (*getattr(settings, item.setting.field), *item.value))
     else:
-        return with_setting(settings, one.setting.field, one.value)
+        return with_setting(settings, item.setting.field, item.value)
     return settings._replace(commands=commands)
 
 
 def _check_roles(settings: Settings, given: Iterable[GivenSetting]) -> None:
-    """Each role that an agent has, or a rule is for, has to be one."""
+    """Raise UsageError unless each role of an agent or rule is defined."""
     roles = dict.fromkeys(role.name for role in settings.commands.roles)
     given = list(given)
-    assigned = [one for one in given if one.setting is ROLE and one.key.startswith("agents.")]
-    known = {*roles, *(one.key.removeprefix("agents.") for one in assigned)}
-    for one in given:
-        if one.setting is ROLE and one.key.startswith("agents.") and one.value not in roles:
-            raise unknown(one.at, "", one.value, roles, "role")
-        if one.setting is _RULES:
-            for name in one.value[0].agents:
-                if name not in known:
-                    raise unknown(one.at, "", name, known, "role or agent")
+    assigned = [item for item in given if item.setting is ROLE and item.key.startswith("agents.")]
+    known_names = {*roles, *(item.key.removeprefix("agents.") for item in assigned)}
+    for item in given:
+        if item.setting is ROLE and item.key.startswith("agents.") and item.value not in roles:
+            raise unknown(item.at, "", item.value, roles, "role")
+        if item.setting is _RULES:
+            for name in item.value[0].agents:
+                if name not in known_names:
+                    raise unknown(item.at, "", name, known_names, "role or agent")
 
 
 def _short(at: str) -> str:

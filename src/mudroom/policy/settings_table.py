@@ -1,363 +1,490 @@
-"""Every setting there is: its key, what checks and converts its value, and how the words of several files meet.
+"""The table of settings: one row for each key of a policy file, with all its facts.
 
-Rules of this file: a value is checked here and nowhere else. A setting that protects is *combined*: of two files the
-stricter counts. Of others the nearest wins. What makes a command freer than it would be without the file
-*loosens*: written in a project, by whoever wrote the project, it holds only once the user of this machine has trusted
-it (``policy/combine.py``).
+A row has the key, the check of a value, its JSON Schema, the merge of several files, the values that loosen, the
+default, a line of help and an example. The reader (``policy/parse.py``), the merge (``policy/combine.py``), the trust
+(``policy/trust.py``), the JSON Schema (``policy/schema.py``), the table in ``docs/POLICY.md``
+(``policy/reference.py``), the first policy file (``policy/first_policy.py``) and ``mudroom policy show`` read them from
+here.
+
+Rules of this file: a value is checked here and nowhere else. Of a setting that protects, the stricter value of two
+files applies; of any other, the nearest file's. A value *loosens* if it makes a command freer than without the file: in
+a project's file it applies only once the user of this machine has trusted it.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
-from mudroom.core.command.policy import STRICTNESS
-from mudroom.core.confinement.image import HOST, name_error
-from mudroom.core.confinement.limit import parse_size, show_size
-from mudroom.core.settings import Settings
-from mudroom.core.tree.path import show
-from mudroom.errors import UsageError
-
-LONGEST = 100 * 366 * 86400.0
-"""Seconds: a hundred years. In nanoseconds it is far from what a 64-bit number holds no more."""
-MOST_WARM = 8
-"""Containers: each is some megabytes of memory, and a start that others wait for."""
-_SHOWN = 80
-"""Characters of a value in a message."""
-
-
-def said(value: Any) -> str:
-    """A value as a message has it."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-def with_setting(settings: Settings, field: str, value: Any) -> Settings:
-    """``field`` as ``SECTIONS`` names it: a field of Settings, or one of the limits or levels in it."""
-    name, _dot, inner = field.partition(".")
-    changes: dict[str, Any] = {name: getattr(settings, name)._replace(**{inner: value}) if inner else value}
-    return settings._replace(**changes)
-
-
-def _choice(*allowed: str) -> Callable[[Any, str], str]:
-    def convert(value: Any, where: str) -> str:
-        if value not in allowed:
-            raise UsageError(f"{where} is {said(value)}", "allowed: " + ", ".join(allowed))
-        return str(value)
-
-    return convert
-
-
-def seconds(value: Any, where: str) -> float:
-    """A number, or a text such as 90s, 5m, 1h, 30d."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    text = str(value).strip()
-    factor = units.get(text[-1:], 1)
-    try:
-        found = float(text[:-1] if text[-1:] in units else text) * factor
-    except ValueError:
-        found = -1.0
-    if LONGEST < found < float("inf"):
-        raise UsageError(f"{where} is {said(value)}", "at most a hundred years: 36600d")
-    if isinstance(value, bool) or not 0 < found <= LONGEST:
-        raise UsageError(f"{where} is {said(value)}, which is not a time", "write seconds, or 90s, 5m, 1h")
-    return found
-
-
-def size(value: Any, where: str) -> int:
-    """A number of bytes, or a text such as 500MB, 2 GiB."""
-    found = None if isinstance(value, bool) else parse_size(str(value))
-    if found is None:
-        raise UsageError(f"{where} is {said(value)}, which is not a size", "write bytes, or 500MB, 2GB")
-    return found
-
-
-def least(smallest: int) -> Callable[[Any, str], int]:
-    """A size that a command can work with at all."""
-
-    def convert(value: Any, where: str) -> int:
-        found = size(value, where)
-        if found < smallest:
-            raise UsageError(f"{where} is {said(value)}", f"at least {show_size(smallest)}: with less, nothing can run")
-        return found
-
-    return convert
-
-
-def count(value: Any, where: str) -> int:
-    """A whole number from 1 on, or a text of one."""
-    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
-        value = int(value)
-    return _count(value, where)
-
-
-def processors(value: Any, where: str) -> float:
-    """How many processors' worth of time: 0.5, 2."""
-    try:
-        found = -1.0 if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = -1.0
-    if not 0.01 <= found <= 1 << 16:
-        raise UsageError(f"{where} is {said(value)}, which is not a number of processors", "write 0.5, 1, 2 …")
-    return found
-
-
-def _count(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
-        raise UsageError(f"{where} is {said(value)}, which is not a number from 1 on")
-    return value
-
-
-def _number(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-        raise UsageError(f"{where} is {said(value)}, which is not a number from 0 on")
-    return value
-
-
-def _few(value: Any, where: str) -> int:
-    if _number(value, where) > MOST_WARM:
-        raise UsageError(f"{where} is {said(value)}, and at most {MOST_WARM} containers are kept ready")
-    return int(value)
-
-
-def _strings(value: Any, where: str) -> list[bytes]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise UsageError(f"{where} must be a list of texts")
-    try:
-        found = [one.encode() for one in value]
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{where} holds half a character") from error
-    if any(b"\0" in one for one in found):
-        raise UsageError(f"{where} holds a NUL character")
-    return found
-
-
-def _environment(value: Any, where: str) -> tuple[bytes, ...]:
-    found = _strings(value, where)
-    for item in found:
-        if item.startswith(b"=") or not item:
-            raise UsageError(f"{where}: {show(item)!r} is neither NAME nor NAME=VALUE")
-    return tuple(found)
-
-
-def _command(value: Any, where: str) -> tuple[bytes, ...]:
-    """A text is for the shell, a list is the words of a command."""
-    found = _strings([value] if isinstance(value, str) else value, where)
-    if not found or not found[0].strip():
-        raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
-    return (b"/bin/sh", b"-c", found[0]) if isinstance(value, str) else tuple(found)
-
-
-def _names(value: Any, where: str) -> tuple[bytes, ...]:
-    return tuple(_strings(value, where))
-
-
-def _agents(value: Any, where: str) -> tuple[str, ...]:
-    return tuple(name.decode() for name in _strings(value, where))
-
-
-def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
-    found = _strings(value, where)
-    for path in found:
-        if not path.startswith(b"/"):
-            raise UsageError(f"{where}: {show(path)} is not an absolute path")
-        if os.path.realpath(path) == b"/":
-            raise UsageError(f"{where}: {show(path)} is the whole file system", "name what is needed of it")
-    return tuple(os.path.realpath(path) for path in found)
-
-
-def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
-    found = _strings(value, where)
-    for path in found:
-        parts = path.split(b"/")
-        if parts[0] != b"~" or len(parts) < 2 or not all(parts) or b".." in parts or b"." in parts:
-            raise UsageError(f"{where}: {show(path)} is not a file of the home", "write it as ~/.netrc")
-    return tuple(found)
-
-
-def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
-    """Of gitignore(5). What could never match anything is refused."""
-    found = _strings(value, where)
-    for pattern in found:
-        parts = pattern.removeprefix(b"!").split(b"/")
-        if not any(part.strip() for part in parts) or pattern.startswith(b"#"):
-            raise UsageError(f"{where}: {show(pattern)!r} names nothing")
-        if b"." in parts or b".." in parts:
-            raise UsageError(f"{where}: {show(pattern)} holds '.' or '..'", "write it from the project on")
-    return tuple(found)
-
-
-def _level(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
-        raise UsageError(
-            f"{where} is {said(value)}, which is no level", "0: staged view only; 1: OS sandbox; 2: container"
-        )
-    return value
-
-
-def _levels(value: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or not value:
-        raise UsageError(f"{where} must be a list of levels", "[1, 2] permits no level 0")
-    return tuple(_level(one, where) for one in value)
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{where} is {said(value)}", "allowed: true, false")
-    return value
-
-
-def image(value: Any, where: str) -> str:
-    """The name of an image, or ``host``."""
-    wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
-    if wrong:
-        name = f" {said(value)}" if value != "" else ""
-        raise UsageError(f"{where}:{name} {wrong}", f"write {HOST}, or a name as debian:bookworm")
-    return str(value)
-
-
-def agent_level(value: Any, where: str) -> int:
-    """The least level for one agent, or REFUSE."""
-    return REFUSE if value == "refuse" else _level(value, where)
-
-
-class SettingRow(NamedTuple):
-    field: str
-    """Of Settings, or ``limits.NAME``, ``levels.NAME``."""
-    convert: Callable[[Any, str], Any]
-    """Of the value as YAML has it and where it stands: raises UsageError."""
-    stricter: Callable[[Any, Any], Any] | None = None
-    """A protection: what two files together say. None: the nearest counts."""
-    loosens: Callable[[Any], bool] = lambda _value: False
-    """Whether a value (of a list: one of its items) needs the user's trust if the project says it."""
-    adds: bool = False
-    """A list: what all files say, together."""
-    own_first: bool = False
-    """Of what the user says and the project says the user's counts. What is dropped or changed is missed."""
-
-
-def _always(_value: Any) -> bool:
-    return True
-
-
-def _is(*values: Any) -> Callable[[Any], bool]:
-    return lambda value: value in values
-
-
-def _rank(*mild_to_strict: Any) -> Callable[[Any, Any], Any]:
-    return lambda one, other: max(one, other, key=mild_to_strict.index)
-
-
-def _both(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(level for level in one if level in other)
-
-
-def _milder(rule: Any) -> bool:
-    """What is asked about by name alone does not say that the host is private, or what is sent to it."""
-    more = rule.private or rule.set_headers or rule.remove_headers
-    return bool(rule.action == "allow" or (rule.action == "ask" and more))
-
-
-def stricter_action(one: Any, other: Any) -> Any:
-    return max(one, other, key=STRICTNESS.__getitem__)
-
-
-_MODE = SettingRow("network", _choice("none", "gate", "open"), _rank("open", "gate", "none"), _is("open"))
-_DEFAULTS = Settings()
-SECTIONS: dict[str, dict[str, SettingRow]] = {
-    "run": {
-        "network": _MODE,
-        "level": SettingRow("level", _level, max, _is(0)),
-        "view": SettingRow("view", _choice("auto", "overlay", "copy")),
-        "timeout": SettingRow("timeout", seconds, min),
-        "environment": SettingRow("environment", _environment, loosens=_always, adds=True),
-        "read": SettingRow("read", _absolute, loosens=_always, adds=True),
-        "output_limit": SettingRow("output_limit", size, min, lambda value: value > _DEFAULTS.output_limit),
-    },
-    "network": {
-        "mode": _MODE,
-        "allow": SettingRow("hosts", _names, loosens=_always, adds=True),
-        "ask": SettingRow("hosts", _names, adds=True),
-        "deny": SettingRow("hosts", _names, adds=True),
-        "private": SettingRow("hosts", _names, loosens=_always, adds=True),
-        "presets": SettingRow("hosts", _names, loosens=_always, adds=True),
-        "inspect": SettingRow("hosts", _names, loosens=_milder, adds=True),
-        "never_inspect": SettingRow("never_inspect", _names, loosens=_always, adds=True),
-        "cards": SettingRow("network_cards", _agents, loosens=_always, adds=True),
-    },
-    "limits": {
-        "memory": SettingRow("limits.memory", least(4 << 20), min),
-        "processes": SettingRow("limits.processes", _count, min),
-        "cpus": SettingRow("limits.cpus", processors, min),
-        "io": SettingRow("limits.io", least(4096), min),
-        "open_files": SettingRow("limits.open_files", _count, min),
-        "file_size": SettingRow("limits.file_size", size, min),
-        "total_memory": SettingRow("limits.total_memory", least(4 << 20), min),
-        "total_processes": SettingRow("limits.total_processes", _count, min),
-        "total_cpus": SettingRow("limits.total_cpus", processors, min),
-        "missing": SettingRow(
-            "limits.missing", _choice("refuse", "degrade"), _rank("degrade", "refuse"), _is("degrade")
-        ),
-    },
-    "levels": {
-        "default": SettingRow("levels.default", _level, max, _is(0)),
-        "minimum": SettingRow("levels.minimum", _level, max),
-        "allow": SettingRow("levels.allow", _levels, _both),
-        "agents": SettingRow("levels.agents", agent_level, _rank(*LEVELS, REFUSE)),  # by agent
-    },
-    "container": {
-        "engine": SettingRow("engine", _choice("auto", "docker", "podman", "container"), loosens=_always),
-        "image": SettingRow("image", image, loosens=_always),
-        "cards": SettingRow("image_cards", _agents, loosens=_always, adds=True),
-        "warm": SettingRow("warm", _few, loosens=_always),
-    },
-    "secrets": {
-        "mask": SettingRow("secrets_mask", _names, adds=True),
-        "show": SettingRow("secrets_show", _names, loosens=_always, adds=True),
-    },
-    "credentials": {
-        "show": SettingRow("credentials", _in_home, loosens=_always, adds=True),
-    },
-    "copy": {
-        "limit": SettingRow("copy_limit", size, min, lambda value: value > _DEFAULTS.copy_limit),
-        "exclude": SettingRow("copy_exclude", _patterns, adds=True),
-        "gitignore": SettingRow("copy_gitignore", _flag),
-    },
-    "verify": {
-        "command": SettingRow("verify", _command, loosens=_always, own_first=True),
-        "when": SettingRow(
-            "verify_when", _choice("merged", "always", "never"), _rank("never", "merged", "always"), _is("never")
-        ),
-        "timeout": SettingRow("verify_timeout", seconds),
-    },
-    "keep": {
-        "age": SettingRow("keep_age", seconds, max, lambda value: value < _DEFAULTS.keep_age),
-        "applies": SettingRow("keep_applies", _count, max, lambda value: value < _DEFAULTS.keep_applies),
-        "journal": SettingRow("keep_journal", least(100_000)),
-        "journal_age": SettingRow("keep_journal_age", seconds),
-        "bytes": SettingRow("keep_bytes", size, max, lambda value: value < _DEFAULTS.keep_bytes),
-    },
-    "commands": {
-        "classes": SettingRow("commands", _names),  # by class, read by policy/command_rules.py, as the next
-        "rules": SettingRow("commands", _names, adds=True),
-        "background": SettingRow("background", _choice("allow", "require_approval", "deny"), stricter_action),
-        "approval_timeout": SettingRow("approval_timeout", seconds),
-    },
-    "user_commands": {
-        "sandbox": SettingRow("user_level", _level, max, _is(0)),
-        "auto_apply": SettingRow(
-            "auto_apply",
-            _choice("never", "trusted", "always"),
-            _rank("always", "trusted", "never"),
-            _is("trusted", "always"),
-        ),
-        "auto_apply_trusted": SettingRow("auto_apply_trusted", _flag, loosens=_is(True)),
-        "auto_apply_flagged": SettingRow("auto_apply_flagged", _flag, lambda one, other: one and other, _is(True)),
-        "trusted": SettingRow("trusted", _names, loosens=_always, adds=True),
-        "show_diff_threshold": SettingRow("show_diff_threshold", _number),
-    },
-}
-"""Section, key → what there is to know of it. ``hosts`` are read by ``document.host_rules``. ``roles`` and ``agents``
-are sections whose keys people choose (``policy/command_rules.py``)."""
+from mudroom.core.confinement.limit import show_size
+from mudroom.policy.setting_row import (
+    ANY,
+    BY_ACTION,
+    BY_COMMAND_CLASS,
+    DEFAULTS,
+    HEADERS,
+    SettingRow,
+    both,
+    common,
+    less_than,
+    more_than,
+    only,
+    stricter_action,
+    strictest,
+)
+from mudroom.policy.setting_type import (
+    AGENT_LEVELS,
+    AGENTS,
+    CLASSES,
+    COMMAND,
+    COUNT,
+    ENVIRONMENT,
+    FLAG,
+    HOME_FILES,
+    HOSTS,
+    IMAGE,
+    INSPECTED,
+    LEVEL,
+    LEVEL_LIST,
+    LINES,
+    MODE,
+    NAMES,
+    PATHS,
+    PATTERNS,
+    PRESETS,
+    PROCESSORS,
+    RULES,
+    SIZE,
+    TIME,
+    WARM,
+    WORDS,
+    choices,
+    size_from,
+)
+
+ROWS: tuple[SettingRow, ...] = (
+    SettingRow(
+        "run.network",
+        "network",
+        MODE,
+        "same as network.mode, which is preferred",
+        "none",
+        stricter=strictest("open", "gate", "none"),
+        loosening=only("open"),
+        alias="network.mode",
+    ),
+    SettingRow(
+        "run.level", "level", LEVEL, "level of a command without an agent card", "2", stricter=max, loosening=only(0)
+    ),
+    SettingRow(
+        "run.view",
+        "view",
+        choices("auto", "overlay", "copy"),
+        "kernel overlay or staged copy; auto: overlay where possible",
+        "copy",
+    ),
+    SettingRow("run.timeout", "timeout", TIME, "a command is killed after this time", "10m", stricter=min),
+    SettingRow(
+        "run.environment",
+        "environment",
+        ENVIRONMENT,
+        "further variables for commands",
+        "[NPM_CONFIG_REGISTRY]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "run.read",
+        "read",
+        PATHS,
+        "further absolute paths that commands may read",
+        "[/srv/shared-fixtures]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "run.output_limit",
+        "output_limit",
+        SIZE,
+        "captured bytes of stdout and of stderr; the rest is dropped, with a note",
+        "1 MiB",
+        stricter=min,
+        loosening=more_than(DEFAULTS.output_limit),
+    ),
+    SettingRow(
+        "network.mode",
+        "network",
+        MODE,
+        "network of commands",
+        "none",
+        stricter=strictest("open", "gate", "none"),
+        loosening=only("open"),
+    ),
+    SettingRow(
+        "network.allow",
+        "hosts",
+        HOSTS,
+        "hosts that commands may reach",
+        '[api.example.com, "*.example.org:443"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.ask",
+        "hosts",
+        HOSTS,
+        "hosts that are always asked about, as are hosts without a rule",
+        "[upload.example.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.deny",
+        "hosts",
+        HOSTS,
+        "hosts that commands may never reach",
+        "[gist.github.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.private",
+        "hosts",
+        HOSTS,
+        "allowed hosts that may be in a private network or on this machine",
+        '["db.corp.example:5432"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.presets",
+        "hosts",
+        PRESETS,
+        "rules for the hosts of common tools",
+        "[npm, pypi, github]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.inspect",
+        "hosts",
+        INSPECTED,
+        "hosts whose requests are allowed and inspected inside TLS",
+        "[api.github.com]",
+        loosening=HEADERS,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.never_inspect",
+        "never_inspect",
+        HOSTS,
+        "hosts that are never inspected, whatever other rules say",
+        '["*.bank.example"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.cards",
+        "network_cards",
+        AGENTS,
+        "agents whose cards may allow hosts; a deny still holds",
+        "[claude-code]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "limits.memory",
+        "limits.memory",
+        size_from(4 << 20),
+        "memory of a command with its child processes",
+        "4 GiB",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.processes",
+        "limits.processes",
+        COUNT,
+        "processes and threads of a command at the same time",
+        "500",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.cpus",
+        "limits.cpus",
+        PROCESSORS,
+        "processor time of a command, as a number of processors: 0.5, 2",
+        "1.5",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.io",
+        "limits.io",
+        size_from(4096),
+        "bytes per second, read and written each, of a command",
+        "50MB",
+        stricter=min,
+    ),
+    SettingRow("limits.open_files", "limits.open_files", COUNT, "open files of each process", "1000", stricter=min),
+    SettingRow(
+        "limits.file_size", "limits.file_size", SIZE, "size of a file that a command writes", "1 GiB", stricter=min
+    ),
+    SettingRow(
+        "limits.total_memory",
+        "limits.total_memory",
+        size_from(4 << 20),
+        "memory of all commands of the project together",
+        "8 GiB",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.total_processes",
+        "limits.total_processes",
+        COUNT,
+        "processes of all commands of the project together",
+        "2000",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.total_cpus",
+        "limits.total_cpus",
+        PROCESSORS,
+        "processor time of all commands of the project together",
+        "3",
+        stricter=min,
+    ),
+    SettingRow(
+        "limits.missing",
+        "limits.missing",
+        choices("refuse", "degrade"),
+        "a limit that cannot be enforced here: refuse the command, or run it with a note",
+        "degrade",
+        stricter=strictest("degrade", "refuse"),
+        loosening=only("degrade"),
+    ),
+    SettingRow(
+        "levels.default",
+        "levels.default",
+        LEVEL,
+        "level of agents whose cards name none",
+        "2",
+        stricter=max,
+        loosening=only(0),
+        unset="that of run.level",
+    ),
+    SettingRow("levels.minimum", "levels.minimum", LEVEL, "minimum level; a lower one is raised", "1", stricter=max),
+    SettingRow(
+        "levels.allow", "levels.allow", LEVEL_LIST, "allowed levels; others are refused", "[1, 2]", stricter=common
+    ),
+    SettingRow(
+        "levels.agents",
+        "levels.agents",
+        AGENT_LEVELS,
+        "minimum level of an agent",
+        "{some-tool: refuse}",
+        stricter=strictest(*LEVELS, REFUSE),
+    ),
+    SettingRow(
+        "container.engine",
+        "engine",
+        choices("auto", "docker", "podman", "container"),
+        "container engine of level 2; auto: the first that answers",
+        "podman",
+        loosening=ANY,
+    ),
+    SettingRow("container.image", "image", IMAGE, "image of containers", "debian:bookworm", loosening=ANY),
+    SettingRow(
+        "container.cards",
+        "image_cards",
+        AGENTS,
+        "agents whose cards may name the image",
+        "[some-tool]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow("container.warm", "warm", WARM, "spare containers that a session keeps ready", "2", loosening=ANY),
+    SettingRow(
+        "secrets.mask",
+        "secrets_mask",
+        NAMES,
+        "further file names that are shown empty, beside those that look like secrets",
+        '["*.sqlite"]',
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "secrets.show", "secrets_show", NAMES, "secrets that commands may read", "[.env]", loosening=ANY, adds=True
+    ),
+    SettingRow(
+        "credentials.show",
+        "credentials",
+        HOME_FILES,
+        "files of the home directory that commands may read",
+        "[~/.netrc]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "copy.limit",
+        "copy_limit",
+        SIZE,
+        "size of a staged copy",
+        "200MB",
+        stricter=min,
+        loosening=more_than(DEFAULTS.copy_limit),
+    ),
+    SettingRow(
+        "copy.exclude",
+        "copy_exclude",
+        PATTERNS,
+        "paths that a staged copy leaves out, as in gitignore(5)",
+        "[node_modules/.cache]",
+        adds=True,
+    ),
+    SettingRow(
+        "copy.gitignore", "copy_gitignore", FLAG, "leave out ignored files even if the copy has room for them", "true"
+    ),
+    SettingRow(
+        "verify.command",
+        "verify",
+        COMMAND,
+        "must succeed on a merged result before it is written",
+        "make test",
+        loosening=ANY,
+        own_first=True,
+    ),
+    SettingRow(
+        "verify.when",
+        "verify_when",
+        choices("merged", "always", "never"),
+        "when to verify; merged: if files were merged or conflicts resolved",
+        "always",
+        stricter=strictest("never", "merged", "always"),
+        loosening=only("never"),
+    ),
+    SettingRow("verify.timeout", "verify_timeout", TIME, "the verify command is killed after this time", "10m"),
+    SettingRow(
+        "keep.age",
+        "keep_age",
+        TIME,
+        "older applies and automatic checkpoints are removed",
+        "90d",
+        stricter=max,
+        loosening=less_than(DEFAULTS.keep_age, "30 days"),
+    ),
+    SettingRow(
+        "keep.applies",
+        "keep_applies",
+        COUNT,
+        "applies that can be undone, and automatic checkpoints of each fork",
+        "100",
+        stricter=max,
+        loosening=less_than(DEFAULTS.keep_applies, f"{DEFAULTS.keep_applies}"),
+    ),
+    SettingRow(
+        "keep.journal",
+        "keep_journal",
+        size_from(100_000),
+        "size of the journal beyond which older events move to an archive",
+        "32MB",
+    ),
+    SettingRow("keep.journal_age", "keep_journal_age", TIME, "older events of the journal move to an archive", "30d"),
+    SettingRow(
+        "keep.bytes",
+        "keep_bytes",
+        SIZE,
+        "disk space of undo data; the oldest is removed first",
+        "10GB",
+        stricter=max,
+        loosening=less_than(DEFAULTS.keep_bytes, show_size(DEFAULTS.keep_bytes)),
+    ),
+    SettingRow(
+        "commands.classes",
+        "commands",
+        CLASSES,
+        "verdicts for the classes of agents' commands",
+        "{destructive: require_approval}",
+        stricter=stricter_action,
+        loosening=BY_COMMAND_CLASS,
+    ),
+    SettingRow(
+        "commands.rules",
+        "commands",
+        RULES,
+        "verdicts for agents' commands by their first words",
+        "[{pattern: git push --force, action: deny}]",
+        loosening=BY_ACTION,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "commands.background",
+        "background",
+        choices("allow", "require_approval", "deny"),
+        "commands that go on in the background",
+        "require_approval",
+        stricter=stricter_action,
+    ),
+    SettingRow(
+        "commands.approval_timeout",
+        "approval_timeout",
+        TIME,
+        "a question without an answer in this time is a denial",
+        "10m",
+    ),
+    SettingRow(
+        "user_commands.sandbox",
+        "user_level",
+        LEVEL,
+        "level of the user's own commands",
+        "1",
+        stricter=max,
+        loosening=only(0),
+        unset="that of run.level",
+    ),
+    SettingRow(
+        "user_commands.auto_apply",
+        "auto_apply",
+        choices("never", "trusted", "always"),
+        "apply after success without a question; trusted: commands of user_commands.trusted",
+        "trusted",
+        stricter=strictest("always", "trusted", "never"),
+        loosening=only("trusted", "always"),
+    ),
+    SettingRow(
+        "user_commands.auto_apply_trusted",
+        "auto_apply_trusted",
+        FLAG,
+        "same as auto_apply: trusted",
+        "true",
+        loosening=only(True),
+    ),
+    SettingRow(
+        "user_commands.auto_apply_flagged",
+        "auto_apply_flagged",
+        FLAG,
+        "also apply files that run by themselves later without a question",
+        "true",
+        stricter=both,
+        loosening=only(True),
+    ),
+    SettingRow(
+        "user_commands.trusted",
+        "trusted",
+        WORDS,
+        "first words of commands",
+        "[npm ci, make format]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "user_commands.show_diff_threshold",
+        "show_diff_threshold",
+        LINES,
+        "a diff with at most this number of lines is shown at once",
+        "20",
+    ),
+)
+"""All settings, in the order of the reference. The keys of ``roles`` and ``agents`` are chosen by users
+(``policy/parse.py``)."""
+SECTIONS: dict[str, dict[str, SettingRow]] = {}
+for _row in ROWS:
+    SECTIONS.setdefault(_row.key.partition(".")[0], {})[_row.name] = _row

@@ -1,7 +1,7 @@
-"""A YAML file that people write, read strictly: whatever is wrong in it is an error that names file, line and key.
+"""Read a YAML file that users write, strictly: every mistake is an error that names file, line and key.
 
-Sections with keys, and below them single values or lists of texts; nothing else, and no references: a small file with
-them can hold more than any memory. PyYAML is imported when there is something to read.
+The file has sections with keys, and below them single values or lists of texts; no other types, and no aliases, because
+a small file with aliases can expand beyond any memory. PyYAML is imported when there is a file to read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
 
 _DEPTH = 8
-"""Of collections in a file; nothing that is read needs more than four."""
+"""The maximum depth of collections; the settings need at most four."""
 
 
 _DIGITS = 100
-"""Characters of a number: longer ones take long to read, and cannot be written into a message."""
+"""The maximum number of characters of a number: longer ones take long to parse, and cannot be printed in a message."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SCALARS = 100_000
-"""Keys and values of a file."""
+"""The maximum number of keys and values of a file."""
 
 
 class YamlText(NamedTuple):
@@ -34,15 +34,15 @@ class YamlText(NamedTuple):
 
 
 def compose(data: bytes, name: str) -> Node | None:
-    """The nodes of a file; None if there is nothing in it. ``name`` is what error messages call the file."""
+    """Return the root node of a file, or None if the file is empty. ``name`` is the file's name in error messages."""
     import yaml
 
     loader = _loader()
     try:
         data.decode()
         _check_events(yaml.parse(data, loader), name)
-        found: Node | None = yaml.compose(data, loader)
-        return found
+        node: Node | None = yaml.compose(data, loader)
+        return node
     except UnicodeDecodeError as error:
         raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
     except yaml.reader.ReaderError as error:
@@ -57,7 +57,7 @@ _QUOTES = 'to YAML a * is a reference; put the text in quotes: "*.example.com"'
 
 
 def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, str]]:
-    """(key, value, "file:line") of a mapping node."""
+    """Return (key, value, "file:line") of a mapping node."""
     from yaml.nodes import MappingNode, ScalarNode
 
     if node is None:
@@ -65,7 +65,7 @@ def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, st
     where = f"{name}:{node.start_mark.line + 1}"
     if not isinstance(node, MappingNode):
         raise UsageError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys with values")
-    found, seen = [], set()
+    pairs, seen = [], set()
     for key, value in node.value:
         at = f"{name}:{key.start_mark.line + 1}"
         if not isinstance(key, ScalarNode):
@@ -73,19 +73,19 @@ def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, st
         if key.value in seen:
             raise UsageError(f"{at}: {_shown(prefix + key.value)} is given twice")
         seen.add(key.value)
-        found.append((str(key.value), value, at))
-    return found
+        pairs.append((str(key.value), value, at))
+    return pairs
 
 
 def plain(node: Node, where: str) -> Any:
-    """The value of a scalar or a list of scalars. Nothing deeper."""
+    """Return the value of a scalar or a list of scalars. Raise UsageError for deeper values."""
     from yaml import YAMLError
     from yaml.nodes import ScalarNode, SequenceNode
 
     nodes = node.value if isinstance(node, SequenceNode) else [node]
-    if not all(isinstance(one, ScalarNode) for one in nodes):
+    if not all(isinstance(scalar, ScalarNode) for scalar in nodes):
         raise UsageError(f"{where} must be one value, or a list of texts")
-    if any(one.tag in _NUMBERS and len(one.value) > _DIGITS for one in nodes):
+    if any(scalar.tag in _NUMBERS and len(scalar.value) > _DIGITS for scalar in nodes):
         raise UsageError(f"{where}: a number of more than {_DIGITS} characters")
     constructor = _loader()("")
     try:
@@ -97,56 +97,57 @@ def plain(node: Node, where: str) -> Any:
         AttributeError,
         TypeError,
         ArithmeticError,
-    ) as error:  # what it does with !!int x
+    ) as error:  # errors of a tagged value such as !!int x
         raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
     finally:
         constructor.dispose()
 
 
 def texts(node: Node, where: str) -> list[YamlText]:
-    """A list of texts, each with its line."""
+    """Return a list of texts, each with its line."""
     values = plain(node, where)
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(scalar, str) for scalar in values):
         raise UsageError(f"{where} must be a list of texts", "one a line, behind '- '")
-    return [YamlText(text, one.start_mark.line + 1) for text, one in zip(values, node.value, strict=True)]
+    return [YamlText(text, scalar.start_mark.line + 1) for text, scalar in zip(values, node.value, strict=True)]
 
 
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
-    """A list of host rules. ``where``: the key, with file and line. Each says where it stands: ``policy.yaml:12``."""
+    """Return a list of host rules. ``where``: the key, with file and line. Each rule has its position:
+    ``policy.yaml:12``."""
     from mudroom.core.network.host_rules import parse_rule
 
     key = where.rpartition(": ")[2]
     short = name.rpartition("/")[2]
-    found = []
+    rules = []
     for text, line in texts(node, where):
         try:
-            found.append(parse_rule(text, action, f"{short}:{line}", private=private))
+            rules.append(parse_rule(text, action, f"{short}:{line}", private=private))
         except ValueError as error:
             raise UsageError(f"{name}:{line}: {key}: {error}") from error
-    return found
+    return rules
 
 
 _INSPECT = ("host", "action", "methods", "paths", "private", "set", "remove")
 
 
 def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
-    """A list of hosts whose TLS is looked into: a text, or what is to be told apart in it (``_INSPECT``)."""
+    """Return the host rules of ``network.inspect``: each a host, or a mapping with the keys of ``_INSPECT``."""
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if not isinstance(node, SequenceNode):
         raise UsageError(f"{where} must be a list", "one host a line, behind '- '")
-    found: list[HostRule] = []
-    for one in node.value:
-        alone = SequenceNode(node.tag, [one], one.start_mark, one.end_mark)
-        if isinstance(one, ScalarNode):
-            found += [rule._replace(inspect=True) for rule in host_rules(alone, where, name, "allow")]
-        elif isinstance(one, MappingNode):
-            found.append(_inspect_rule(one, where, name))
+    rules: list[HostRule] = []
+    for element in node.value:
+        alone = SequenceNode(node.tag, [element], element.start_mark, element.end_mark)
+        if isinstance(element, ScalarNode):
+            rules += [rule._replace(inspect=True) for rule in host_rules(alone, where, name, "allow")]
+        elif isinstance(element, MappingNode):
+            rules.append(_inspect_rule(element, where, name))
         else:
             raise UsageError(
-                f"{name}:{one.start_mark.line + 1}: {where.rpartition(': ')[2]}: a host, or keys with values"
+                f"{name}:{element.start_mark.line + 1}: {where.rpartition(': ')[2]}: a host, or keys with values"
             )
-    return found
+    return rules
 
 
 def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
@@ -190,7 +191,7 @@ def _words(values: dict[str, Any], field: str) -> list[str]:
 
 
 def _paths(values: dict[str, Any]) -> tuple[str, ...]:
-    """Prefixes."""
+    """Return path prefixes."""
     paths = _words(values, "paths")
     wrong = next((path for path in paths if not path.startswith("/") or "?" in path or "#" in path), None)
     if wrong is not None:
@@ -199,11 +200,15 @@ def _paths(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def unknown(where: str, prefix: str, key: str, known: Iterable[str], what: str = "setting") -> UsageError:
-    """What to raise for a key that nobody knows; the nearest right one is named."""
+    """Return the error for an unknown key, with the closest known key."""
     import difflib
 
     near = difflib.get_close_matches(key, known, 1, 0.5)
-    hint = f"did you mean {prefix}{near[0]}?" if near else "known: " + ", ".join(prefix + one for one in sorted(known))
+    hint = (
+        f"did you mean {prefix}{near[0]}?"
+        if near
+        else "known: " + ", ".join(prefix + key_name for key_name in sorted(known))
+    )
     return UsageError(f"{where}: there is no {what} {_shown(prefix + key)}", hint)
 
 
@@ -218,8 +223,8 @@ def _loader() -> Any:
 
 
 def _check_events(events: Iterable[Any], name: str) -> None:
-    """Refuse what is nested deeper than any setting (the loader goes down recursively, without a limit of its own),
-    what refers to something else, and what holds more than any file needs."""
+    """Raise UsageError for nesting deeper than any setting needs (the loader recurses without a limit), for aliases,
+    and for more values than any file needs."""
     from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
     depth = scalars = 0

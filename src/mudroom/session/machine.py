@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.image import User
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.placeholder import CredentialRule
-    from mudroom.net.inspection.equipment import Equipment
+    from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
     from mudroom.sandbox.host.mirror import Mirror
@@ -219,7 +219,7 @@ class Machine:
     def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
         save_credentials(self._vault.path, wanted)
 
-    def equipment(self, mode: Mode, order: Order) -> Equipment | None:
+    def equipment(self, mode: Mode, order: Order) -> InspectionSetup | None:
         """Return what a command needs whose connections may be looked into; for all others None, and load nothing."""
         settings, level = order.actor.settings, order.grant.level
         wanted = has_credentials(self._vault.path)
@@ -227,9 +227,9 @@ class Machine:
             return None
         if level == 0:  # mudroom's state is hidden there, with the roots that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.net.inspection.equipment import equip
+        from mudroom.net.inspection.setup import set_up_inspection
 
-        equipment = equip(
+        equipment = set_up_inspection(
             self._vault.path + b"/inspection",
             self._vault.project,
             self.confinement.variables,
@@ -242,7 +242,7 @@ class Machine:
         return equipment
 
     def at_the_gate(
-        self, fork: Fork, mode: Mode, order: Order, relay: Relay | None, equipment: Equipment | None
+        self, fork: Fork, mode: Mode, order: Order, relay: Relay | None, equipment: InspectionSetup | None
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Return the doorkeeper of a command, if the policy has the gate between it and the network; and the port of
         the host's loopback where that listens, if it cannot be in a network of the command's own."""

@@ -36,7 +36,7 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.flow import Flow
-    from mudroom.net.inspection.equipment import Equipment
+    from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
@@ -73,7 +73,7 @@ def relay_for(stdio: Stdio) -> Relay | None:
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
 
 
-def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
+def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 

@@ -21,7 +21,8 @@ _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x0
 _RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 _PATH_LIMIT = 4000
 O_PATH: int = getattr(os, "O_PATH", getattr(os, "O_EVTONLY", os.O_RDONLY))
-"""To name a file, not to read it: open(2). O_EVTONLY of macOS opens no link, as O_NOFOLLOW goes with it."""
+"""For naming a file without reading it: open(2). macOS has no O_PATH; its O_EVTONLY does not open a symbolic link,
+because O_NOFOLLOW is always passed with it."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _numbers = itertools.count()
@@ -30,13 +31,13 @@ _have_openat2 = os.uname().sysname == "Linux"
 
 
 def open_root(path: bytes) -> int:
-    """A descriptor of a directory whose own path is trusted (the project, a layer)."""
+    """Return a descriptor of a directory whose own path is trusted (the project, a layer)."""
     return os.open(path, _DIRECTORY)
 
 
 def mount_of(path: bytes) -> tuple[int, int]:
-    """The file system and the mount that a directory is on. rename(2) asks for the same mount, not only for the same
-    file system: the same one bound to two places, as containers do, is EXDEV."""
+    """Return the device number and the mount id of a directory. rename(2) requires the same mount, not only the same
+    file system: one file system bound to two places, as containers do, gives EXDEV."""
     descriptor = os.open(path, O_PATH | os.O_CLOEXEC)
     try:
         device = os.fstat(descriptor).st_dev
@@ -64,7 +65,8 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 
 def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
-    """openat2(2); None where the kernel is older than it (5.6), or a container's filter knows it not (EPERM)."""
+    """openat2(2). Return None if the kernel is older than 5.6 or a container's seccomp filter does not know the call
+    (EPERM)."""
     global _have_openat2  # noqa: PLW0603 - learnt once about the kernel, never changes back
     how = flags.to_bytes(8, "little") + mode.to_bytes(8, "little") + _RESOLVE.to_bytes(8, "little")
     while True:
@@ -75,12 +77,12 @@ def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:
         if number in (errno.ENOSYS, errno.EPERM):
             _have_openat2 = number == errno.EPERM and _have_openat2
             return None
-        if number not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a rename went on meanwhile, try again
+        if number not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a concurrent rename, try again
             raise OSError(number, os.strerror(number), path)
 
 
 def _walk(root: int, path: bytes, flags: int, mode: int) -> int:
-    """The same by hand, one component at a time. ``path`` is a RelPath, so no component is ``..``."""
+    """Open ``path`` without openat2(2), one component at a time. ``path`` is a RelPath, so no component is ``..``."""
     *directories, last = path.split(b"/")
     current = os.dup(root)
     try:
@@ -94,14 +96,14 @@ def _walk(root: int, path: bytes, flags: int, mode: int) -> int:
 
 
 def handle(descriptor: int) -> int | bytes:
-    """By which chmod(2) and utimensat(2) reach the file of an O_PATH descriptor: on Linux its path in /proc (fchmod(2)
-    refuses such a descriptor), elsewhere the descriptor itself."""
+    """Return the name by which chmod(2) and utimensat(2) reach the file of an O_PATH descriptor: on Linux its path in
+    /proc (fchmod(2) refuses such a descriptor), elsewhere the descriptor itself."""
     return b"/proc/self/fd/%d" % descriptor if sys.platform == "linux" else descriptor
 
 
 @contextmanager
 def directory(root: int, path: bytes) -> Iterator[int]:
-    """The directory at ``path`` below ``root``, opened for as long as the block runs."""
+    """Yield a descriptor of the directory at ``path`` below ``root``; it is closed when the block ends."""
     descriptor = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield descriptor
@@ -110,7 +112,7 @@ def directory(root: int, path: bytes) -> Iterator[int]:
 
 
 def look(parent: int, name: bytes) -> Entry | None:
-    """The entry ``name`` of the open directory ``parent``; None if there is none."""
+    """Return the entry ``name`` of the open directory ``parent``, or None if there is no such name."""
     while True:
         try:
             stat = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -120,14 +122,14 @@ def look(parent: int, name: bytes) -> Entry | None:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            continue  # no link any more by the time it was read
+            continue  # the link was replaced between stat and readlink
         return from_stat(stat, target)  # type: ignore[arg-type]
 
 
 def look_beneath(root: int, path: bytes) -> Entry | None:
-    """The entry at ``path`` below ``root``; None if it, or a directory on the way, is not there.
+    """Return the entry at ``path`` below ``root``, or None if the entry or a directory on the way is missing.
 
-    A symbolic link or a file in the place of a directory on the way counts as "not there".
+    A symbolic link or a file in place of a directory on the way counts as missing.
     """
     above, _slash, name = path.rpartition(b"/")
     try:
@@ -142,25 +144,25 @@ def look_beneath(root: int, path: bytes) -> Entry | None:
 
 
 def entries(directory_fd: int) -> dict[bytes, Entry]:
-    """Everything in an open directory, by name."""
-    found = {}
+    """Return the entries of an open directory by name."""
+    by_name = {}
     with os.scandir(directory_fd) as scan:
         for item in scan:
             name = os.fsencode(item.name)
             try:
                 stat = item.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # gone since it was listed
+                continue  # deleted since it was listed
             if stat.st_mode & 0o170000 != 0o120000:
-                found[name] = from_stat(stat)  # type: ignore[arg-type]
+                by_name[name] = from_stat(stat)  # type: ignore[arg-type]
             elif (entry := look(directory_fd, name)) is not None:
-                found[name] = entry
-    return found
+                by_name[name] = entry
+    return by_name
 
 
 def nameless(place: bytes) -> int:
-    """A file without a name, to be written and read: in memory, or, where there is no memfd_create(2), in the directory
-    ``place``, where its name is gone at once."""
+    """Return a descriptor of a new file without a name, for reading and writing: a memfd, or, where memfd_create(2) is
+    missing, a file in the directory ``place`` that is unlinked at once."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("mudroom", os.MFD_CLOEXEC)
     name = place + b"/.nameless-%d-%d" % (os.getpid(), next(_numbers))
@@ -170,12 +172,12 @@ def nameless(place: bytes) -> int:
 
 
 def open_file(root: int, path: bytes) -> int:
-    """A regular file for reading. O_NONBLOCK: a fifo in its place must not hang us."""
+    """Return a descriptor of a regular file for reading. O_NONBLOCK: a FIFO in its place must not block the caller."""
     return open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
 
 
 def read_file(root: int, path: bytes, limit: int) -> bytes | None:
-    """The content of a file; None if it has more than ``limit`` bytes."""
+    """Return the content of a file, or None if it has more than ``limit`` bytes."""
     descriptor = open_file(root, path)
     try:
         if os.fstat(descriptor).st_size > limit:

@@ -1,8 +1,8 @@
 """Reflinks on systems that mudroom does not run on yet: clonefile on macOS, block cloning on Windows.
 
-**None of this has ever been run** where it is meant for. It is written from Apple's clonefile(2) and from Microsoft's
-description of FSCTL_DUPLICATE_EXTENTS_TO_FILE; on Linux nothing of it is defined, and ``stage/copy.py`` does not import
-it.
+**None of this has ever been run** on those systems. It is written from Apple's clonefile(2) and from Microsoft's
+description of FSCTL_DUPLICATE_EXTENTS_TO_FILE. On Linux this module defines nothing, and ``stage/copy.py`` does not
+import it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if sys.platform == "darwin":
     _libc.fclonefileat.restype = ctypes.c_int
     _IMPOSSIBLE = (errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
     _CLONE_NOOWNERCOPY = 2
-    """sys/clonefile.h: the clone is ours, whoever the file belongs to. (CLONE_NOFOLLOW, 1, is about a source that is
-    named by a path; here it is open.)"""
+    """sys/clonefile.h: the clone belongs to the caller, whoever owns the source. (CLONE_NOFOLLOW, 1, concerns a source
+    named by a path; here the source is open.)"""
 
     def clone_file(read: int, directory: int, name: bytes) -> bool:
-        """Make the new file ``name``, no path, in an open directory: content, mode, times and xattrs of the open file
-        ``read``. False if the file system cannot; there is no such file then. Raises OSError as open(2) does."""
+        """Create the file ``name`` (not a path) in an open directory as a clone of the open file ``read``, with its
+        content, mode, times and xattrs. Return False, without creating it, if the file system cannot clone. Raise
+        OSError as open(2) does."""
         if _libc.fclonefileat(read, directory, name, _CLONE_NOOWNERCOPY) == 0:
             return True
         number = ctypes.get_errno()
@@ -64,10 +65,11 @@ if sys.platform == "win32":
     _kernel32.DeviceIoControl.restype = ctypes.c_int
 
     def share_extents(read: int, write: int, size: int, cluster: int = 4096) -> bool:
-        """Let an open file of ``size`` bytes, its length set already, share the blocks of another. False if the volume
-        cannot (only ReFS can); what the file holds then is to be written over. Raises OSError for anything else."""
+        """Make an open file of ``size`` bytes, whose length is already set, share the blocks of another. Return False
+        if the volume cannot (only ReFS can); the content is then undefined and must be overwritten. Raise OSError for
+        anything else."""
         source, target = msvcrt.get_osfhandle(read), msvcrt.get_osfhandle(write)
-        end = -(-size // cluster) * cluster  # the last cluster is shared whole
+        end = -(-size // cluster) * cluster  # the last cluster is shared as a whole
         returned = ctypes.c_uint32()
         for start in range(0, end, _AT_ONCE):
             extents = _Extents(source, start, start, min(_AT_ONCE, end - start))

@@ -1,8 +1,8 @@
-"""Copying files and trees: reflink, else copy_file_range by extents, else read and write.
-What stands for a reflink on macOS and Windows is in ``stage/clone.py``.
+"""Copy files and trees: by reflink, else by copy_file_range extent by extent, else by read and write. The equivalents
+of reflinks on macOS and Windows are in ``stage/clone.py``.
 
-Symbolic links are copied as links and never followed; hard links stay hard links among the copies; sockets and
-devices are not copied.
+Symbolic links are copied as links and never followed. Hard links stay hard links among the copies. Sockets and devices
+are not copied.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mudroom.stage.source import Source
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
-"""What is said by a file system that cannot copy by itself. EOPNOTSUPP and ENOTSUP are one number on Linux, and two on
-macOS, whose file systems say the latter (clonefile(2), renameatx_np(2))."""
+"""Errors of a file system that cannot copy in the kernel. EOPNOTSUPP and ENOTSUP are the same number on Linux but
+differ on macOS, whose file systems return the latter (clonefile(2), renameatx_np(2))."""
 _NOWHERE = 1 << 63
 _NO_HOLES = (errno.EINVAL, errno.ENOTTY, errno.ENOTSUP)
 
@@ -29,8 +29,8 @@ _NO_HOLES = (errno.EINVAL, errno.ENOTTY, errno.ENOTSUP)
 def clone(
     source: Source, target: int, items: Mapping[bytes, Entry], progress: Callable[[int, int], None] | None = None
 ) -> set[bytes]:
-    """Copy ``items`` of a source, a directory before what is in it, into an empty directory. Returns what was
-    copied: all but sockets, devices, files that cannot be read, and what lies in a directory that was left out."""
+    """Copy ``items`` of a source, a directory before its contents, into an empty directory. Return the copied paths:
+    all but sockets, devices, unreadable files, and everything in a directory that was not copied."""
     links: dict[tuple[int, int], bytes] = {}
     copied: set[bytes] = set()
     for number, (path, entry) in enumerate(items.items()):
@@ -55,7 +55,7 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
     try:
         read = source.open(path)
     except (PermissionError, FileNotFoundError):
-        return False  # its owner keeps it from us, and so from every command of ours; or it has just gone
+        return False  # its owner does not let us read it, nor any command that we run; or it has just been deleted
     try:
         copy_open_file(read, target, path, entry)
     finally:
@@ -65,10 +65,11 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
 
 
 def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None) -> dict[bytes, Entry]:
-    """Every entry of a source, a directory before what is in it. Other file systems are named, not entered."""
+    """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
+    not entered."""
     root = source.look(b"")
     device = root.device if root is not None else 0
-    found: dict[bytes, Entry] = {}
+    listing: dict[bytes, Entry] = {}
     pending = [b""]
     while pending:
         path = pending.pop()
@@ -77,19 +78,20 @@ def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = No
         except PermissionError:
             continue
         for name, entry in names.items():
-            at = path + b"/" + name if path else name
-            if leave_out is not None and leave_out(at, entry):
+            entry_path = path + b"/" + name if path else name
+            if leave_out is not None and leave_out(entry_path, entry):
                 continue
-            found[at] = entry
+            listing[entry_path] = entry
             if entry.kind == "directory" and entry.device == device:
-                pending.append(at)
-    return found
+                pending.append(entry_path)
+    return listing
 
 
 def copy_entry(source: int, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
-    """Copy one entry to the same path below ``target``; False for what cannot be copied (sockets, devices).
+    """Copy one entry to the same path below ``target``. Return False if it cannot be copied (socket, device, unreadable
+    file).
 
-    ``links`` remembers inodes with several names, so that hard links stay hard links.
+    ``links`` records inodes with several names, so that hard links stay hard links.
     """
     key = (entry.device, entry.inode)
     if entry.kind == "file" and entry.links > 1 and key in links:
@@ -118,7 +120,8 @@ def _copy_special(target: int, path: bytes, entry: Entry) -> bool:
 
 
 def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) -> None:
-    """Copy a regular file with its mode, mtime and user xattrs; a new file, never over an existing one."""
+    """Copy a regular file with its mode, mtime and user xattrs to a new file. Raise FileExistsError if the target
+    exists."""
     read = open_file(source, path)
     try:
         copy_open_file(read, target, to, entry)
@@ -127,7 +130,7 @@ def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) ->
 
 
 def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
-    """The same of a file that is open already."""
+    """Like ``copy_file``, for a source that is already open."""
     if sys.platform == "darwin" and _cloned_by_name(read, target, to, entry):
         return
     write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -143,7 +146,7 @@ def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
 if sys.platform == "darwin":
 
     def _cloned_by_name(read: int, target: int, to: bytes, entry: Entry) -> bool:
-        """macOS has no reflink into an open file: the clone is a new one, with mode, times and xattrs."""
+        """macOS cannot reflink into an open file: the clone is a new file, with mode, times and xattrs."""
         from mudroom.stage.clone import clone_file
 
         above, _slash, last = to.rpartition(b"/")
@@ -156,10 +159,10 @@ if sys.platform == "darwin":
 
 
 def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
-    """reflink, else copy_file_range by extents (holes stay holes), else read and write.
+    """Copy by reflink, else by copy_file_range extent by extent (holes stay holes), else by read and write.
 
-    ``only_reflink``: returns False instead of copying byte by byte. Where holes are not looked for (not Linux, file
-    systems that do not tell them), a source that has got shorter raises OSError instead of being filled with zeros.
+    ``only_reflink``: return False instead of copying bytes. Where holes cannot be queried (not Linux, or a file system
+    that does not report them), a source that has shrunk raises OSError instead of being padded with zeros.
     """
     if _reflink(read, write, size):
         return True
@@ -172,7 +175,7 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
             _copy_whole(read, write, position, size)
             break
         if extent[0] >= size:
-            break  # nothing but a hole is left
+            break  # only a hole is left
         _copy_range(read, write, *extent)
         position = extent[1]
     os.ftruncate(write, size)
@@ -180,9 +183,12 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
 
 
 def _next_data(read: int, position: int) -> tuple[int, int] | None:
-    """From where to where there is data, at ``position`` or after it, ``_NOWHERE`` if there is none. None if that
-    cannot be told. lseek(2) of Linux; on macOS SEEK_DATA in the middle of data gives the *next* data, or ENXIO
-    (gnulib, lib/lseek.c): whoever believes it copies nothing of a file without holes."""
+    """Return start and end of the data at or after ``position``, or ``_NOWHERE`` twice if there is no more data. Return
+    None if the file system cannot tell.
+
+    lseek(2) of Linux. On macOS, SEEK_DATA in the middle of data returns the *next* data, or ENXIO (gnulib,
+    lib/lseek.c): trusting it would copy none of a file without holes.
+    """
     if sys.platform != "linux":
         return None
     try:
@@ -203,7 +209,7 @@ def _copy_whole(read: int, write: int, position: int, size: int) -> None:
 
 
 def _reflink(read: int, write: int, size: int) -> bool:
-    """Let both files share their blocks; False if that cannot be done here."""
+    """Make both files share their blocks. Return False if the file system cannot."""
     if sys.platform == "win32":
         from mudroom.stage.clone import share_extents
 
@@ -219,7 +225,7 @@ def _reflink(read: int, write: int, size: int) -> bool:
 
 
 def _copy_range(read: int, write: int, start: int, end: int) -> int:
-    """Returns up to where there was something to copy."""
+    """Copy a range. Return the position at which the copy ended: less than ``end`` if the source has shrunk."""
     while start < end:
         try:
             done = _in_kernel(read, write, start, end)
@@ -228,13 +234,13 @@ def _copy_range(read: int, write: int, start: int, end: int) -> int:
                 raise
             done = os.pwrite(write, os.pread(read, min(end - start, 1 << 20), start), start)
         if not done:
-            break  # the file got shorter meanwhile
+            break  # the file has shrunk meanwhile
         start += done
     return start
 
 
 def _in_kernel(read: int, write: int, start: int, end: int) -> int:
-    """Raises ENOSYS where there is no copy_file_range(2): macOS, Windows."""
+    """Raise OSError (ENOSYS) where copy_file_range(2) is missing: macOS, Windows."""
     if not hasattr(os, "copy_file_range"):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return os.copy_file_range(read, write, end - start, start, start)

@@ -18,13 +18,14 @@ _GIT_KINDS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000}
 
 
 Original = Callable[[bytes, Entry, int], bytes | None]
-"""Path, entry, limit → the content a file had; None if that is not known any more, or too much."""
+"""Path, entry, limit → the content that a file had, or None if it is no longer known or larger than the limit."""
 
 
 def diff(
     original: Original, staged: SourceContent, changes: Iterable[Change], moves: Iterable[Move] = ()
 ) -> Iterator[bytes]:
-    """Lines, each with its newline. ``moves``: what came is shown as what went and was changed, if both are shown."""
+    """Yield lines, each with its newline. ``moves``: a moved file is shown as one change from its old path, if both
+    paths are shown."""
     shown = {change.path: change for change in changes}
     pairs = {move.new: move for move in moves if move.old in shown and move.new in shown}
     gone = {move.old for move in pairs.values()}
@@ -33,22 +34,22 @@ def diff(
             continue
         move = pairs.get(change.path)
         for part in _parts(change):
-            yield from _one(original, staged, part, move, shown[move.old] if move is not None else part)
+            yield from _file_diff(original, staged, part, move, shown[move.old] if move is not None else part)
 
 
 def _parts(change: Change) -> Iterator[Change]:
-    """What has become something else went, and then came: a patch knows no file that is another kind of thing
-    afterwards (git-apply(1), "wrong type"), and no directories."""
+    """Split a change of kind into a deletion and an addition, and leave out directories: a patch cannot express a file
+    that becomes another kind (git-apply(1), "wrong type"), nor a directory."""
     parts: tuple[Change, ...] = (change,)
     if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
         parts = change._replace(verb="deleted", staged=None), change._replace(verb="added", base=None)
     return (part for part in parts if part.entry.kind != "directory")
 
 
-def _one(
+def _file_diff(
     original: Original, staged: SourceContent, change: Change, move: Move | None, before: Change
 ) -> Iterator[bytes]:
-    """``before``: the change that has what it was: of what was moved that of its old path."""
+    """``before``: the change that has the old content: for a moved file, the change of its old path."""
     old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
     yield from _header(change) if move is None else _header_of_moved(before, change, move)
@@ -57,7 +58,7 @@ def _one(
     old = _original(original, before)
     new = _staged(staged, change)
     if old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT:
-        yield b"# the project's file has changed since; what it was is not known any more\n"
+        yield b"# the project's file has changed since; its original content is no longer known\n"
         return
     if old is None or new is None or is_binary(old) or is_binary(new):
         yield b"Binary files differ\n" if old != new else b""
@@ -83,7 +84,7 @@ def _header(change: Change) -> Iterator[bytes]:
 
 
 def _header_of_moved(before: Change, change: Change, move: Move) -> Iterator[bytes]:
-    """In the order that git has (diff.c: fill_metainfo; the modes come before it)."""
+    """The header lines in git's order (diff.c: fill_metainfo; the modes come before it)."""
     if before.base is not None and change.staged is not None:
         yield from _modes(before.base, change.staged)
     yield b"similarity index %d%%\n" % move.percent
@@ -100,7 +101,8 @@ def _mode(entry: Entry) -> int:
 
 
 def _name(path: bytes) -> bytes:
-    """As git quotes names, and reads them (``quote.c``: octal alone): nothing in it breaks a line or a terminal."""
+    """Quote a path as git writes and reads names (``quote.c``: octal escapes only), so that it cannot break a line or a
+    terminal."""
     if show(path) == path.decode("utf-8", "surrogateescape") and b'"' not in path:
         return path
     return b'"%s"' % b"".join(_QUOTED[byte] for byte in path)
@@ -111,7 +113,8 @@ _QUOTED = [bytes([byte]) if byte in _PLAIN else b"\\%03o" % byte for byte in ran
 
 
 def _label(path: bytes) -> bytes:
-    """Behind a name with a blank stands a tab: what follows it is no part of it (``patch`` takes a date from there)."""
+    """Return the label of a file. After a name with a blank comes a tab, because ``patch`` otherwise reads the rest as
+    a date."""
     name = _name(path)
     return name + b"\t" if b" " in path and name == path else name
 

@@ -1,11 +1,12 @@
-"""What a copy of the project leaves out.
+"""Choose which files of a project a copy leaves out.
 
-Caches, and what ``copy.exclude`` names, are never copied. If the rest is larger than a copy may be, more is left out,
-one step after the other until it fits; every step is told. What is left out is in no manifest: it never counts as
-deleted, and what a command makes in its place is new, so that it conflicts with what the project has there.
+Caches and the paths that ``copy.exclude`` names are never copied. If the rest is larger than the limit of a copy, more
+is left out in steps until the rest fits; each step gives a note. A path that is left out is in no manifest. It
+therefore never counts as deleted, and a file that a command creates in its place is new, so it conflicts with the
+project's file there.
 
-Patterns are those of gitignore(5), on bytes, decided from the top down as git does: what lies in a directory that is
-left out cannot be brought back. Symbolic links are names like any other; nothing behind them is looked at.
+Patterns are those of gitignore(5), on bytes, applied from the top down as git does: a path inside an excluded directory
+cannot be included again. Symbolic links are names like any other; their targets are not examined.
 """
 
 from __future__ import annotations
@@ -20,73 +21,73 @@ from mudroom.core.tree.path import climb, name, parent, show
 from mudroom.errors import UsageError
 
 Items = dict[bytes, Entry]
-Out = Callable[[bytes, Entry], bool]
-"""Whether to leave an entry out, and all that is in it."""
-Read = Callable[[bytes], bytes | None]
-"""The content of a ``.gitignore``; None if it cannot be read."""
+Excludes = Callable[[bytes, Entry], bool]
+"""Return True to leave an entry out, with everything in it."""
+ReadPatterns = Callable[[bytes], bytes | None]
+"""Return the content of a ``.gitignore``, or None if it cannot be read."""
 
 CACHES = frozenset(
     b".angular/cache .cache .gradle .mypy_cache .next/cache .nuxt/.cache .nx/cache .parcel-cache .pyre .pytest_cache "
     b".pytype .ruff_cache .sass-cache .turbo __pycache__".split()
 )
-"""Directories of these names, at any depth. ``copy.exclude: ["!.cache"]`` brings one back."""
+"""Directories with these names, at any depth. ``copy.exclude: ["!.cache"]`` includes one again."""
 
-MADE = frozenset(b".next .venv build dist node_modules target venv".split())
-"""Directories that a build or an installation makes anew."""
+BUILD_OUTPUTS = frozenset(b".next .venv build dist node_modules target venv".split())
+"""Directories that a build or an installation recreates."""
 
 _SHOWN = 3
 _NAMED_GROUP = b"(?P<ps_d>/)"
-"""As it is in the expressions of pathspec: never within a class, which holds no slash."""
+"""The group's text in the expressions of pathspec. It is never inside a character class, because none holds a slash."""
 
 
 class ExcludeRule(NamedTuple):
     regex: re.Pattern[bytes]
     out: bool
-    """False: the line began with ``!``."""
+    """False if the line began with ``!``."""
     directories: bool
-    """It ended with ``/``: directories only."""
+    """True if the pattern ended with ``/``: it matches directories only."""
 
     def matches(self, path: bytes, entry: Entry) -> bool:
-        """Whether it names this very path. pathspec's expressions match what lies below as well; that was decided
-        when the directory was."""
+        """Return whether the rule matches exactly this path. pathspec's expressions match the paths below as well;
+        those were decided with their directory."""
         if self.directories:
             slashed = path + b"/"
             return entry.kind == "directory" and any(m.end() == len(slashed) for m in self.regex.finditer(slashed))
-        found = self.regex.search(path)
-        return found is not None and found.lastindex is None  # the only group stands for the slash after a directory
+        match = self.regex.search(path)
+        return match is not None and match.lastindex is None  # the only group is the slash after a directory
 
 
 class _Level(NamedTuple):
-    """What one ``.gitignore`` says."""
+    """The rules of one ``.gitignore``."""
 
     start: int
-    """Where in a path that is below its directory begins what the rules are about."""
+    """Offset in a full path at which the part relative to the file's directory begins."""
     rules: list[ExcludeRule]
     screen: re.Pattern[bytes]
 
 
-def never_copied(exclude: Sequence[bytes]) -> Out:
-    """For ``copy.listed``: caches, and what the patterns of ``copy.exclude`` say. Raises UsageError for a pattern that
-    means nothing."""
+def never_copied(exclude: Sequence[bytes]) -> Excludes:
+    """Return the predicate for ``copy.listed``: caches, and the paths that the patterns of ``copy.exclude`` match.
+    Raise UsageError for a line that is not a pattern."""
     rules = []
     for line in exclude:
-        found = list(_rules([line]))
-        if not found:
-            raise UsageError(f"copy.exclude: {show(line)} is no pattern of gitignore(5)")
-        rules += found
+        parsed = list(_rules([line]))
+        if not parsed:
+            raise UsageError(f"copy.exclude: {show(line)} is not a gitignore(5) pattern")
+        rules += parsed
 
     def out(path: bytes, entry: Entry) -> bool:
-        said = _verdict(rules, path, entry)
-        return _is_cache(path, entry) if said is None else said
+        excluded = _verdict(rules, path, entry)
+        return _is_cache(path, entry) if excluded is None else excluded
 
     return out
 
 
-def choose(items: Items, read: Read, *, limit: int | None, gitignore: bool = False) -> tuple[Items, list[str]]:
-    """What of ``items`` (a directory before what is in it) is copied, and a note for every step that was taken to come
-    below ``limit`` bytes. It may still be above it afterwards.
+def choose(items: Items, read: ReadPatterns, *, limit: int | None, gitignore: bool = False) -> tuple[Items, list[str]]:
+    """Return the entries of ``items`` (a directory before its contents) to copy, with a note for each step that was
+    taken to get below ``limit`` bytes. The rest may still be above the limit.
 
-    ``gitignore``: what the project's ``.gitignore`` files name is left out in any case, and that is no step.
+    ``gitignore``: also leave out the paths that the project's ``.gitignore`` files match; that gives no note.
     """
     if gitignore:
         items, _tops = _without(items, _ignored(items, read))
@@ -99,10 +100,10 @@ def choose(items: Items, read: Read, *, limit: int | None, gitignore: bool = Fal
 
 
 def left_out(
-    items: Items, read: Read, *, exclude: Sequence[bytes], limit: int | None, gitignore: bool
+    items: Items, read: ReadPatterns, *, exclude: Sequence[bytes], limit: int | None, gitignore: bool
 ) -> tuple[Items, dict[bytes, int]]:
-    """The same of a project of which everything is in ``items``, for somebody who wants to know before: what would be
-    copied, and the bytes below each path that would not be."""
+    """Return the entries of a complete listing of a project that a copy would hold, and the bytes below each path that
+    it would leave out. This is the preview of ``choose``."""
     items, tops = _without(items, never_copied(exclude))
     if gitignore:
         items, more = _without(items, _ignored(items, read))
@@ -112,9 +113,9 @@ def left_out(
     return items, tops
 
 
-def _steps(items: Items, read: Read, limit: int | None) -> Iterator[tuple[Items, dict[bytes, int]]]:
-    """One after the other until the rest fits: what is left, and what was left out."""
-    for step in (_ignored, _named(MADE), _named(frozenset((b".git",)))):
+def _steps(items: Items, read: ReadPatterns, limit: int | None) -> Iterator[tuple[Items, dict[bytes, int]]]:
+    """Leave out more, step by step, until the rest fits. Yield the rest and the paths left out, after each step."""
+    for step in (_ignored, _named(BUILD_OUTPUTS), _named(frozenset((b".git",)))):
         if limit is None or weight(items) <= limit:
             return
         items, tops = _without(items, step(items, read))
@@ -122,12 +123,12 @@ def _steps(items: Items, read: Read, limit: int | None) -> Iterator[tuple[Items,
 
 
 def weight(items: Mapping[bytes, Entry]) -> int:
-    """Bytes."""
+    """Return the total size in bytes."""
     return sum(entry.size for entry in items.values())
 
 
-def _without(items: Items, out: Out) -> tuple[Items, dict[bytes, int]]:
-    """What is left, and the bytes below each path that was left out."""
+def _without(items: Items, out: Excludes) -> tuple[Items, dict[bytes, int]]:
+    """Return the remaining entries, and the bytes below each path that was left out."""
     kept: Items = {}
     inside: dict[bytes, bytes] = {}
     tops: dict[bytes, int] = {}
@@ -146,31 +147,33 @@ def _is_cache(path: bytes, entry: Entry) -> bool:
     return entry.kind == "directory" and (last in CACHES or name(parent(path)) + b"/" + last in CACHES)
 
 
-def _named(names: frozenset[bytes]) -> Callable[[Items, Read], Out]:
+def _named(names: frozenset[bytes]) -> Callable[[Items, ReadPatterns], Excludes]:
     return lambda _items, _read: lambda path, entry: entry.kind == "directory" and name(path) in names
 
 
-def _ignored(items: Items, read: Read) -> Out:
+def _ignored(items: Items, read: ReadPatterns) -> Excludes:
     return ignored(items.get, read)
 
 
-def ignored(look: Callable[[bytes], Entry | None], read: Read) -> Out:
-    """By the ``.gitignore`` files in the project; the deepest that says anything about a path decides. ``.git`` is
-    never ignored. Each file is read when the first path in its directory is asked for. ``look``: what is at a path."""
+def ignored(look: Callable[[bytes], Entry | None], read: ReadPatterns) -> Excludes:
+    """Return the predicate of the project's ``.gitignore`` files. The deepest file with a matching rule decides.
+    ``.git`` is never ignored. Each file is read when the first path in its directory is tested. ``look`` returns the
+    entry at a path."""
     chains: dict[bytes, tuple[_Level, ...]] = {}
 
     def chain_of(directory: bytes) -> tuple[_Level, ...]:
-        """What counts in a directory, its own first. Directories may be nested deeper than calls may be."""
-        known = chains.get(directory)
-        if known is not None:
-            return known
-        for one in climb(directory, chains):
-            chains[one] = (*own(one), *(chains[parent(one)] if one else ()))
+        """Return the levels that apply in a directory, its own first. Iterative: directories may be nested deeper than
+        the call stack."""
+        chain = chains.get(directory)
+        if chain is not None:
+            return chain
+        for above in climb(directory, chains):
+            chains[above] = (*own(above), *(chains[parent(above)] if above else ()))
         return chains[directory]
 
     def own(directory: bytes) -> Iterator[_Level]:
         path = directory + b"/.gitignore" if directory else b".gitignore"
-        entry = look(path)  # git does not follow one that is a symbolic link either
+        entry = look(path)  # like git, do not follow a symbolic link
         data = read(path) if entry is not None and entry.kind == "file" else None
         rules = list(_rules((data or b"").removeprefix(b"\xef\xbb\xbf").split(b"\n")))
         if rules:
@@ -183,39 +186,40 @@ def ignored(look: Callable[[bytes], Entry | None], read: Read) -> Out:
             below = path[start:]
             if screen.search(below) is None and screen.search(below + b"/") is None:
                 continue
-            said = _verdict(rules, below, entry)
-            if said is not None:
-                return said
+            excluded = _verdict(rules, below, entry)
+            if excluded is not None:
+                return excluded
         return False
 
     return out
 
 
 def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
-    """Finds something in every path that one of the rules names, with a slash behind it or without, and in few others:
-    most files are named by none."""
-    bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)  # a name may stand there only once
+    """Return one expression that matches every path that a rule matches, with or without a slash at the end, and few
+    others. Most files match no rule, so this saves trying them all."""
+    # A group name may occur only once in an expression.
+    bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)
     try:
-        return _compiled(b"|".join(b"(?:%s)" % one for one in bare))
+        return _compiled(b"|".join(b"(?:%s)" % pattern for pattern in bare))
     except re.error:
-        return re.compile(b"")  # which names everything: another pathspec, that has other groups
+        return re.compile(b"")  # matches everything: another version of pathspec, with other groups
 
 
 def _compiled(regex: bytes) -> re.Pattern[bytes]:
-    """``[[]`` and ``[a--b]`` are as good as any other pattern, and whose project it is wants no warning that a later
-    Python may read them otherwise (re, "Possible nested set")."""
+    """Compile a pattern without FutureWarning ("Possible nested set"): ``[[]`` and ``[a--b]`` are valid patterns, and
+    the project's owner cannot use a warning that a later Python may read them differently."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(regex, re.DOTALL)
 
 
 def _verdict(rules: Sequence[ExcludeRule], path: bytes, entry: Entry) -> bool | None:
-    """What the last rule that names the path says; None if none does."""
+    """Return the verdict of the last rule that matches the path, or None if no rule matches."""
     return next((rule.out for rule in reversed(rules) if rule.matches(path, entry)), None)
 
 
 def _rules(lines: Iterable[bytes]) -> Iterator[ExcludeRule]:
-    """Comments, empty lines and what is no pattern give none, as with git."""
+    """Parse lines. Comments, empty lines and invalid patterns yield no rule, as with git."""
     for line in lines:
         text = line.removesuffix(b"\r")
         if not text.strip() or text.startswith(b"#"):
@@ -226,13 +230,13 @@ def _rules(lines: Iterable[bytes]) -> Iterator[ExcludeRule]:
             regex, included = GitIgnoreSpecPattern.pattern_to_regex(text)
             compiled = _compiled(regex) if regex is not None else None
         except (ValueError, re.error):
-            continue  # pathspec's words for "no pattern": the second for [z-a]
+            continue  # pathspec reports an invalid pattern with either; re.error for [z-a]
         if compiled is not None and included is not None:
             yield ExcludeRule(compiled, included, text.rstrip().endswith(b"/"))
 
 
 def _listing(tops: Mapping[bytes, int]) -> str:
-    """The largest by name, the rest as a number."""
+    """List the largest by name, the rest as a count."""
     ordered = sorted(tops.items(), key=lambda item: (-item[1], item[0]))
     shown = [f"{show(path)} ({megabytes(size)})" for path, size in ordered[:_SHOWN]]
     rest = ordered[_SHOWN:]

@@ -1,8 +1,9 @@
-"""Files of mudroom's own that were read, kept with what they come to for as long as they are the same files.
+"""Cache of parsed state files, with the values derived from them. An entry is valid while the file's stat stamp is
+unchanged.
 
-For a server, which is asked about the same fork again and again, by several threads at a time. What is kept of a file
-is only given if the file has the stamp that it had before it was read, and only kept if whoever writes to it from then
-on gives it another one (``stamp.py``).
+For a server, where several threads ask about the same fork again and again. An entry is returned only if the file still
+has the stamp that it had before it was read. It is stored only if every later write is certain to change that stamp
+(``stamp.py``).
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from mudroom.stage.reader import FileReader, T, V
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
 LIMIT = 16 << 20
-"""Bytes of all files that are kept, as they are on disk: records of 120,000 changes. With all that they come to, they
-take up to thirteen times as much."""
+"""Bytes of all cached files, as they are on disk: the records of 120,000 changes. In memory, with the derived values,
+they take up to thirteen times as much."""
 _LEAST = 1 << 10
-"""What a small file counts for: the limit is one for many of them, too."""
+"""The minimum weight of a file, in bytes, so that the limit also bounds the number of small files."""
 
 
 class _File:
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Of two who ask for it at once, one reads."""
+        """Held while the file is read: of two concurrent callers, only one reads."""
         self.stamp: Stamp | None = None
-        """None: nothing is kept."""
+        """None while no value is cached."""
         self.value: Any = None
-        self.comes_to: dict[Any, Any] = {}
+        self.derived_values: dict[Any, Any] = {}
         self.weight = 0
-        """What it counts for, while it does."""
+        """Bytes that count towards the limit while the entry is cached."""
 
 
 _Key = tuple[bytes, Callable[[bytes], Any]]
@@ -42,13 +43,13 @@ class FileCache(FileReader):
     def __init__(self, limit: int = LIMIT, clock: Callable[[], int] = time.time_ns) -> None:
         self._limit, self._clock = limit, clock
         self._lock = threading.Lock()
-        """Of all that follows. Whoever has the lock of a file may take this one, never the other way round."""
+        """Guards everything below. A holder of a file's lock may take this lock, never the other way round."""
         self._files: OrderedDict[_Key, _File] = OrderedDict()
-        """Those that were asked for last come last."""
+        """Ordered by last use, most recent last."""
         self._values: dict[int, _File] = {}
-        """By ``id`` of the value, which cannot be another one's: the file holds the value."""
+        """By ``id`` of the value. The id cannot be reused, because the file holds the value."""
         self.weight = 0
-        """Of all that is kept, in bytes."""
+        """Of all entries, in bytes."""
 
     def __len__(self) -> int:
         return len(self._files)
@@ -59,39 +60,40 @@ class FileCache(FileReader):
             file = self._files.setdefault(key, _File())
             self._files.move_to_end(key)
         with file.lock:
-            now, stamp = self._clock(), stamp_of(path)  # before it is read: what is read may be newer, never older
+            # before the read: the content may be newer than the stamp, never older
+            now, stamp = self._clock(), stamp_of(path)
             if stamp is not None and stamp == file.stamp:
-                found: T = file.value
-                return found
-            self._let_go(file)
+                cached: T = file.value
+                return cached
+            self._invalidate(file)
             try:
                 value = read(path)
             except BaseException:
                 self._remove(key, file)
                 raise
             if stamp is not None and stamp.size <= self._limit and is_settled(stamp.ctime, now):
-                self._keep(key, file, stamp, value)
+                self._store(key, file, stamp, value)
             else:
                 self._remove(key, file)
             return value
 
-    def come_to(self, value: V, what: Callable[[V], T]) -> T:
+    def derive(self, value: V, derive: Callable[[V], T]) -> T:
         with self._lock:
             file = self._values.get(id(value))
         if file is None:
-            return what(value)
+            return derive(value)
         with file.lock:
-            if file.value is not value:  # it has been read anew meanwhile
-                return what(value)
-            if what not in file.comes_to:
-                file.comes_to[what] = what(value)
-            found: T = file.comes_to[what]
-            return found
+            if file.value is not value:  # read again meanwhile
+                return derive(value)
+            if derive not in file.derived_values:
+                file.derived_values[derive] = derive(value)
+            derived: T = file.derived_values[derive]
+            return derived
 
-    def _keep(self, key: _Key, file: _File, stamp: Stamp, value: Any) -> None:
+    def _store(self, key: _Key, file: _File, stamp: Stamp, value: Any) -> None:
         with self._lock:
             other = self._files.get(key)
-            if other is not None and other is not file:  # this one was put out while it was read
+            if other is not None and other is not file:  # this entry was evicted during the read
                 self._discount(other)
             file.stamp, file.value, file.weight = stamp, value, max(stamp.size, _LEAST)
             self._files[key] = self._values[id(value)] = file
@@ -100,10 +102,10 @@ class FileCache(FileReader):
                 _key, oldest = self._files.popitem(last=False)
                 self._discount(oldest)
 
-    def _let_go(self, file: _File) -> None:
+    def _invalidate(self, file: _File) -> None:
         with self._lock:
             self._discount(file)
-            file.stamp, file.value, file.comes_to = None, None, {}
+            file.stamp, file.value, file.derived_values = None, None, {}
 
     def _remove(self, key: _Key, file: _File) -> None:
         with self._lock:
@@ -111,7 +113,7 @@ class FileCache(FileReader):
                 del self._files[key]
 
     def _discount(self, file: _File) -> None:
-        """It counts no more. Whoever has just been given what it holds goes on with that."""
+        """Stop counting the entry. A caller that already has its value keeps that."""
         self.weight -= file.weight
         file.weight = 0
         if self._values.get(id(file.value)) is file:

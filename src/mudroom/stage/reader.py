@@ -1,7 +1,6 @@
-"""How files of mudroom's own are read and understood: anew each time, or by somebody who keeps them
-(``file_cache.py``).
+"""Read and parse mudroom's own files: anew each time, or through a cache (``file_cache.py``).
 
-What is read is a value that nobody changes: whoever asks may be given the same as somebody else.
+A parsed value must not be modified: several callers may share it.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ V = TypeVar("V")
 
 
 class FileReader:
-    """Keeps nothing."""
+    """Reads the file at each call, without a cache."""
 
     def of(self, path: bytes, read: Callable[[bytes], T]) -> T:
-        """``read(path)``; ``read`` says what kind of file it is, and has a name of its own. Raises what that does."""
+        """Return ``read(path)``. ``read`` identifies the kind of file, so it must be a named function. Raise what
+        ``read`` raises."""
         return read(path)
 
-    def come_to(self, value: V, what: Callable[[V], T]) -> T:
-        """``what(value)`` of a value that ``of`` has given: it depends on nothing else. ``what`` has a name of its own,
-        too."""
-        return what(value)
+    def derive(self, value: V, derive: Callable[[V], T]) -> T:
+        """Return ``derive(value)`` of a value that ``of`` has returned. ``derive`` must be a named function that
+        depends on the value only."""
+        return derive(value)
 
 
 ANEW = FileReader()

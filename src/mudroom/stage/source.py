@@ -1,7 +1,7 @@
-"""How the files of a fork are read, whatever they lie in: one directory, a stack of layers, a buffer in memory.
+"""Read the files of a fork, whatever stores them: one directory, a stack of layers, a buffer in memory.
 
-A ``Source`` answers for paths relative to its root, ``b""`` being the root itself. It never follows a symbolic link,
-neither at the end of a path nor on the way (such a path has nothing at it).
+A ``Source`` takes paths relative to its root; ``b""`` is the root itself. It never follows a symbolic link, neither at
+the end of a path nor on the way: a path through a link has no entry.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from mudroom.stage.beneath import directory, entries, look_beneath, open_file, o
 
 class Source(Protocol):
     def look(self, path: bytes) -> Entry | None:
-        """The entry at ``path``; None if there is none, or a directory on the way is missing or is not one."""
+        """Return the entry at ``path``, or None if it is missing or a directory on the way is missing or not a
+        directory."""
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        """What is in a directory, by name; empty if there is no directory at ``path``."""
+        """Return the entries of a directory by name; empty if ``path`` is not a directory."""
 
     def open(self, path: bytes) -> int:
-        """A descriptor of a regular file, for reading. Raises OSError as open(2) does."""
+        """Return a descriptor of a regular file for reading. Raise OSError as open(2) does."""
 
 
 class SourceContent(Protocol):
-    """As much of a source as it takes to read a file."""
+    """The part of a ``Source`` that reads file content."""
 
     def open(self, path: bytes) -> int:
-        """A descriptor of a regular file, for reading. Raises OSError as open(2) does."""
+        """Return a descriptor of a regular file for reading. Raise OSError as open(2) does."""
 
 
 class DirectorySource:
-    """A real directory: the project, or a live mount. The descriptor of its root is its owner's to close."""
+    """A real directory: the project, or a live mount. The caller owns the descriptor of the root and closes it."""
 
     def __init__(self, root: int) -> None:
         self.root = root
@@ -56,7 +57,7 @@ class DirectorySource:
 
 
 class OpenSource(DirectorySource):
-    """The same, with a descriptor of its own."""
+    """A ``DirectorySource`` that owns its descriptor."""
 
     def __init__(self, path: bytes) -> None:
         super().__init__(open_root(path))
@@ -74,12 +75,12 @@ class OpenSource(DirectorySource):
 
 
 def is_absence(error: OSError) -> bool:
-    """Whether an error of open(2) says that there is nothing at a path: ELOOP is a symbolic link on the way."""
+    """Return whether an error of open(2) means that the path does not exist. ELOOP is a symbolic link on the way."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def walk(source: Source, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-    """Every entry below a directory, a directory before what is in it."""
+    """Yield every entry below a directory, a directory before its contents."""
     pending = [path]
     while pending:
         at = pending.pop()
@@ -91,7 +92,7 @@ def walk(source: Source, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
 
 
 def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
-    """The content of a file; None if it has more than ``limit`` bytes."""
+    """Return the content of a file, or None if it has more than ``limit`` bytes."""
     descriptor = source.open(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -105,10 +106,11 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
-def same_bytes(one: int, other: int) -> bool:
-    """Whether two open files hold the same from here to their ends. Closes neither."""
+def same_bytes(descriptor: int, other: int) -> bool:
+    """Return whether two open files have the same content from their positions to their ends. The descriptors stay
+    open."""
     while True:
-        a, b = os.read(one, 1 << 20), os.read(other, 1 << 20)
+        a, b = os.read(descriptor, 1 << 20), os.read(other, 1 << 20)
         if a != b:
             return False
         if not a:

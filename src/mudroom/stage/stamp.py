@@ -1,9 +1,9 @@
-"""Whether a file of mudroom's own is still the one that was looked at: by what stat(2) says of it.
+"""Tell by stat(2) whether a state file is still the same one.
 
-Who writes to a file or puts another one in its place can set its size and its mtime, and may be given the inode of one
-that is gone; nobody can set its ctime. But clocks tick: what happens twice within a tick has one time. So what is known
-of a file is good for later only once that tick is over (git calls the others "racily clean", and looks into them:
-Documentation/technical/racy-git.txt).
+A process that writes to a file or replaces it can set size and mtime, and may get the inode of a deleted file; it
+cannot set the ctime. But clocks tick: two changes within one tick get the same time. So a stamp can be relied on later
+only if that tick was over when it was taken. (git calls files without that guarantee "racily clean" and compares their
+content: Documentation/technical/racy-git.txt.)
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 from typing import NamedTuple
 
 _TICK = 20_000_000
-"""Nanoseconds, two ticks of the slowest kernel: what stamps files is the timer, every 1 to 10 ms (CONFIG_HZ,
+"""Nanoseconds, two ticks of the slowest kernel: files are stamped by the timer tick, every 1 to 10 ms (CONFIG_HZ,
 ktime_get_coarse_real_ts64)."""
 _COARSE = 3_000_000_000
-"""Where times are whole seconds, or every second one (ext4 with small inodes, FAT)."""
+"""Nanoseconds, for file systems with a time resolution of one or two seconds (ext4 with small inodes, FAT)."""
 _SECOND = 1_000_000_000
 
 
@@ -29,7 +29,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: bytes) -> Stamp | None:
-    """None: there is nothing, or it cannot be looked at. A link is not followed."""
+    """Return the stamp, or None if the path is missing or cannot be examined. A link is not followed."""
     try:
         info = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -38,5 +38,6 @@ def stamp_of(path: bytes) -> Stamp | None:
 
 
 def is_settled(ctime: int, now: int) -> bool:
-    """Whether whatever is done from ``now`` on to a file that has this ctime gives it another one."""
+    """Return whether any change from ``now`` on is certain to give a file with this ctime another ctime. Both in
+    nanoseconds."""
     return ctime + (_TICK if ctime % _SECOND else _COARSE) < now

@@ -1,8 +1,8 @@
-"""What every kind of view offers to the rest: a place to work in, and afterwards the raw differences.
+"""The interface of every kind of view: a place to work in, and afterwards the raw differences.
 
-A view is a directory in the vault plus a rule of how it is seen. ``RawDifference`` is what a walk finds; it is not a
-change yet (``stage/originals/collection.py`` decides that: a file opened for writing but not written to is a difference
-only).
+A view is a directory in the vault plus the way it is shown. ``RawDifference`` is the result of a walk. It is not a
+change yet (``stage/originals/collection.py`` decides that): a file that was opened for writing but not written to is a
+difference only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mudroom.stage.source import Source
 class RawDifference(NamedTuple):
     path: bytes
     lower: Entry | None
-    """What lies below the fork's writable layer: the base, or a sealed layer over it."""
+    """The entry below the fork's writable layer: from the base, or from a sealed layer over it."""
     staged: Entry | None
 
 
@@ -28,13 +28,13 @@ class View(Protocol):
 
     @property
     def staged(self) -> tuple[bytes, ...]:
-        """Directories in which a staged file lies at its own relative path; the first that has it counts."""
+        """Directories in which a staged file lies at its own relative path; the first that has it wins."""
 
     def prepare(self) -> None:
-        """Make it ready for one command. Idempotent."""
+        """Prepare the view for one command. Idempotent."""
 
     def mount(self) -> Overlay | Copy:
-        """How a sandbox shows it."""
+        """Return how a sandbox mounts the view."""
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
-        """Everything in which the writable layer may differ from what lies below it."""
+        """Yield every path at which the writable layer may differ from ``lower``, the tree below it."""

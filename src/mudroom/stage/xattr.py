@@ -1,5 +1,6 @@
-"""Extended attributes of open files: xattr(7). Python has them for Linux only; on macOS they are asked for by ctypes
-(fgetxattr(2) and its siblings: two words more, position and options, both 0). The part for macOS has never been run.
+"""Extended attributes of open files: xattr(7). Python has them on Linux only; on macOS they are called by ctypes
+(fgetxattr(2) and its siblings take two more arguments, position and options, both 0). The macOS part has never been
+run.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 
 
 def get(descriptor: int, name: str) -> bytes:
-    """Raises OSError as fgetxattr(2) does."""
+    """Return the value. Raise OSError as fgetxattr(2) does."""
     if sys.platform == "darwin":
-        return _asked(lambda buffer, size: _libc().fgetxattr(descriptor, os.fsencode(name), buffer, size, 0, 0))
+        return _read_sized(lambda buffer, size: _libc().fgetxattr(descriptor, os.fsencode(name), buffer, size, 0, 0))
     return os.getxattr(descriptor, name)
 
 
@@ -32,15 +33,16 @@ def drop(descriptor: int, name: str) -> None:
 
 
 def names(descriptor: int) -> list[str]:
-    """Raises OSError where the file system has none."""
+    """Return the names. Raise OSError if the file system does not support xattrs."""
     if sys.platform == "darwin":
-        listed = _asked(lambda buffer, size: _libc().flistxattr(descriptor, buffer, size, 0))
+        listed = _read_sized(lambda buffer, size: _libc().flistxattr(descriptor, buffer, size, 0))
         return [os.fsdecode(name) for name in listed.split(b"\0") if name]
     return os.listxattr(descriptor)
 
 
 def user(descriptor: int) -> dict[str, bytes]:
-    """The user's own, which a copy keeps; the overlay's bookkeeping is not among them. Empty where there are none."""
+    """Return the ``user.`` attributes that a copy keeps, without the overlay's bookkeeping. Empty if the file system
+    does not support xattrs."""
     try:
         own = [name for name in names(descriptor) if name.startswith("user.") and not name.startswith("user.overlay.")]
     except OSError:
@@ -49,7 +51,7 @@ def user(descriptor: int) -> dict[str, bytes]:
 
 
 def _libc() -> Any:
-    """With declared signatures: sys/xattr.h of macOS."""
+    """Return libc with declared signatures: sys/xattr.h of macOS."""
     library = ctypes.CDLL(None, use_errno=True)
     size, pointer, number, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     library.fgetxattr.argtypes = (number, text, pointer, size, ctypes.c_uint32, number)
@@ -69,13 +71,13 @@ def _checked(result: int) -> int:
     return result
 
 
-def _asked(ask: Any) -> bytes:
-    """First how long, then what; again if it has become longer meanwhile."""
+def _read_sized(ask: Any) -> bytes:
+    """Ask for the length, then read; repeat if the value has grown meanwhile."""
     while True:
         room = _checked(ask(None, 0))
         buffer = ctypes.create_string_buffer(room + 1)
-        got = ask(buffer, room + 1)
-        if 0 <= got <= room:
-            return buffer.raw[:got]
-        if got < 0 and ctypes.get_errno() != 34:  # ERANGE
-            _checked(got)
+        length = ask(buffer, room + 1)
+        if 0 <= length <= room:
+            return buffer.raw[:length]
+        if length < 0 and ctypes.get_errno() != 34:  # ERANGE
+            _checked(length)

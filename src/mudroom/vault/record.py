@@ -18,7 +18,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 
 FORMAT = 2
 
@@ -80,7 +80,7 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
     beside = path + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)  # left by a crash, or a link made by a container's user: it is never written through
-    with os.fdopen(own.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
         if durable:
             stream.flush()
@@ -92,14 +92,14 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
 
 def _holds(path: bytes, data: bytes) -> bool:
     try:
-        return own.read(path) == data
+        return safe_open.read(path) == data
     except (OSError, MudroomError):
         return False  # missing or damaged: write it
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
     """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or of a newer format."""
-    data = own.read(path)
+    data = safe_open.read(path)
     try:
         record = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

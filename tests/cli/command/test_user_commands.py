@@ -163,6 +163,6 @@ def test_a_stranger_cannot_have_it_applied(cli: Cli) -> None:
     done = cli("run", "--", *PLAIN)
     assert text(cli) == "old\n"
     assert (
-        "note: not taken from .mudroom/policy.yaml, nobody has trusted it on this machine: "
+        "note: not taken from .mudroom/policy.yaml, it is not trusted on this machine: "
         "user_commands.auto_apply: always; user_commands.trusted: sh … (mudroom policy trust shows all and asks)"
     ) in done.stderr

@@ -18,6 +18,7 @@ from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import remember
+from mudroom.policy.settings_table import ROWS
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 
@@ -214,6 +215,10 @@ def test_without_any_policy(cli: Cli) -> None:
     assert cli("policy", "check").stderr == "there is no policy: the defaults hold\n"
     assert cli("policy", "show").stdout.splitlines()[0].split() == ["commands.classes.read_only:", "allow", "default"]
     assert "loosens nothing" in cli("policy", "trust").stderr
+    found = {row["key"]: row for row in cli.json("policy", "show")["settings"]}
+    assert found["keep.age"] == {"key": "keep.age", "value": "30d", "source": "default"}
+    for row in ROWS:
+        assert row.alias or row.key in found or f"{row.key}.unknown" in found, row.key
 
 
 # --- show and why ---------------------------------------------------------------------------------------------------
@@ -266,7 +271,7 @@ def test_trust_and_distrust(cli: Cli) -> None:
     done = cli("policy", "trust")
     assert done.returncode == 125
     assert done.stderr.splitlines() == [
-        "the project's policy loosens what holds else; nobody has trusted it on this machine:",
+        "the project's policy loosens what holds else; it is not trusted on this machine:",
         "+ network.mode: open   policy.yaml:2",
         "+ run.environment: TOKEN   policy.yaml:4",
         "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",

@@ -98,7 +98,7 @@ def test_no_and_nobody_and_a_client_that_does_not_wait(town: Town) -> None:
     door.wait(flows=3, questions=2)
     assert "ended before it was answered" in door.flows[-1].reason
     hasty = town.door(ask=True, ask_timeout=0.05)
-    assert b"nobody answered in time" in read_all(hasty.connect(connect("late.example", 443)))
+    assert b"there was no answer in time" in read_all(hasty.connect(connect("late.example", 443)))
     door.door.answer(999, True, None)  # to a question that there is not
     assert town.lookups() == []
 
@@ -155,7 +155,7 @@ def test_an_answer_for_ever_is_a_rule(town: Town) -> None:
 
 
 def test_too_many_questions_are_denied(tmp_path: Path) -> None:
-    with Town(tmp_path, constants={"guard.MAX_QUESTIONS": 3}) as town:
+    with Town(tmp_path, constants={"gate.guard.MAX_QUESTIONS": 3}) as town:
         door = town.door(ask=True)
         clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(4)]
         door.wait(questions=3, flows=1)
@@ -219,7 +219,15 @@ def test_more_rules_than_a_packet_holds(town: Town) -> None:
 # --- bad input ---
 
 
-HASTE = dict.fromkeys(("read.HEAD_TIME", "accept.FIRST_BYTE", "tunnel.FIRST_WORDS", "socks.PATIENCE"), 0.5)
+HASTE = dict.fromkeys(
+    (
+        "gate.request_head.HEAD_TIME",
+        "entrances.accept.FIRST_BYTE",
+        "entrances.tunnel.FIRST_BYTES",
+        "entrances.socks.PATIENCE",
+    ),
+    0.5,
+)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +355,7 @@ def test_a_gate_without_descriptors_lives_on(town: Town) -> None:
 
 
 def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:
-    with Town(tmp_path, constants={"guard.MAX_CONNECTIONS": 5}) as town:
+    with Town(tmp_path, constants={"gate.guard.MAX_CONNECTIONS": 5}) as town:
         door = town.door(ask=True)
         clients = [door.connect() for _ in range(5)]
         for _ in range(3):
@@ -362,7 +370,7 @@ def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:
 
 def test_whoever_cannot_be_told_is_not_let_in(tmp_path: Path) -> None:
     """The host does not read: what could not be journalled does not happen."""
-    with Town(tmp_path, constants={"guard.MAX_UNTOLD": 3}) as town:
+    with Town(tmp_path, constants={"gate.guard.MAX_UNSENT": 3}) as town:
         door = town.door()
         answers = []
         for number in range(3000):

@@ -13,8 +13,13 @@ from mudroom.core.network.host_rules import HostRule
 from origin import Web
 from town import OpenDoor, Town, read_all
 
-HASTE = {"read.HEAD_TIME": 0.3, "accept.FIRST_BYTE": 0.3, "tunnel.FIRST_WORDS": 0.3, "socks.PATIENCE": 0.3}
-HASTE |= {"peer.DISMISSAL": 0.1}
+HASTE = {
+    "gate.request_head.HEAD_TIME": 0.3,
+    "entrances.accept.FIRST_BYTE": 0.3,
+    "entrances.tunnel.FIRST_BYTES": 0.3,
+    "entrances.socks.PATIENCE": 0.3,
+}
+HASTE |= {"gate.peer.DISMISSAL": 0.1}
 ROUNDS = 40
 AT_ONCE = 10
 

@@ -306,7 +306,7 @@ def test_the_next_address_is_tried_and_a_closed_port_is_said(town: Town) -> None
 
 
 def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(tmp_path: Path) -> None:
-    with Town(tmp_path, constants={"dial.FIRST": 0.05, "dial.LAST": 0.1}) as town:
+    with Town(tmp_path, constants={"gate.dial.FIRST": 0.05, "gate.dial.LAST": 0.1}) as town:
         port = town.serve(echo)
         with socket.create_server(("127.0.0.9", port), backlog=0) as deaf:
             crowd = [socket.socket() for _ in range(3)]  # more than its queue takes: what comes then is not answered

@@ -23,9 +23,9 @@ from mudroom.core.network.placeholder import parse_credential
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.net.inspection import authority as module
 from mudroom.net.inspection.authority import Issuer, certificate_of, load_authority
-from mudroom.net.inspection.equipment import equip
-from mudroom.net.inspection.reveal import reveal, variables
+from mudroom.net.inspection.credential_value import read_credentials, variables
 from mudroom.net.inspection.roots import prepare
+from mudroom.net.inspection.setup import set_up_inspection
 
 PROJECT = b"/home/ada/pro\xffject"
 
@@ -219,7 +219,7 @@ def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: P
     own.write_text("# of a company\n" + certificate_of(load_authority(os.fsencode(tmp_path / "other"), b"/other")))
     environ = {b"CURL_CA_BUNDLE": os.fsencode(own), b"TOKEN": b"real", b"PATH": b""}
     never = parse_never(["pinned.example"])
-    found = equip(
+    found = set_up_inspection(
         vault, PROJECT, environ, b"/home/ada", never=never, credentials=[parse_credential("TOKEN", "a.example")]
     )
     assert found.inspection.authority == load_authority(vault, PROJECT)
@@ -243,7 +243,7 @@ def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_pa
         parse_credential("B", "a.example", "x-b", "env:OTHER"),
         parse_credential("C", "a.example", "x-c", "file:~/.token"),
     ]
-    found = reveal(wanted, {b"A": b"one", b"OTHER": b"two"}, os.fsencode(tmp_path))
+    found = read_credentials(wanted, {b"A": b"one", b"OTHER": b"two"}, os.fsencode(tmp_path))
     assert [one.value for one in found] == ["one", "two", "from-a-file"]
     inside = dict(variables(found))
     assert set(inside) == {b"A", b"B", b"C"}
@@ -264,7 +264,7 @@ def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_pa
 def test_a_value_that_is_not_there_is_said_so_without_values(tmp_path: Path, source: str, why: str) -> None:
     environ = {b"BAD": b"s3cret\nx", b"EMPTY": b" \n"}
     with pytest.raises(UsageError, match=why) as caught:
-        reveal([parse_credential("A", "a.example", "x", source)], environ, os.fsencode(tmp_path))
+        read_credentials([parse_credential("A", "a.example", "x", source)], environ, os.fsencode(tmp_path))
     assert "s3cret" not in str(caught.value)
 
 
@@ -275,13 +275,13 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(Unsupported, match=r"keyring.*pip install"):
-        reveal(wanted, {}, b"/")
+        read_credentials(wanted, {}, b"/")
     keyring: Any = types.ModuleType("keyring")
     errors: Any = types.ModuleType("keyring.errors")
     errors.KeyringError = RuntimeError
     keyring.get_password = lambda service, user: f"{service}+{user}" if service == "git" else None
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     monkeypatch.setitem(sys.modules, "keyring.errors", errors)
-    assert reveal(wanted, {}, b"/")[0].value == "git+ada"
+    assert read_credentials(wanted, {}, b"/")[0].value == "git+ada"
     with pytest.raises(UsageError, match="has no other for ada"):
-        reveal([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")
+        read_credentials([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")

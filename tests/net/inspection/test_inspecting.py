@@ -290,7 +290,7 @@ def test_without_an_authority_what_should_be_inspected_is_refused(place: Place) 
     flow = door.flow()
     assert (flow.verdict, flow.reason) == (
         "deny",
-        "it is to be inspected, and this gate was given no authority to do so with",
+        "its rule requires inspection, but this gate has no certificate authority",
     )
 
 
@@ -301,7 +301,7 @@ def test_what_is_neither_tls_nor_http_is_refused_where_it_should_be_inspected(pl
     door = place.door(port)
     raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2) + words)
     read_all(raw)
-    assert door.flow().reason == "it is to be inspected, and is neither TLS nor HTTP"
+    assert door.flow().reason == "its rule requires inspection, but it is neither TLS nor HTTP"
     assert b"".join(reached) == b""
 
 

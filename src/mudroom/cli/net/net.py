@@ -20,7 +20,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
-from mudroom.policy.host_answers import drop, keep, load, missing
+from mudroom.policy.host_answers import drop, keep, load, missing_answers
 
 EXAMPLES = """\
 examples:
@@ -196,7 +196,7 @@ def _answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
     every = load(project)
     found = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
     if len(found) < len(every):
-        gone = missing(project, places(context.environ).state)
+        gone = missing_answers(project, places(context.environ).state)
         why = f"for it no longer says {gone[0]}" if gone else "that nobody has said on this machine"
         context.terminal.note(
             f"not taken from .mudroom/local/permissions.yaml: {len(every) - len(found)} {why} "

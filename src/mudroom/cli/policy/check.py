@@ -13,11 +13,11 @@ from mudroom.core.command.contradiction import RuleProblem, contradictions, lock
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.combine import read, read_alone, watched
+from mudroom.policy.combine import read, read_single, watched_files
 from mudroom.policy.config import load_policy, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
-from mudroom.policy.parse import GivenSetting, put
+from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.session import policy_above
 
 
@@ -44,8 +44,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _of_file(name: str) -> tuple[list[str], list[RuleProblem]]:
     path = os.path.abspath(os.fsencode(name))
     try:
-        given = read_alone(path)
-        policy = put(given).commands
+        given = read_single(path)
+        policy = settings_from(given).commands
     except UsageError as error:
         return [show(path)], [RuleProblem("error", "", error.message, error.hint)]
     return [show(path)], [*_in_files([given]), *_together(policy)]
@@ -54,7 +54,7 @@ def _of_file(name: str) -> tuple[list[str], list[RuleProblem]]:
 def _of_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     project = project_of(context)
     config, state = user_config(context.environ), places(context.environ).state
-    files = [show(path) for path in watched(project, config, state) if os.path.lexists(path)]
+    files = [show(path) for path in watched_files(project, config, state) if os.path.lexists(path)]
     files = [path for path in files if path.endswith(".yaml")]
     answers = project + b"/.mudroom/local/" + NAME
     files += [show(answers)] if os.path.lexists(answers) else []

@@ -1,25 +1,27 @@
-"""``mudroom policy show``: what holds, and in which file and line it stands."""
+"""``mudroom policy show``: the settings that apply, each with its file and line."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+from collections.abc import Iterator, Sequence
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, project_of
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
 from mudroom.policy.config import load_policy, user_config
-from mudroom.policy.trust import said
+from mudroom.policy.parse import GivenSetting
+from mudroom.policy.settings_table import ROWS
+from mudroom.policy.trust import describe
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     loaded = load_policy(project, context.environ, items=True)
-    set_here = {one.value.name for one in loaded.given if one.key.startswith("commands.classes.")}
-    rows = [(said(one), one.at) for one in loaded.given]
-    rows += [(f"commands.classes.{name}: {act}", "") for name, act in BY_CLASS.items() if name not in set_here]
+    rows = [(describe(item), item.at) for item in loaded.given]
+    rows += [(text, "") for text in _defaults(loaded.given)]
     out = list(loaded.left_out)
     if context.as_json:
         row = {
@@ -39,6 +41,19 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     if out:
         context.terminal.note(left_out(loaded))
     return 0
+
+
+def _defaults(given: Sequence[GivenSetting]) -> Iterator[str]:
+    """Yield the defaults of the settings that no file sets; those of command classes one by one."""
+    classes = {item.value.name for item in given if item.key.startswith("commands.classes.")}
+    yield from (f"commands.classes.{name}: {action}" for name, action in BY_CLASS.items() if name not in classes)
+    # roles.NAME.rules has the row of commands.rules, and does not set that.
+    keys = {item.setting.alias or item.setting.key for item in given if item.key.startswith(item.setting.key)}
+    yield from (
+        f"{row.key}: {row.default}"
+        for row in ROWS
+        if row.key not in keys and not row.alias and row.key != "commands.classes"
+    )
 
 
 def _row(text: str, at: str) -> dict[str, str]:

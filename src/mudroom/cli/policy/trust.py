@@ -11,10 +11,10 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, project_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.combine import inside, read, roles_of
+from mudroom.policy.combine import project_items, read, roles_of
 from mudroom.policy.config import places, user_config
-from mudroom.policy.host_answers import loosening, missing, tightening
-from mudroom.policy.trust import forget, freeing, holds, judge, loosens, mark, remember, seen
+from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
+from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -24,15 +24,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
     layers = read(project, user_config(context.environ))
-    given, roles = inside(layers), roles_of(layers)
-    free = freeing(given, roles)
+    given, roles = project_items(layers), roles_of(layers)
+    free = freeing_roles(given, roles)
     loose = [(mark(one), one.at) for one in given if loosens(one, free)]
     judged = judge(project, state, given, roles, trusts_all=False)
     known = seen(project, state)
     near = [one for one in given if one.local and holds(one) and not loosens(one, free)]  # counts more if it is seen
     there = os.path.isdir(project + b"/.mudroom")
-    answers, denials = (loosening(project), tightening(project)) if there else ([], [])
-    gone = missing(project, state) if answers else []
+    answers, denials = (loosening_items(project), tightening_items(project)) if there else ([], [])
+    gone = missing_answers(project, state) if answers else []
     loose += [*((mark(one), one.at) for one in near), *answers]
     fresh = {
         *map(mark, judged.left_out),

@@ -1,4 +1,4 @@
-"""What becomes of a connection to a listener, by the listener's kind."""
+"""Serve a connection to a listener, by the listener's kind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.net.entrances.captured import Where, captured, original_destination, own_address
 from mudroom.net.entrances.connect import connect
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.entrances.socks import socks
+from mudroom.net.entrances.transparent import Destination, original_destination, own_address, serve_transparent
 from mudroom.net.entrances.tunnel import HandedConnection
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.guard import DoorGuard
@@ -23,12 +23,12 @@ from mudroom.net.protocol.head import BadHead, RequestHead
 from mudroom.net.protocol.synthetic import Synthetic
 
 FIRST_BYTE = 10.0
-"""Seconds."""
+"""Seconds until the first byte."""
 _SOCKS5, _SOCKS4 = 5, 4
 
 
 class EntranceContext(NamedTuple):
-    """What all connections of one door share."""
+    """The objects that all connections of a door share."""
 
     guard: DoorGuard
     names: Synthetic
@@ -36,36 +36,36 @@ class EntranceContext(NamedTuple):
 
 
 class EntranceClient(Peer):
-    """A connection of the sandbox to a listener of this kind."""
+    """A connection from the sandbox to a listener."""
 
-    def __init__(self, place: EntranceContext, kind: str) -> None:
+    def __init__(self, context: EntranceContext, kind: str) -> None:
         super().__init__()
-        self._place = place
+        self._context = context
         self._kind = kind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._place.guard.comes(self):
-            self._place.guard.start(self._serve())
+        if self._context.guard.register(self):
+            self._context.guard.start(self._serve())
         else:
             self.cut()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._place.guard.goes(self)
+        self._context.guard.unregister(self)
         super().connection_lost(error)
 
     async def _serve(self) -> None:
         try:
-            await _SERVE[self._kind](self, self._place)
+            await _SERVE[self._kind](self, self._context)
             await self.dismiss()
         except PeerGone:
-            pass  # whatever came of it has been told
+            pass  # the flow has already been reported
         finally:
             self.end()
 
 
-async def _proxied(client: Peer, place: EntranceContext) -> None:
-    guard = place.guard
+async def _proxied(client: Peer, context: EntranceContext) -> None:
+    guard = context.guard
     try:
         async with asyncio.timeout(FIRST_BYTE):
             while not client.buffer:
@@ -74,7 +74,7 @@ async def _proxied(client: Peer, place: EntranceContext) -> None:
     except TimeoutError:
         return
     if client.buffer[0] in (_SOCKS5, _SOCKS4):
-        found = await socks(client, guard)
+        connection = await socks(client, guard)
     else:
         head = await _first_head(client, guard)
         if head is None:
@@ -82,9 +82,9 @@ async def _proxied(client: Peer, place: EntranceContext) -> None:
         if head.method != "CONNECT":
             await _http(client, guard, head)
             return
-        found = await connect(client, guard, head)
-    if found is not None:
-        await _handed(client, guard, found)
+        connection = await connect(client, guard, head)
+    if connection is not None:
+        await _serve_handed(client, guard, connection)
 
 
 async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
@@ -96,25 +96,27 @@ async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
         return None
 
 
-async def _captured(client: Peer, place: EntranceContext, tell: Callable[[socket.socket], Where]) -> None:
+async def _serve_captured(
+    client: Peer, context: EntranceContext, find_destination: Callable[[socket.socket], Destination]
+) -> None:
     with socket.socket(fileno=os.dup(client.transport.get_extra_info("socket").fileno())) as channel:
         try:
-            where = tell(channel)
+            destination = find_destination(channel)
         except OSError as error:
-            Exchange(place.guard, "raw", "", 0).refuse(f"it cannot be told whom it is for: {error.strerror}")
+            Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {error.strerror}")
             return
-    found = await captured(client, place.guard, place.names, where)
-    if found is not None:
-        await _handed(client, place.guard, found)
+    connection = await serve_transparent(client, context.guard, context.names, destination)
+    if connection is not None:
+        await _serve_handed(client, context.guard, connection)
 
 
 async def _http(client: Peer, guard: DoorGuard, head: RequestHead) -> None:
-    from mudroom.net.gate.http import serve_http  # h11 takes a third of this process's start: at the first need
+    from mudroom.net.gate.http import serve_http  # importing h11 takes a third of the process's start time
 
     await serve_http(client, guard, head)
 
 
-async def _handed(client: Peer, guard: DoorGuard, handed: HandedConnection) -> None:
+async def _serve_handed(client: Peer, guard: DoorGuard, handed: HandedConnection) -> None:
     from mudroom.net.gate.http import Link, serve_http
 
     exchange, server = handed
@@ -123,16 +125,16 @@ async def _handed(client: Peer, guard: DoorGuard, handed: HandedConnection) -> N
     await serve_http(client, guard, None, origin, link)
 
 
-async def _dns(client: Peer, place: EntranceContext) -> None:
-    await place.responder.serve_tcp(client)
+async def _dns(client: Peer, context: EntranceContext) -> None:
+    await context.responder.serve_tcp(client)
 
 
-async def _transparent(client: Peer, place: EntranceContext) -> None:
-    await _captured(client, place, own_address)
+async def _transparent(client: Peer, context: EntranceContext) -> None:
+    await _serve_captured(client, context, own_address)
 
 
-async def _redirected(client: Peer, place: EntranceContext) -> None:
-    await _captured(client, place, original_destination)
+async def _redirected(client: Peer, context: EntranceContext) -> None:
+    await _serve_captured(client, context, original_destination)
 
 
 _SERVE = {"proxy": _proxied, "transparent": _transparent, "redirected": _redirected, "dns-tcp": _dns}

@@ -1,10 +1,10 @@
-"""CONNECT: a tunnel that was asked for by name (RFC 9110 9.3.6)."""
+"""CONNECT: a tunnel that is requested by name (RFC 9110 9.3.6)."""
 
 from __future__ import annotations
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import HandedConnection, speak
+from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
@@ -15,7 +15,7 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 def parse_connect(head: RequestHead) -> Authority:
-    """Raises BadHead. A Host header, if there is one, says the same."""
+    """Return the destination. Raise BadHead, also if a Host header names another one."""
     try:
         target = parse_authority(head.target)
         host = head.get(b"host")
@@ -30,8 +30,8 @@ def parse_connect(head: RequestHead) -> Authority:
 
 
 async def connect(client: Peer, guard: DoorGuard, head: RequestHead) -> HandedConnection | None:
-    """Serve it to its end. If it turns out to be plain HTTP it is not served: the rest is for whoever judges requests,
-    with the connection that has been made."""
+    """Serve the tunnel to its end. Plain HTTP is not served but returned with the server connection, to be judged
+    request by request."""
     try:
         target = parse_connect(head)
     except BadHead as error:
@@ -48,4 +48,4 @@ async def connect(client: Peer, guard: DoorGuard, head: RequestHead) -> HandedCo
     except Unreachable as failure:
         await client.write(say.response(failure.status, str(failure)))
         return None
-    return await speak(client, upstream, exchange, _ESTABLISHED)
+    return await serve_tunnel(client, upstream, exchange, _ESTABLISHED)

@@ -1,8 +1,8 @@
-"""The way in: a server that runs inside, on the host's loopback, for as long as its command lives.
+"""Ingress: forward a port of the host's loopback to a server that runs inside a sandbox, while its command lives.
 
-A child process enters the command's namespaces once and makes sockets there, as many as are asked for; the sockets are
-connected and relayed here, outside (a socket belongs to the namespace it was made in). It is its own process because
-only one without threads may enter a user namespace (setns(2)), and because there is no way back.
+A child process enters the command's namespaces once and creates sockets there on request. The sockets are connected and
+relayed here, outside (a socket belongs to the namespace in which it was created). It is a separate process because only
+a single-threaded process may enter a user namespace (setns(2)), and because it cannot leave again.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from mudroom.errors import MudroomError
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 _CHUNK = 1 << 16
 _LOOPBACKS = ("::ffff:127.0.0.1", "::1")
-"""A server listens on one of them or on both: ``localhost`` is either, and Node prefers the second."""
+"""A server listens on either or both: ``localhost`` may be either, and Node prefers the second."""
 
 
-class Maker:
-    """Sockets in a command's network namespace."""
+class SocketMaker:
+    """Creates sockets in a command's network namespace."""
 
     def __init__(self, namespaces: Sequence[int]) -> None:
-        """``namespaces``: user and network, as descriptors, not closed here. Raises MudroomError if they cannot be
-        entered."""
+        """``namespaces``: descriptors of the user and the network namespace; the caller closes them. Raise MudroomError
+        if they cannot be entered."""
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
             _make_sockets(theirs, namespaces)
         theirs.close()
-        word = self._ours.recv(16)
-        if word != b"ready":
+        reply = self._ours.recv(16)
+        if reply != b"ready":
             self.close()
-            reason = os.strerror(int(word)) if word else "it ended"
+            reason = os.strerror(int(reply)) if reply else "it ended"
             raise MudroomError(f"the command's network cannot be entered: {reason}")
 
     def make(self) -> socket.socket:
@@ -53,7 +53,8 @@ class Maker:
 
 
 def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
-    """In the child, to its end. It holds nothing of its parent's open: that waits for the ends of some."""
+    """Run the child process to its end. It closes all other inherited descriptors, because the parent waits for some of
+    them to close."""
     try:
         kept = 2
         for descriptor in sorted((channel.fileno(), *namespaces)):
@@ -67,28 +68,28 @@ def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
                 os._exit(1)
         channel.send(b"ready")
         while channel.recv(16):
-            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as made:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                socket.send_fds(channel, [b"one"], [made.fileno()])
+            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as made_socket:
+                made_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                socket.send_fds(channel, [b"one"], [made_socket.fileno()])
     finally:
         os._exit(0)
 
 
 class Ingress:
-    """Serves on the host's loopback until ``lives`` says that the command is gone."""
+    """Serves a port of the host's loopback until the command has ended."""
 
-    def __init__(self, maker: Maker, inside: int, outside: int) -> None:
+    def __init__(self, maker: SocketMaker, inside: int, outside: int) -> None:
         self._maker, self._inside, self._outside = maker, inside, outside
 
     def run(self, gone: int, opened: Callable[[int], None]) -> None:
-        """Block until the descriptor ``gone`` is at its end. ``opened`` is told the port. Raises MudroomError if the
-        port is taken."""
+        """Serve until the descriptor ``gone`` reports end of file. ``opened`` is called with the port. Raise
+        MudroomError if the port is taken."""
         asyncio.run(self._run(gone, opened))
 
     async def _run(self, gone: int, opened: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
-        over = asyncio.Event()
-        loop.add_reader(gone, over.set)
+        finished = asyncio.Event()
+        loop.add_reader(gone, finished.set)
         try:
             server = await asyncio.start_server(self._serve, "127.0.0.1", self._outside)
         except OSError as error:
@@ -97,7 +98,7 @@ class Ingress:
             raise MudroomError(f"port {self._outside} of this machine is taken", "choose another with --as") from error
         opened(server.sockets[0].getsockname()[1])
         async with server:
-            await over.wait()
+            await finished.wait()
         loop.remove_reader(gone)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,21 +115,21 @@ class Ingress:
             writer.close()
 
     async def _connect(self) -> socket.socket | None:
-        """None if nothing listens inside."""
+        """Return a connected socket, or None if no server listens inside."""
         loop = asyncio.get_running_loop()
         for address in _LOOPBACKS:
-            made = self._maker.make()
-            made.setblocking(False)
+            inner = self._maker.make()
+            inner.setblocking(False)
             try:
-                await loop.sock_connect(made, (address, self._inside))
-                return made
+                await loop.sock_connect(inner, (address, self._inside))
+                return inner
             except OSError:
-                made.close()
+                inner.close()
         return None
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):  # the other direction ends as well, and that is all there is to say
+    with suppress(ConnectionError):  # the other direction ends as well
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             await writer.drain()

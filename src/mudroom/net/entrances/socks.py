@@ -1,7 +1,7 @@
-"""SOCKS5 (RFC 1928): CONNECT by name or address, without authentication, and nothing else.
+"""SOCKS5 (RFC 1928): CONNECT by name or address, without authentication; no other command.
 
-Rules of this file: a name is read as ``core/network/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE
-and BIND are refused: there is no UDP out of a sandbox, and nothing comes in.
+Rules of this file: a name is parsed by ``core/network/host.py``, like any name; a name with a NUL is invalid. UDP
+ASSOCIATE and BIND are refused: a sandbox has no UDP, and no incoming connections.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host import HostName, parse_host
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import HandedConnection, speak
+from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
 
 PATIENCE = 10.0
-"""Seconds for all that the client has to say."""
+"""Seconds for the client's whole negotiation."""
 
 OK, FAILED, NOT_ALLOWED, UNREACHABLE, NO_SUCH_COMMAND, NO_SUCH_ADDRESS = 0, 1, 2, 4, 7, 8
 _CONNECT = 1
@@ -26,7 +26,7 @@ _IPV4, _NAME, _IPV6 = 1, 3, 4
 
 
 class BadSocks(ValueError):
-    """``code`` is what the client is told."""
+    """``code`` is the reply code for the client."""
 
     def __init__(self, reason: str, code: int = FAILED) -> None:
         super().__init__(reason)
@@ -39,8 +39,8 @@ class SocksRequest(NamedTuple):
 
 
 def parse_greeting(data: bytes) -> int | None:
-    """The length of the greeting; None: it is not complete. Raises BadSocks unless it offers to do without a
-    password."""
+    """Return the length of the greeting, or None if it is incomplete. Raise BadSocks unless it offers to work without
+    authentication."""
     if len(data) < 2 or len(data) < 2 + data[1]:
         return None
     if data[0] != 5 or 0 not in data[2 : 2 + data[1]]:
@@ -49,7 +49,7 @@ def parse_greeting(data: bytes) -> int | None:
 
 
 def parse_request(data: bytes) -> tuple[SocksRequest, int] | None:
-    """Whom it is for, and its length; None: it is not complete. Raises BadSocks."""
+    """Return the request and its length, or None if it is incomplete. Raise BadSocks."""
     if len(data) < 5:
         return None
     version, command, reserved, kind, length = data[:5]
@@ -78,16 +78,16 @@ def reply(code: int) -> bytes:
 
 
 async def socks(client: Peer, guard: DoorGuard) -> HandedConnection | None:
-    """As ``connect``."""
+    """Serve the connection; as ``connect``."""
     try:
-        wanted = await _wanted(client)
+        request = await _read_request(client)
     except BadSocks as error:
         Exchange(guard, "socks", "", 0).refuse(str(error))
         client.transport.write(reply(error.code))
         return None
-    if wanted is None:
+    if request is None:
         return None
-    exchange = Exchange(guard, "socks", wanted.host.text, wanted.port)
+    exchange = Exchange(guard, "socks", request.host.text, request.port)
     try:
         await exchange.admit(client)
         upstream = await exchange.reach()
@@ -97,10 +97,10 @@ async def socks(client: Peer, guard: DoorGuard) -> HandedConnection | None:
     except Unreachable as failure:
         client.transport.write(reply(NOT_ALLOWED if failure.status == 403 else UNREACHABLE))
         return None
-    return await speak(client, upstream, exchange, reply(OK))
+    return await serve_tunnel(client, upstream, exchange, reply(OK))
 
 
-async def _wanted(client: Peer) -> SocksRequest | None:
+async def _read_request(client: Peer) -> SocksRequest | None:
     try:
         async with asyncio.timeout(PATIENCE):
             while (length := parse_greeting(bytes(client.buffer[:257]))) is None:

@@ -1,9 +1,10 @@
-"""A tunnel to one host: what goes through it must be for that host.
+"""A tunnel to one host: its content must be for that host.
 
 Rules of this file: port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS. Where a rule names the
-port anything may be spoken, so, too, on every other port, which is open only because a rule or an answer named it; but
-if it is TLS or HTTP it is held to the same. TLS names the host it was let through for (no name at all only for an
-address), or it is refused: that a server answers for others, too (domain fronting), is no way round the rules.
+port, any protocol is allowed; so, too, on every other port, which is open only because a rule or an answer named it.
+TLS and HTTP are held to the same rules there. TLS must name the host that the tunnel was allowed for (no name at all is
+allowed only for an address), or it is refused: that a server answers for other names, too (domain fronting), is no way
+round the rules.
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.protocol import client_hello, refusal
 
-FIRST_WORDS = 5.0
-"""Seconds for what a tunnel begins with."""
+FIRST_BYTES = 5.0
+"""Seconds for the first bytes of a tunnel."""
 
 
 class HandedConnection(NamedTuple):
-    """What turned out to be plain HTTP, for whoever judges requests: their flows stand for this exchange."""
+    """A connection that turned out to be plain HTTP. Its requests are judged one by one; their flows replace this
+    exchange's."""
 
     exchange: Exchange
     server: Peer | None
 
 
-async def first_words(client: Peer, exchange: Exchange, seconds: float) -> client_hello.Kind:
-    """On a port that nothing named: what the client begins with. Raises Refused, having told it, if that may not be."""
+async def check_first_bytes(client: Peer, exchange: Exchange, seconds: float) -> client_hello.Kind:
+    """Return the protocol that the client begins with, on a port that no rule names. Raise RefusedExchange, after
+    reporting it, if the protocol is not allowed there."""
     try:
         async with asyncio.timeout(seconds):
             while (
@@ -39,35 +42,36 @@ async def first_words(client: Peer, exchange: Exchange, seconds: float) -> clien
             if kind == "tls":
                 await _check_name(client, exchange)
     except TimeoutError:
-        raise exchange.refuse(f"the client said nothing, or not all of it, for {seconds:.0f} s") from None
+        raise exchange.refuse(f"the client sent no complete first message within {seconds:.0f} s") from None
     if kind is None or kind == "raw" or (kind == "http" and exchange.port != 80):
-        wanted = "TLS" if exchange.port == 443 else "HTTP or TLS"
-        raise exchange.refuse(f"what goes to port {exchange.port} must be {wanted}")
+        expected = "TLS" if exchange.port == 443 else "HTTP or TLS"
+        raise exchange.refuse(f"traffic to port {exchange.port} must be {expected}")
     return kind
 
 
-async def free_words(client: Peer, server: Peer, exchange: Exchange) -> client_hello.Kind:
-    """On a port that was named: as above, but the server may speak first, and anything may be said."""
+async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> client_hello.Kind:
+    """Return the protocol that the client begins with, on a port that a rule names: the server may speak first, and any
+    protocol is allowed."""
     try:
         async with asyncio.timeout(None) as limit:
             while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
                 if client.buffer and limit.when() is None:
-                    limit.reschedule(asyncio.get_running_loop().time() + FIRST_WORDS)
+                    limit.reschedule(asyncio.get_running_loop().time() + FIRST_BYTES)
                 if not await _either(client, server):
                     return "raw"
     except TimeoutError:
         return "raw"
     if kind == "tls":
         try:
-            async with asyncio.timeout(FIRST_WORDS):
+            async with asyncio.timeout(FIRST_BYTES):
                 await _check_name(client, exchange)
         except TimeoutError:
-            raise exchange.refuse("the client began a TLS handshake and did not go on") from None
+            raise exchange.refuse("the client did not complete its ClientHello in time") from None
     return kind
 
 
 async def _either(client: Peer, server: Peer) -> bool:
-    """Wait until the client says more; False if the server was first, or one of them is at its end."""
+    """Wait until the client sends more. Return False if the server was first, or either has ended."""
     if server.buffer or server.ended or client.ended:
         return False
     await asyncio.wait({client.news(), server.news()}, return_when=asyncio.FIRST_COMPLETED)
@@ -75,43 +79,43 @@ async def _either(client: Peer, server: Peer) -> bool:
 
 
 async def _check_name(client: Peer, exchange: Exchange) -> None:
-    """Wait for the whole ClientHello. Raises Refused if its name is not the host's."""
-    why = ""
+    """Wait for the whole ClientHello. Raise RefusedExchange if its name is not the exchange's host."""
+    reason = ""
     if exchange.way == "raw":
         exchange.way = "tls"
     try:
-        while (said := client_hello.parse_hello(bytes(client.buffer[: 2 * client_hello.LIMIT]))) is None:
+        while (hello := client_hello.parse_hello(bytes(client.buffer[: 2 * client_hello.LIMIT]))) is None:
             if not await client.more():
                 raise ValueError("it ended within the ClientHello")
-        why = _mismatch(said.name, exchange.host)
+        reason = _mismatch(hello.name, exchange.host)
     except ValueError as error:
-        why = str(error)
-    if why:
-        raise exchange.refuse(f"TLS: {why}")
+        reason = str(error)
+    if reason:
+        raise exchange.refuse(f"TLS: {reason}")
 
 
 def _mismatch(name: bytes | None, host: str) -> str:
     if name is None:
         kind = parse_host(host.encode()).kind
         return "" if kind != "name" else f"the client does not say that it wants {host} (no SNI)"
-    said = parse_host(name).text
-    return "" if said == host else f"the client wants {said}, and not {host}"
+    sent = parse_host(name).text
+    return "" if sent == host else f"the client wants {sent}, and not {host}"
 
 
-async def speak(
+async def serve_tunnel(
     client: Peer, server: Peer, exchange: Exchange, greeting: bytes = b"", kind: client_hello.Kind | None = None
 ) -> HandedConnection | None:
-    """From the moment on when both sides can talk, to the end of it. ``greeting``: tells the client that moment.
-    ``kind``: what the client begins with, if that is known."""
+    """Serve a connected tunnel to its end. ``greeting`` is sent to the client first. ``kind``: the client's protocol,
+    if already known."""
     handed = False
     exchange.begin()
     try:
         if greeting:
             await client.write(greeting)
         if kind is None and not exchange.is_named():
-            kind = await first_words(client, exchange, FIRST_WORDS)
+            kind = await check_first_bytes(client, exchange, FIRST_BYTES)
         elif kind is None:
-            kind = await free_words(client, server, exchange)
+            kind = await check_any_bytes(client, server, exchange)
         if kind == "http":
             handed = True
             exchange.drop()
@@ -121,29 +125,29 @@ async def speak(
 
             await inspect(client, server, exchange, kind)
             return None
-        await _carry(client, server, exchange)
+        await _relay(client, server, exchange)
     except RefusedExchange:
-        await warn(client)
+        await send_alert(client)
     finally:
         if not handed:
             exchange.error = exchange.error or "the client ended, or was cut, before it began"
-            exchange.tell()
+            exchange.report()
             server.cut()
     return None
 
 
-async def warn(client: Peer) -> None:
-    """Tell a client of TLS that it is refused."""
+async def send_alert(client: Peer) -> None:
+    """Send a TLS alert if the client began with TLS."""
     if client.buffer[:1] == b"\x16":
         await client.write(refusal.ALERT)
 
 
-async def _carry(client: Peer, server: Peer, exchange: Exchange) -> None:
-    """Pass on what is said, both ways, to the end of it; then tell the flow."""
+async def _relay(client: Peer, server: Peer, exchange: Exchange) -> None:
+    """Relay both ways to the end, then report the flow."""
     sent, received = client.count - len(client.buffer), server.count - len(server.buffer)
     try:
         await relay(client, server)
     finally:
         exchange.sent, exchange.received = client.count - sent, server.count - received
         exchange.error = server.error
-        exchange.tell()
+        exchange.report()

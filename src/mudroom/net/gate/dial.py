@@ -16,7 +16,8 @@ FIRST, LAST = 3.0, 15.0
 
 
 async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
-    """The first that answers, in this order, and which it was. Raises the OSError of the last one."""
+    """Connect to the first address that answers, in this order. Return the peer and the address. Raise the OSError of
+    the last one."""
     failure = OSError(errno.EADDRNOTAVAIL, "it has no address")
     for number, packed in enumerate(addresses):
         last = number == len(addresses) - 1
@@ -31,9 +32,10 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
 
 
 async def _connect(packed: bytes, port: int) -> Peer:
-    """An address in its usual form is taken as it is by both event loops: nothing is looked up."""
+    """Connect without a lookup: both event loops take a literal address as it is."""
     transport, peer = await asyncio.get_running_loop().create_connection(Peer, show_address(packed), port)
     descriptor = transport.get_extra_info("socket").fileno()
     with socket.socket(fileno=os.dup(descriptor)) as channel:
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a tunnel may be idle; a peer that is gone not
+        # a tunnel may be idle; keepalive detects a dead peer
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return peer

@@ -1,7 +1,7 @@
 """One HTTP/1 request and its response, through h11 on both sides.
 
-Rules of this file: nothing is passed on as it came. h11 reads what came, and writes what goes: framing, Host and what
-is for one connection only are ours on either side. A response that breaks off is never made to look whole.
+Rules of this file: no bytes are passed on unparsed. h11 reads the input and writes the output: framing, Host and
+hop-by-hop fields are the gate's own on either side. A truncated response is never made to look complete.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from mudroom.net.protocol.target import Target
 
 _RESPONSE_HEAD = 64 << 10
 _AFTER_END = 30.0
-"""Seconds that a server's silence is borne when the client has said its last."""
+"""Seconds of a server's silence that are tolerated after the client's last data."""
 
 
 class Message(NamedTuple):
     head: RequestHead
     target: Target
     fields: list[tuple[bytes, bytes]]
-    """For the server, framing and Host aside."""
+    """For the server, without framing and Host."""
     upgrade: bool
-    """To a websocket."""
+    """Whether it asks for a websocket."""
 
 
 class Dialogue:
     """One request and its response, through h11 on both sides."""
 
-    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, manner: Rewrite) -> None:
+    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, rewrite: Rewrite) -> None:
         self._client = client
         self._server = server
         self._exchange = exchange
         self._head, self._target, self._end_to_end, self._upgrade = message
-        self._manner = manner
+        self._rewrite = rewrite
         self._refusal: RefusedExchange | None = None
-        """Of the body, when the request had been let through."""
+        """Set if the body was refused after the request had been let through."""
         self._toward_client = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 
     async def run(self) -> bool:
-        """Returns whether another request may follow on the client's connection."""
+        """Pass the request and the response. Return whether another request may follow on the client's connection."""
         self._toward_client.receive_data(self._head.raw)
         self._toward_client.next_event()
         request = h11.Request(method=self._head.method, target=self._target.path, headers=self._fields())
@@ -60,15 +60,15 @@ class Dialogue:
             if switched:
                 await self._relay()
                 return False
-            return await self._is_over(body)
+            return await self._may_continue(body)
         finally:
             body.cancel()
             await asyncio.wait({body})
             if not body.cancelled():
-                body.exception()  # looked at, so that nobody warns; what it means the response has told
+                body.exception()  # retrieved so that asyncio does not warn; the response has reported it
             self._exchange.received = self._server.count - received
 
-    async def _is_over(self, body: asyncio.Task[None]) -> bool:
+    async def _may_continue(self, body: asyncio.Task[None]) -> bool:
         if body.done():
             rest, _ = self._toward_client.trailing_data
             self._client.buffer[:0] = rest
@@ -80,7 +80,7 @@ class Dialogue:
         return body.done() and (client.our_state, client.their_state) == done
 
     def _fields(self) -> list[tuple[bytes, bytes]]:
-        fields = [(b"Host", self._target.host_field(self._manner.port))]
+        fields = [(b"Host", self._target.host_field(self._rewrite.port))]
         fields += [(name, value) for name, value in self._end_to_end if name.lower() != b"host"]
         if self._head.get(b"transfer-encoding") is not None:
             fields.append((b"Transfer-Encoding", b"chunked"))
@@ -112,7 +112,7 @@ class Dialogue:
             self._server.cut()
 
     async def _pass_body(self) -> None:
-        watch = self._manner.watch()
+        watch = self._rewrite.watch()
         while True:
             event = self._toward_client.next_event()
             if event is h11.NEED_DATA:
@@ -134,7 +134,7 @@ class Dialogue:
     # --- the response ---
 
     async def _response(self) -> bool:
-        """Returns whether the protocol was switched."""
+        """Pass the response. Return whether the protocol was switched."""
         while True:
             event = self._toward_server.next_event()
             if event is h11.NEED_DATA:
@@ -171,7 +171,7 @@ class Dialogue:
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
     def _answer(self, event: h11.Response) -> h11.Response:
-        fields = self._manner.response(self._exchange, end_to_end(event.headers.raw_items()))
+        fields = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
         chunked = any(name == b"transfer-encoding" for name, _value in event.headers)
         if chunked:
             fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]

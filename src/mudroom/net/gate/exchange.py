@@ -1,7 +1,7 @@
-"""One exchange from its first word to its flow: judged, looked up, vetted, dialled, counted, told.
+"""One exchange from its first byte to its flow: judged, looked up, vetted, dialled, counted, reported.
 
-Rules of this file: whatever way an exchange came, it goes through ``admit`` and then ``reach``, and ends in one flow.
-No name is looked up that was not allowed; what is dialled is an address of the very answer that was vetted.
+Rules of this file: every exchange goes through ``admit`` and then ``reach``, and ends in exactly one flow. A name is
+looked up only after it was allowed. The dialled address comes from the same lookup that was vetted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
 from mudroom.net.protocol.upstream import Upstream
 
 _LONGEST_PATH = 1024
-"""Of what is told; what is judged is all of it."""
+"""Bytes of the path in a reported flow; the whole path is judged."""
 
 
 class RefusedExchange(Exception):
-    """It is not allowed."""
+    """The exchange is not allowed."""
 
 
 class Unreachable(Exception):
-    """It is allowed, but the lookup, the vetting or the dial failed. ``status`` is HTTP's for that."""
+    """The exchange is allowed, but the lookup, the vetting or the dial failed. ``status`` is the HTTP status
+    for that."""
 
     def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
@@ -38,7 +39,7 @@ class Unreachable(Exception):
 
 
 class Exchange:
-    """``host`` is canonical, or shown escaped where it could not be one."""
+    """``host`` is canonical, or escaped for display if it is not a valid host."""
 
     def __init__(self, guard: DoorGuard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
         self.guard = guard
@@ -59,7 +60,7 @@ class Exchange:
         self._decision = HostDecision("deny", None, "it was not judged")
         self._address = ""
         self._number = 0
-        self._told = False
+        self._is_reported = False
 
     @property
     def reason(self) -> str:
@@ -70,7 +71,7 @@ class Exchange:
         return self.guard.is_inspected(self.host, self.port)
 
     async def admit(self, client: Peer) -> HostDecision:
-        """Raises Refused, or Gone if the client does not wait for an answer."""
+        """Judge the request. Raise RefusedExchange, or PeerGone if the client does not wait for an answer."""
         request = Request(self.host, self.port, self._method, self._path)
         try:
             self._decision = await self.guard.judge(request, self.way, client)
@@ -78,59 +79,60 @@ class Exchange:
             self.refuse("the client, or the command, ended before it was answered")
             raise
         if self._decision.action != "allow":
-            self.tell()
+            self.report()
             raise RefusedExchange(self._decision.reason)
         return self._decision
 
     def is_named(self) -> bool:
-        """Whether a rule, or an answer, names the very port, as the rules stand: an allow without ports means HTTP and
-        TLS on theirs."""
+        """Return whether a rule, or an answer, names exactly this port, by the present rules: an allow without ports
+        covers HTTP and TLS on their usual ports only."""
         rule = self.guard.look(Request(self.host, self.port)).rule
         return self.port not in USUAL or (rule is not None and rule.action != "deny" and self.port in rule.ports)
 
     def refuse(self, reason: str) -> RefusedExchange:
-        """Something else than the rules is against it."""
+        """Record and report a refusal that does not come from the rules. Return the exception for the caller to
+        raise."""
         self._decision = HostDecision("deny", self._decision.rule, reason)
-        self.tell()
+        self.report()
         return RefusedExchange(reason)
 
     async def reach(self) -> Peer:
-        """Raises Unreachable."""
+        """Connect to the host. Raise Unreachable."""
         try:
-            return await self._reached()
+            return await self._reach_directly()
         except asyncio.CancelledError:
             self.error = "it was cut before it was connected"
-            self.tell()
+            self.report()
             raise
 
-    async def _reached(self) -> Peer:
+    async def _reach_directly(self) -> Peer:
         upstream, rule = self.guard.upstream, self._decision.rule
         if upstream is not None and not (rule is not None and rule.private):
-            return await self._reached_through(upstream)
+            return await self._reach_through(upstream)
         try:
             addresses = await self.guard.resolver(self.host)
         except OSError as error:
-            raise self._failed(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
+            raise self._fail(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
         own = local(addresses)
-        why = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
-        if why is not None:
-            self.refuse(why)
-            raise Unreachable(f"{self.host} is not dialled: {why}", 403)
+        reason = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
+        if reason is not None:
+            self.refuse(reason)
+            raise Unreachable(f"{self.host} is not dialled: {reason}", 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
-            what = os.strerror(error.errno or errno.EIO).lower()
-            raise self._failed(f"{self.host} cannot be reached: {what}", 504) from error
+            error_text = os.strerror(error.errno or errno.EIO).lower()
+            raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
 
-    async def _reached_through(self, upstream: Upstream) -> Peer:
+    async def _reach_through(self, upstream: Upstream) -> Peer:
         self._address = str(upstream)
         try:
             where = Authority(parse_host(self.host.encode()), self.port)
             return await dial_through(upstream, self.guard.resolver, where)
         except (OSError, PeerGone) as error:
             reason = str(error) if isinstance(error, RefusedUpstream) else f"{upstream} cannot be reached: {error}"
-            raise self._failed(reason, 502) from error
+            raise self._fail(reason, 502) from error
 
     def reuse(self, address: str) -> None:
         self._address = address
@@ -139,25 +141,25 @@ class Exchange:
     def address(self) -> str:
         return self._address
 
-    def _failed(self, reason: str, status: int) -> Unreachable:
+    def _fail(self, reason: str, status: int) -> Unreachable:
         self.error = reason
-        self.tell()
+        self.report()
         return Unreachable(reason, status)
 
     def begin(self) -> None:
-        """A tunnel is open: the host knows of it from now on."""
+        """Report an open tunnel to the host."""
         self._number = self.guard.began(self._flow())
 
     def drop(self) -> None:
-        """Other flows are told instead."""
-        if not self._told:
-            self._told = True
+        """Discard this exchange's flow: other flows are reported instead."""
+        if not self._is_reported:
+            self._is_reported = True
             self.guard.dropped(self._number)
 
-    def tell(self) -> None:
-        """It is over. Only the first call counts."""
-        if not self._told:
-            self._told = True
+    def report(self) -> None:
+        """Report the end of the exchange. Only the first call has an effect."""
+        if not self._is_reported:
+            self._is_reported = True
             self.guard.ended(self._flow(), self._number)
 
     def _flow(self) -> Flow:

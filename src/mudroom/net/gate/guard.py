@@ -1,7 +1,7 @@
-"""One door inside the gate process: its rules, its questions, its limits, and what it tells the host.
+"""A door inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
-Rules of this file: nothing is allowed but by ``judge``. What nobody answers in time is denied. What cannot be told to
-the host (it does not read) is not done: a connection that could not be journalled is refused.
+Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
+not read its messages, no new connection is served: a connection that could not be journalled is refused.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from mudroom.net.protocol.upstream import parse_upstream
 
 MAX_CONNECTIONS = 4_096
 MAX_QUESTIONS = 64
-"""Different hosts that wait to be allowed at one time; more are denied."""
+"""Different hosts that may wait to be allowed at the same time; more are denied."""
 MAX_WAITING = 1_024
-"""Connections that wait for an answer at one time."""
+"""Connections that may wait for an answer at the same time."""
 _DECIDED = 1_024
-MAX_UNTOLD = 16_384
-"""Messages to a host that does not read them."""
+MAX_UNSENT = 16_384
+"""Messages queued for a host that does not read them."""
 
 
 class _Pending(NamedTuple):
     identity: int
     answer: asyncio.Future[str]
-    """Empty, or why there is none."""
+    """Empty if answered, else the reason why there is no answer."""
 
 
 class DoorGuard:
     connections = 0
-    """Of all doors."""
+    """Connections of all doors."""
     most_connections = 1 << 20
-    """As the process's descriptors allow; each may take two."""
+    """The limit that the process's descriptors allow; each connection may take two."""
 
     def __init__(self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver) -> None:
         self.resolver = resolver
@@ -59,9 +59,9 @@ class DoorGuard:
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
         self._decided: dict[Request, HostDecision] = {}
-        """By the rules as they are: the same few hosts come again and again."""
+        """Cache of decisions by the present rules: the same few hosts recur."""
         self._waiting = 0
-        self._untold: deque[bytes] = deque()
+        self._unsent: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_shut = False
@@ -77,7 +77,7 @@ class DoorGuard:
         return is_inspected(host, port, self.rules, self.inspection)
 
     def look(self, request: Request) -> HostDecision:
-        """What the rules and the answers so far say; "ask" only where somebody can be asked."""
+        """Return the decision of the rules and the answers so far. It is "ask" only if the host can be asked."""
         decision = self._decided.get(request)
         if decision is None:
             if len(self._decided) >= _DECIDED:
@@ -89,26 +89,29 @@ class DoorGuard:
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
-            return HostDecision("deny", None, "outside of the sandbox that is another machine's; only a rule opens it")
+            return HostDecision(
+                "deny", None, "outside the sandbox, localhost is another machine; only a rule allows it"
+            )
         answer = self._answers.get((request.host, request.port))
         if answer is not None:
-            return HostDecision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")
+            return HostDecision("allow" if answer else "deny", decision.rule, "answered earlier for this host and port")
         if not self._ask:
             return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
 
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
-        """Asks where the rules say so, and waits for the answer. Raises Gone if the client does not wait for it."""
+        """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
+        does not wait."""
         decision = self.look(request)
         while decision.action == "ask":
-            refusal = await self._asked(request, way, peer)
+            refusal = await self._ask_host(request, way, peer)
             if refusal:
                 return HostDecision("deny", decision.rule, f"{decision.reason}; {refusal}")
             decision = self.look(request)  # the answer may have been a rule, and rules may have changed meanwhile
         return decision
 
-    async def _asked(self, request: Request, way: Way, peer: Peer) -> str:
-        """Wait until the question is answered; returns why it was not."""
+    async def _ask_host(self, request: Request, way: Way, peer: Peer) -> str:
+        """Wait until the question is answered. Return why it was not, or an empty string."""
         key = (request.host, request.port)
         pending = self._pending.get(key)
         if self._waiting >= MAX_WAITING or (pending is None and len(self._pending) >= MAX_QUESTIONS):
@@ -116,7 +119,7 @@ class DoorGuard:
         if pending is None:
             pending = _Pending(next(self._identities), self._loop.create_future())
             self._pending[key] = pending
-            self._tell(wire.AskedMessage(FlowQuestion(pending.identity, request.host, request.port, way)))
+            self._send(wire.AskedMessage(FlowQuestion(pending.identity, request.host, request.port, way)))
             self._loop.call_later(self._ask_timeout, self._expire, key, pending)
         self._waiting += 1
         try:
@@ -131,7 +134,7 @@ class DoorGuard:
     def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
         if not pending.answer.done():
             del self._pending[key]
-            pending.answer.set_result("nobody answered in time")
+            pending.answer.set_result("there was no answer in time")
 
     def answer(self, message: wire.AnswerMessage) -> None:
         if message.rule is not None:
@@ -151,7 +154,7 @@ class DoorGuard:
         self._settle()
 
     def _settle(self) -> None:
-        """Let those go on whose question the rules now answer."""
+        """Resume the connections whose questions the rules now answer."""
         for (host, port), pending in list(self._pending.items()):
             if self.look(Request(host, port)).action != "ask":
                 del self._pending[host, port]
@@ -161,30 +164,30 @@ class DoorGuard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        self._tell(wire.BeganMessage(number, flow))
+        self._send(wire.BeganMessage(number, flow))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        self._tell(wire.EndedMessage(number, flow))
+        self._send(wire.EndedMessage(number, flow))
 
     def dropped(self, number: int) -> None:
-        self._tell(wire.DroppedMessage(number))
+        self._send(wire.DroppedMessage(number))
 
     def takes_more(self) -> bool:
-        """Whether another connection is not too much, for the machine or for the host's journal."""
+        """Return whether another connection fits the limits of the machine and of the host's journal."""
         return (
             not self.is_shut
             and len(self.clients) < MAX_CONNECTIONS
             and DoorGuard.connections < DoorGuard.most_connections
-            and len(self._untold) < MAX_UNTOLD
+            and len(self._unsent) < MAX_UNSENT
         )
 
-    def comes(self, client: Peer) -> bool:
-        """A connection is there; False: it is one too many, and is not to be served."""
+    def register(self, client: Peer) -> bool:
+        """Register a new connection. Return False if there are too many; it must not be served then."""
         if not self.takes_more():
             if not self._is_crowded and not self.is_shut:
                 self._is_crowded = True
-                reason = f"there are {len(self.clients)} connections, and more are cut"
+                reason = f"there are {len(self.clients)} connections; further ones are closed"
                 self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
             return False
         self._is_crowded = False
@@ -192,29 +195,28 @@ class DoorGuard:
         DoorGuard.connections += 1
         return True
 
-    def goes(self, client: Peer) -> None:
-        """It is gone."""
+    def unregister(self, client: Peer) -> None:
         if client in self.clients:
             self.clients.discard(client)
             DoorGuard.connections -= 1
 
-    def _tell(self, message: wire.ToHost) -> None:
-        waiting = bool(self._untold)
-        self._untold.extend(wire.packets(message))
+    def _send(self, message: wire.ToHost) -> None:
+        waiting = bool(self._unsent)
+        self._unsent.extend(wire.packets(message))
         if not waiting:
             self._flush()
-            if self._untold:
+            if self._unsent:
                 self._loop.add_writer(self._channel.fileno(), self._flush)
 
     def _flush(self) -> None:
         try:
-            while self._untold:
-                self._channel.send(self._untold[0])
-                self._untold.popleft()
+            while self._unsent:
+                self._channel.send(self._unsent[0])
+                self._unsent.popleft()
         except BlockingIOError:
             return
         except OSError:
-            self._untold.clear()  # the host is gone; the end of the channel says so to whoever reads it
+            self._unsent.clear()  # the host is gone; the reader of the channel sees its end
         self._loop.remove_writer(self._channel.fileno())
 
     # --- what goes on at it ---
@@ -227,11 +229,11 @@ class DoorGuard:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            reason = f"the gate failed: {type(error).__name__}: {error}"  # a fault of ours: it is closed, and told
+            reason = f"the gate failed: {type(error).__name__}: {error}"  # a bug: close the connection, report it
             self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
 
     async def shut(self) -> None:
-        """End all that goes on, tell the host the last flows, and that they were the last."""
+        """Cancel all tasks, send the last flows to the host, and then the closing message."""
         self.is_shut = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -240,6 +242,6 @@ class DoorGuard:
             await asyncio.wait(tasks)
         for client in list(self.clients):
             client.cut()
-        self._tell(wire.ClosedMessage())
-        while self._untold:
+        self._send(wire.ClosedMessage())
+        while self._unsent:
             await asyncio.sleep(0.001)

@@ -1,9 +1,9 @@
-"""Plain HTTP/1: every request on a connection is judged by itself, and written anew.
+"""Plain HTTP/1: every request on a connection is judged separately and written anew.
 
-Rules of this file: ``net/protocol/head.py`` has refused what can be read in two ways before h11 sees it. Nothing is
-passed on as it came: the request line, Host and the framing of both sides are ours, so what a server reads is what was
-judged. What is for one connection only is left out. After ``101`` a connection is bytes that nobody judges, so only
-``websocket`` gets there, and only by a rule that is not about methods or paths.
+Rules of this file: ``net/protocol/head.py`` refuses ambiguous requests before h11 sees them. No bytes are passed on
+unparsed: the request line, Host and the framing of both sides are the gate's own, so a server reads exactly what was
+judged. Hop-by-hop fields are left out. After ``101`` the bytes of a connection are not judged, so only ``websocket``
+may be switched to, and only by a rule without methods or paths.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Link(NamedTuple):
-    """A connection to a server that further requests of the same client may use."""
+    """A server connection that further requests of the same client may use."""
 
     authority: Authority
     peer: Peer
@@ -42,45 +42,45 @@ async def serve_http(
     head: RequestHead | None = None,
     origin: Authority | None = None,
     link: Link | None = None,
-    manner: Rewrite | None = None,
+    rewrite: Rewrite | None = None,
 ) -> None:
-    """Serve the requests of one client connection to its end. ``head``: the first, if it has been read. ``origin``: as
-    for ``parse_target``. ``link``: a server's connection that is already there. ``manner``: that of plain HTTP if it is
-    not given."""
-    manner = manner or Rewrite(guard.credentials)
-    courier = _Courier(client, guard, origin, link, manner)
-    where = (origin.host.text, origin.port) if origin else ("", 0)
+    """Serve the requests of a client connection to its end. ``head``: the first request's head, if already read.
+    ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP if not
+    given."""
+    rewrite = rewrite or Rewrite(guard.credentials)
+    server = _RequestServer(client, guard, origin, link, rewrite)
+    endpoint = (origin.host.text, origin.port) if origin else ("", 0)
     try:
-        while (head := head or await read_head(client, IDLE)) is not None and await courier.serve(head):
+        while (head := head or await read_head(client, IDLE)) is not None and await server.serve(head):
             head = None
     except BadHead as error:
-        Exchange(guard, manner.way, *where).refuse(str(error))
+        Exchange(guard, rewrite.way, *endpoint).refuse(str(error))
         await client.write(say.response(error.status, str(error)))
     finally:
-        courier.close()
+        server.close()
 
 
-class _Courier:
+class _RequestServer:
     def __init__(
         self,
         client: Peer,
         guard: DoorGuard,
         origin: Authority | None,
         link: Link | None,
-        manner: Rewrite,
+        rewrite: Rewrite,
     ) -> None:
         self._client = client
         self._guard = guard
         self._origin = origin
         self._link = link
-        self._manner = manner
+        self._rewrite = rewrite
 
     async def serve(self, head: RequestHead) -> bool:
-        """One request, to the end of its response. Returns whether another may follow. Raises BadHead, Gone."""
+        """Serve one request to the end of its response. Return whether another may follow. Raise BadHead, PeerGone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
         path = show(target.path.partition(b"?")[0])
-        exchange = Exchange(self._guard, self._manner.way, host, port, head.method, path)
+        exchange = Exchange(self._guard, self._rewrite.way, host, port, head.method, path)
         try:
             return await self._exchange(exchange, head, target)
         except RefusedExchange as refusal:
@@ -88,14 +88,15 @@ class _Courier:
         except Unreachable as failure:
             await self._client.write(say.response(failure.status, str(failure)))
         except (PeerGone, h11.ProtocolError) as error:
-            await self._broke_off(exchange, str(error))
+            await self._fail(exchange, str(error))
         finally:
             exchange.error = exchange.error or ("" if exchange.status else "it was cut")
-            exchange.tell()
+            exchange.report()
         return False
 
-    async def _broke_off(self, exchange: Exchange, why: str) -> None:
-        """Say so if there is still a response to give; else end it so that it does not look whole."""
+    async def _fail(self, exchange: Exchange, why: str) -> None:
+        """Send an error response if no response has begun; otherwise cut the connection, so that the response does not
+        look complete."""
         exchange.error = exchange.error or why
         if exchange.status or self._client.lost:
             self._client.cut()
@@ -111,26 +112,28 @@ class _Courier:
         decision = await exchange.admit(self._client)
         upgrade = head.get(b"upgrade")
         if upgrade is not None and upgrade.lower() == b"websocket":
-            some = decision.rule is not None and (decision.rule.methods or decision.rule.paths)
-            if some and not self._manner.opens_websockets:
-                raise exchange.refuse("its rule is for some requests only, and what a websocket carries cannot be told")
+            is_partial = decision.rule is not None and (decision.rule.methods or decision.rule.paths)
+            if is_partial and not self._rewrite.opens_websockets:
+                raise exchange.refuse(
+                    "its rule is for some requests only, and the content of a websocket cannot be judged"
+                )
         else:
             upgrade = None
-        fields = self._manner.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
         message = Message(head, target, fields, upgrade is not None)
-        was_used = self._link is not None
+        is_reused = self._link is not None
         peer = await self._server(exchange, target.authority)
         exchange.begin()
         try:
-            return await Dialogue(self._client, peer, exchange, message, self._manner).run()
+            return await Dialogue(self._client, peer, exchange, message, self._rewrite).run()
         except (PeerGone, h11.RemoteProtocolError):
-            if not was_used or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
+            if not is_reused or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
                 raise
-        # The server had closed a connection that was kept for more, as it may at any time (RFC 9112 9.3.1 and 9.5).
+        # The server had closed a kept-alive connection, as it may at any time (RFC 9112 9.3.1 and 9.5).
         self.close()
         exchange.error, exchange.sent = "", 0
         peer = await self._server(exchange, target.authority)
-        return await Dialogue(self._client, peer, exchange, message, self._manner).run()
+        return await Dialogue(self._client, peer, exchange, message, self._rewrite).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link
@@ -138,6 +141,6 @@ class _Courier:
             exchange.reuse(link.address)
             return link.peer
         self.close()
-        peer = await self._manner.reach(exchange)
+        peer = await self._rewrite.reach(exchange)
         self._link = Link(authority, peer, exchange.address)
         return peer

@@ -1,7 +1,7 @@
-"""One end of a connection in the gate: bytes that are waited for, then bytes that are only passed on.
+"""One end of a connection in the gate: its bytes are first read by the gate, later passed on to another peer.
 
-Rules of this file: what is held for a peer is bounded. Above ``HELD`` bytes unread, or a full send buffer, its source
-is no longer read (pause_reading), so that whoever does not read slows down whoever writes and fills nothing.
+Rules of this file: the buffer of a peer is bounded. Above ``HELD`` unread bytes, or while the send buffer of its target
+is full, its transport is paused (pause_reading), so a slow reader slows down the writer instead of filling memory.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ import asyncio
 from typing import cast
 
 HELD = 64 << 10
-"""So many bytes are kept at most of a client that waits for a verdict, and a little more: what one read brought."""
+"""The maximum number of bytes buffered for a client that waits for a verdict, plus the size of one read."""
 DISMISSAL = 2.0
-"""Seconds that somebody who was refused is let talk on."""
+"""Seconds that a refused client may go on sending."""
 
 
 class PeerGone(Exception):
-    """The peer closed or lost the connection before it had said, or taken, all."""
+    """The peer closed or lost the connection before all data was read or written."""
 
 
 class Peer(asyncio.Protocol):
-    """``read`` and ``write`` until ``pass_to``; from then on what arrives goes to the other."""
+    """Use ``read`` and ``write`` until ``pass_to``; from then on, received bytes go to the other peer."""
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        """What has arrived and nobody has taken."""
+        """Received bytes that have not been taken."""
         self.count = 0
-        """Bytes that arrived on the whole."""
+        """The total number of bytes received."""
         self.ended = False
-        """It says nothing more: a half-close, or the connection is gone."""
+        """The peer sends no more: a half-close, or the connection is lost."""
         self.lost = False
         self.error = ""
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()
-        """Done when it says nothing more."""
+        """Done when the peer sends no more."""
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done when the connection is gone."""
+        """Done when the connection is lost."""
         self._target: Peer | None = None
         self._source: Peer | None = None
         self._news: asyncio.Future[None] | None = None
@@ -48,7 +48,8 @@ class Peer(asyncio.Protocol):
     # --- what the loop calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are like one, but are none
+        # uvloop's transports behave like asyncio.Transport, but are not instances of it
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.count += len(data)
@@ -106,7 +107,7 @@ class Peer(asyncio.Protocol):
     # --- what the gate calls ---
 
     def news(self) -> asyncio.Future[None]:
-        """Done as soon as there is more in ``buffer`` than now, or there will never be."""
+        """Return a future that is done when ``buffer`` holds more than now, or never will."""
         if self._paused and len(self.buffer) < HELD and not self.ended:
             self._paused = False
             self.transport.resume_reading()
@@ -117,24 +118,24 @@ class Peer(asyncio.Protocol):
         return self._news
 
     async def more(self) -> bool:
-        """Wait until there is more in ``buffer`` than now; False if there will never be."""
+        """Wait until ``buffer`` holds more than now. Return False if it never will."""
         before = self.count
         await self.news()
         return self.count > before
 
     @property
     def is_idle(self) -> bool:
-        """It is there, and has nothing to say."""
+        """Return whether the connection is open and has no unread data."""
         return not self.ended and not self.buffer and not self.transport.is_closing()
 
     def take(self, length: int) -> bytes:
-        """Remove the first bytes of the buffer."""
+        """Remove and return the first bytes of the buffer."""
         data = bytes(self.buffer[:length])
         del self.buffer[:length]
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send, and wait while the peer does not take it. Gone if it is not there any more."""
+        """Send, and wait while the send buffer is full. Raise PeerGone if the connection is lost."""
         if self.lost or self.transport.is_closing():
             raise PeerGone(self.error or "connection closed")
         self.transport.write(data)
@@ -145,15 +146,15 @@ class Peer(asyncio.Protocol):
                 raise PeerGone(self.error or "connection closed")
 
     def finish(self) -> None:
-        """Say nothing more to it."""
+        """Half-close: send end of file after the buffered data."""
         if not self.lost and self.transport.can_write_eof() and not self.transport.is_closing():
             try:
                 self.transport.write_eof()
             except OSError:
-                pass  # it is gone; connection_lost tells the rest
+                pass  # the connection is lost; connection_lost reports it
 
     def end(self, error: Exception | None = None) -> None:
-        """Close after what is still to be sent; at once, with a reset, if the other side ended in one."""
+        """Close after the buffered data is sent; at once, with a reset, if the other side ended in one."""
         if self.lost or self.transport.is_closing():
             return
         if error is None:
@@ -162,8 +163,8 @@ class Peer(asyncio.Protocol):
             self.transport.abort()
 
     async def dismiss(self) -> None:
-        """Close so that what was said last is heard: with unread data on its way a close is a reset, which overtakes it
-        (RFC 9112 9.6)."""
+        """Close so that the last response is received: closing with unread data causes a reset, which can overtake the
+        response (RFC 9112 9.6)."""
         self.finish()
         try:
             async with asyncio.timeout(DISMISSAL):
@@ -171,17 +172,17 @@ class Peer(asyncio.Protocol):
                     self.buffer.clear()
                     await self.more()
         except TimeoutError:
-            pass  # it talks on, and is not listened to
+            pass  # the client keeps sending; close anyway
         self.buffer.clear()
         self.end()
 
     def cut(self) -> None:
-        """Close at once, whatever is still to be sent."""
+        """Close at once and drop unsent data."""
         if not self.lost:
             self.transport.abort()
 
     def pass_to(self, target: Peer) -> None:
-        """From now on all that arrives goes to ``target``, what has arrived first, and the end at the end."""
+        """From now on, pass received bytes to ``target``: the buffered ones first, and end of file at the end."""
         self._target, target._source = target, self
         if self.buffer:
             target.transport.write(self.take(len(self.buffer)))

@@ -1,4 +1,4 @@
-"""Bytes both ways until both ends have said all, or one is gone."""
+"""Relay bytes both ways until both ends have finished, or either is lost."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import asyncio
 from mudroom.net.gate.peer import Peer
 
 LINGER = 60.0
-"""Seconds for an end to take what is left when the other has gone."""
+"""Seconds for an end to receive the remaining bytes when the other is lost."""
 
 
 async def relay(client: Peer, upstream: Peer) -> None:
-    """Half-closes are passed on. There is no time limit for silence."""
+    """Half-closes are passed on. There is no idle timeout."""
     try:
         client.pass_to(upstream)
         upstream.pass_to(client)

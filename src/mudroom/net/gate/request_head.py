@@ -1,4 +1,4 @@
-"""The head of the next request, in good time and not too long."""
+"""Read the head of the next request, with limits on time and length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ IDLE = 600.0
 
 
 async def read_head(client: Peer, patience: float) -> RequestHead | None:
-    """``patience``: seconds for its first byte. None if the client has ended, or says nothing. Raises BadHead, Gone."""
+    """Return the head, or None if the client ends or sends no byte within ``patience`` seconds. Raise BadHead,
+    PeerGone."""
     try:
         async with asyncio.timeout(patience):
             if not client.buffer and not await client.more():

@@ -1,7 +1,7 @@
-"""From a name that is allowed to all of its addresses.
+"""Resolve an allowed name to all its addresses.
 
-Rules of this file: only what was allowed comes here. Names go to getaddrinfo(3) as ASCII in their canonical spelling,
-addresses never do. The calls block, so a few threads do them, and nobody waits longer than ``PATIENCE``.
+Rules of this file: only allowed names are passed in. Names go to getaddrinfo(3) as ASCII in their canonical spelling,
+addresses never do. The calls block, so a few threads make them, and no caller waits longer than ``PATIENCE``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from mudroom.core.network.address import parse_ipv4, parse_ipv6
 
 PATIENCE = 5.0
-"""Seconds."""
+"""Seconds for a lookup."""
 THREADS = 8
 
 Resolver = Callable[[str], Awaitable[list[bytes]]]
-"""A canonical host to its packed addresses. Raises OSError."""
+"""Maps a canonical host to its packed addresses. Raises OSError."""
 
 
 @functools.cache
@@ -29,8 +29,8 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def resolve(host: str) -> list[bytes]:
-    """The addresses in the order of getaddrinfo(3), which is the order to try them in (RFC 6724). An address is its own
-    answer. Raises OSError."""
+    """Return the addresses in the order of getaddrinfo(3), which is the order to try them in (RFC 6724). An address
+    resolves to itself. Raise OSError."""
     raw = host.encode("ascii")
     literal = parse_ipv4(raw) or parse_ipv6(raw)
     if literal is not None:
@@ -44,14 +44,15 @@ async def resolve(host: str) -> list[bytes]:
 
 
 def _look_up(name: bytes) -> list[bytes]:
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    packed = (socket.inet_pton(family, where[0]) for family, *_rest, where in found if isinstance(where[0], str))
+    rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    packed = (socket.inet_pton(family, address[0]) for family, *_rest, address in rows if isinstance(address[0], str))
     return list(dict.fromkeys(packed))
 
 
 def local(addresses: Collection[bytes]) -> set[bytes]:
-    """Those of them that are this machine's own: bind(2) takes no others (EADDRNOTAVAIL). ip_nonlocal_bind, which some
-    balancers set, would make all of them so: they are refused then, which is the safe side."""
+    """Return the addresses that belong to this machine: bind(2) accepts no others (EADDRNOTAVAIL). With
+    ip_nonlocal_bind, which some load balancers set, all addresses count as local and are refused, which is the safe
+    side."""
     return {packed for packed in addresses if _is_local(packed)}
 
 

@@ -1,8 +1,8 @@
-"""What is done with requests and responses beyond judging them: the same for HTTP/1 and HTTP/2.
+"""Changes to requests and responses beyond judging them: the same for HTTP/1 and HTTP/2.
 
-Rules of this file: no reading and no writing. A request that carries the placeholder of a credential to where it does
-not belong is refused, whatever protocol it came by. Only what goes over TLS to a server that has proved who it is is
-given the real value, and headers of a rule.
+Rules of this file: no reading and no writing. A request that carries the placeholder of a credential to a host that it
+does not belong to is refused, in any protocol. Real values, and the headers of a rule, are only put into requests over
+TLS to a server that has proved its identity.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ Fields = list[tuple[bytes, bytes]]
 
 
 class Rewrite:
-    """Of plain HTTP."""
+    """The changes for plain HTTP."""
 
     way: Way = "http"
     port = 80
-    """The port that goes without saying."""
+    """The default port."""
     opens_websockets = False
-    """A rule that is for some requests may let a websocket through, which is judged as its request."""
+    """Whether a rule for some requests only may let a websocket through, judged by its request."""
 
     def __init__(self, credentials: tuple[Credential, ...] = ()) -> None:
         self.credentials = credentials
 
     async def reach(self, exchange: Exchange) -> Peer:
-        """A connection to the server. Raises Unreachable."""
+        """Connect to the server. Raise Unreachable."""
         return await exchange.reach()
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> Fields:  # noqa: ARG002
-        """The fields that the server gets for those of the client, ``host`` and framing aside. Raises Refused."""
+        """Return the fields for the server, made from the client's, without ``host`` and framing. Raise
+        RefusedExchange."""
         if not self.credentials:
             return fields
         try:
@@ -50,16 +51,16 @@ class Rewrite:
             raise exchange.refuse(str(error)) from None
 
     def trailers(self, exchange: Exchange, fields: Fields) -> None:
-        """What the client says behind a body. Raises Refused."""
+        """Check the client's trailers. Raise RefusedExchange."""
         try:
             check_trailers(fields, self.credentials)
         except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:  # noqa: ARG002
-        """The fields that the client gets for those of the server."""
+        """Return the fields for the client, made from the server's."""
         return fields
 
     def watch(self) -> PlaceholderScan | None:
-        """What looks at a request's body; None: nobody needs to."""
+        """Return a scanner for the request's body, or None if no scan is needed."""
         return PlaceholderScan(self.credentials) if self.credentials else None

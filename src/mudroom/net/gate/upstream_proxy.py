@@ -1,7 +1,7 @@
-"""The way out through a proxy that the host's own network wants: every connection a CONNECT to it.
+"""The way out through a proxy that the host's network requires: every connection is a CONNECT to it.
 
-Rules of this file: what is allowed is decided before; what is looked up is looked up by that proxy, so the addresses
-are its to vet, and flows say so. Hosts whose rule opens private networks are reached without it, and vetted as ever.
+Rules of this file: requests are judged before. The proxy looks up the names, so it has to vet the addresses; flows name
+the proxy as the address. Hosts whose rule opens private networks are reached directly, and vetted as usual.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from mudroom.net.protocol.head import END, LIMIT
 from mudroom.net.protocol.upstream import Upstream
 
 ANSWER_TIME = 30.0
-"""Seconds for its answer: it looks up and dials meanwhile."""
+"""Seconds for the proxy's response, which includes its lookup and dial."""
 
 
 class RefusedUpstream(OSError):
-    """The proxy answered, and not with 200."""
+    """The proxy responded with a status other than 200."""
 
 
-async def dial_through(upstream: Upstream, resolver: Resolver, where: Authority) -> Peer:
-    """A tunnel to ``where``. Raises OSError."""
+async def dial_through(upstream: Upstream, resolver: Resolver, destination: Authority) -> Peer:
+    """Open a tunnel to ``destination``. Raise OSError."""
     peer, _address = await dial(await resolver(upstream.authority.host.text), upstream.authority.port)
     try:
         async with asyncio.timeout(ANSWER_TIME):
-            await peer.write(_request(upstream, where))
+            await peer.write(_request(upstream, destination))
             status = await _status(peer)
     except TimeoutError:
         peer.cut()
@@ -43,15 +43,15 @@ async def dial_through(upstream: Upstream, resolver: Resolver, where: Authority)
     return peer
 
 
-def _request(upstream: Upstream, where: Authority) -> bytes:
-    head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n".encode()
+def _request(upstream: Upstream, destination: Authority) -> bytes:
+    head = f"CONNECT {destination} HTTP/1.1\r\nHost: {destination}\r\n".encode()
     if upstream.credentials:
         head += b"Proxy-Authorization: Basic %s\r\n" % binascii.b2a_base64(upstream.credentials, newline=False)
     return head + b"\r\n"
 
 
 async def _status(peer: Peer) -> bytes:
-    """Of its answer, whose head is taken; what follows is from the other end of the tunnel."""
+    """Read the response head and return its status. Bytes after it come from the other end of the tunnel."""
     while (end := peer.buffer.find(END)) < 0:
         if len(peer.buffer) > LIMIT or not await peer.more():
             raise RefusedUpstream("the proxy gave no answer that could be read")

@@ -1,9 +1,9 @@
-"""The certificate authority of a vault, and the certificates that it gives out in the gate.
+"""The certificate authority of a vault, and the certificates that it issues in the gate.
 
-Rules of this file: the authority's key is in one file of the vault, which its owner alone can read, made at the first
-need; a key that others could have read is not used. It is trusted inside of sandboxes that inspect and nowhere else.
-The certificates it gives out live for days, and their keys are never on a disk: OpenSSL reads them from a file of
-memfd_create(2). ``cryptography`` is imported when it is needed: without it inspection is Unsupported.
+Rules of this file: the authority's key is in a file of the vault that only its owner can read; it is created when first
+needed. A key that other users could have read is not used. The authority is trusted inside sandboxes that inspect, and
+nowhere else. The certificates that it issues are valid for days. Their keys are never on a disk: OpenSSL reads them
+from a file of memfd_create(2). ``cryptography`` is imported when needed: without it, inspection is Unsupported.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 FILE = b"authority.pem"
-LIFE = datetime.timedelta(days=730)
-"""Of the authority. It is made anew when less than ``RENEWAL`` is left."""
+LIFETIME = datetime.timedelta(days=730)
+"""Of the authority. It is renewed when less than ``RENEWAL`` is left."""
 RENEWAL = datetime.timedelta(days=60)
-LEAF_LIFE = datetime.timedelta(days=5)
+LEAF_LIFETIME = datetime.timedelta(days=5)
 SKEW = datetime.timedelta(days=1)
-"""Clocks inside and outside are one, but some clients think in other zones."""
+"""The clock inside is the same as outside, but some clients use another time zone."""
 _LEAF_RENEWAL = datetime.timedelta(days=2)
 CACHED = 512
-"""Hosts whose certificates are kept."""
+"""The number of hosts whose certificates are cached."""
 _LONGEST_NAME = 64
-"""Of a commonName: ub-common-name of RFC 5280."""
+"""The maximum length of a commonName: ub-common-name of RFC 5280."""
 
 
 def check_libraries() -> None:
-    """Raises Unsupported if what inspection needs is not installed."""
+    """Raise Unsupported if a library that inspection needs is not installed."""
     missing = [name for name in ("cryptography", "h2") if find_spec(name) is None]
     if missing:
         needs = "the libraries cryptography and h2"
@@ -49,28 +49,32 @@ def check_libraries() -> None:
 
 
 def load_authority(directory: bytes, project: bytes) -> str:
-    """The PEM of the vault's authority, certificate and key; made if there is none, or if it ends soon.
+    """Return the PEM of the vault's authority, certificate and key. Create it if it is missing or expires soon.
 
-    ``directory`` is in the vault; it is made (0700). Raises Unsupported without the libraries, and MudroomError if the
-    file cannot be made, is not what it should be, or could be read by others."""
+    ``directory`` is in the vault; it is created (mode 0700). Raise Unsupported without the libraries, and MudroomError
+    if the file cannot be created, is invalid, or could be read by other users.
+    """
     check_libraries()
     path = directory + b"/" + FILE
     try:
         os.makedirs(directory, 0o700, exist_ok=True)
-        found = _read(path)
-        if found is None or _ends_soon(found):
-            _write(path, _make(project), replace=found is not None)
-            found = _read(path)
+        pem = _read(path)
+        if pem is None or _ends_soon(pem):
+            _write(path, _create(project), replace=pem is not None)
+            pem = _read(path)
     except OSError as error:
         raise MudroomError(f"the authority of inspection, {show(path)}: {error.strerror}") from error
     except ValueError as error:
-        raise MudroomError(f"{show(path)} is no authority: {error}", "remove it; a new one is made") from error
-    assert found is not None
-    return found
+        raise MudroomError(
+            f"{show(path)} is not a valid certificate authority: {error}",
+            f"remove it, and a new one is created: rm {show(path)}",
+        ) from error
+    assert pem is not None
+    return pem
 
 
 def certificate_of(authority: str) -> str:
-    """Only the certificate: what may be shown and trusted."""
+    """Return the certificate only: the public part."""
     end = "-----END CERTIFICATE-----\n"
     return authority.partition(end)[0] + end
 
@@ -88,7 +92,8 @@ def _read(path: bytes) -> str | None:
 
 
 def _write(path: bytes, content: str, *, replace: bool) -> None:
-    """Whole or not at all; of two that make the first one at the same time, one is kept and used by both."""
+    """Write the file atomically. If two processes create the first one at the same time, one file is kept and both use
+    it."""
     new = path + b".%d" % os.getpid()
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -135,13 +140,13 @@ def _pem(certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> str:
     return (certificate.public_bytes(Encoding.PEM) + secret).decode()
 
 
-def _make(project: bytes) -> str:
+def _create(project: bytes) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _named(f"mudroom of {show(project.rpartition(b'/')[2])}")
+    name = _x509_name(f"mudroom of {show(project.rpartition(b'/')[2])}")
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     certificate = (
         x509.CertificateBuilder()
@@ -150,7 +155,7 @@ def _make(project: bytes) -> str:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(_now() - SKEW)
-        .not_valid_after(_now() + LIFE)
+        .not_valid_after(_now() + LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -159,7 +164,7 @@ def _make(project: bytes) -> str:
     return _pem(certificate, key)
 
 
-def _named(text: str) -> x509.Name:
+def _x509_name(text: str) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -170,20 +175,21 @@ def _named(text: str) -> x509.Name:
 
 
 class Issuer:
-    """Gives out certificates for hosts, in the gate process."""
+    """Issues certificates for hosts, in the gate process."""
 
     def __init__(self, authority: str) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec
 
         self._certificate, self._key = _parsed(authority)
-        self._leaf_key = ec.generate_private_key(ec.SECP256R1())  # one for all: whoever has one of them has all
+        # shared by all: the gate process holds all of them anyway
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._contexts: dict[tuple[str, str], tuple[ssl.SSLContext, datetime.datetime]] = {}
 
     def context(self, host: str, protocol: str) -> ssl.SSLContext:
-        """What TLS with a client is spoken with, in the place of ``host``. ``protocol``: ``h2`` or ``http/1.1``."""
-        found = self._contexts.get((host, protocol))
-        if found is not None and found[1] > _now():
-            return found[0]
+        """Return the context for TLS with a client, in place of ``host``. ``protocol``: ``h2`` or ``http/1.1``."""
+        cached = self._contexts.get((host, protocol))
+        if cached is not None and cached[1] > _now():
+            return cached[0]
         if len(self._contexts) >= CACHED:
             del self._contexts[next(iter(self._contexts))]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -192,7 +198,7 @@ class Issuer:
         context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         context.set_alpn_protocols([protocol])
         _load(context, _pem(self._issue(host), self._leaf_key))
-        self._contexts[host, protocol] = context, _now() + LEAF_LIFE - _LEAF_RENEWAL
+        self._contexts[host, protocol] = context, _now() + LEAF_LIFETIME - _LEAF_RENEWAL
         return context
 
     def _issue(self, host: str) -> x509.Certificate:
@@ -201,20 +207,20 @@ class Issuer:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         is_name = parse_host(host.encode()).kind == "name"
-        what = x509.DNSName(host) if is_name else x509.IPAddress(ipaddress.ip_address(host))
+        subject = x509.DNSName(host) if is_name else x509.IPAddress(ipaddress.ip_address(host))
         issuer = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         return (
             x509.CertificateBuilder()
-            .subject_name(_named(host))
+            .subject_name(_x509_name(host))
             .issuer_name(self._certificate.subject)
             .public_key(self._leaf_key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(_now() - SKEW)
-            .not_valid_after(_now() + LEAF_LIFE)
+            .not_valid_after(_now() + LEAF_LIFETIME)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([what]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([subject]), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._leaf_key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
             .sign(self._key, hashes.SHA256())
@@ -222,7 +228,7 @@ class Issuer:
 
 
 def _load(context: ssl.SSLContext, pem: str) -> None:
-    """Give a context its certificate without a file system: ssl loads from paths only."""
+    """Load a certificate into a context without a file system: ssl loads from paths only."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "w", closefd=False) as stream:
@@ -234,15 +240,16 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
 
 @lru_cache(maxsize=16)
 def issuer(authority: str) -> Issuer:
-    """One for each authority, whatever doors it is used by. Raises ImportError without the libraries."""
+    """Return the issuer of an authority, shared by all doors. Raise ImportError without the libraries."""
     return Issuer(authority)
 
 
 @lru_cache(maxsize=64)
 def client_context(roots: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
-    """What TLS with servers is spoken with: certificates and names verified, by the system's roots and ``roots``."""
+    """Return the context for TLS with servers: certificates and names are verified, by the system's roots and
+    ``roots``."""
     context = ssl.create_default_context()
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # what was cut off must not look whole
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # truncated data must not look complete
     if roots:
         context.load_verify_locations(cadata=roots)
     if protocols:

@@ -1,9 +1,9 @@
-"""Inspected HTTP/2: every request of a client's connection is judged by itself, and asked anew of the server.
+"""Inspected HTTP/2: every request of a client's connection is judged separately and sent anew to the server.
 
-Rules of this file: two connections, each framed by h2; streams are joined one to one. Nothing of a request reaches the
-server before it has been judged. Bodies and trailers go both ways at the same time, as they come (gRPC needs that). A
-stream that one side resets is reset at the other; a server that says that it goes away is let end what it has begun,
-and the client is told the same.
+Rules of this file: two connections, each framed by h2; their streams are joined in pairs. No part of a request reaches
+the server before it has been judged. Bodies and trailers go both ways at the same time, as they arrive (gRPC needs
+that). A stream that one side resets is reset at the other. After a server's GOAWAY, the streams that it has begun
+continue to their end, and the client gets a GOAWAY, too.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import PeerGone
 from mudroom.net.gate.request_head import IDLE
 from mudroom.net.gate.rewrite import Rewrite
-from mudroom.net.inspection.secure import TlsConnection
 from mudroom.net.inspection.stream import Lane, StreamEnd
+from mudroom.net.inspection.tls import TlsConnection
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.frame import Flood
 from mudroom.net.protocol.head import BadHead
 from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
 
-_LAST_WORDS = 60.0
-"""Seconds for a client to take what is left when the server has gone."""
+_DRAIN_TIME = 60.0
+"""Seconds for a client to receive the remaining data when the server has gone."""
 
 
 class _Call:
     """One request and its response."""
 
     def __init__(
-        self, client: StreamEnd, number: int, exchange: Exchange, manner: Rewrite, over: Callable[[], None]
+        self, client: StreamEnd, number: int, exchange: Exchange, rewrite: Rewrite, over: Callable[[], None]
     ) -> None:
         self.number = number
         self.exchange = exchange
         self.up = Lane(client, number, 0, over)
         self.down = Lane(None, 0, number, over)
-        self.watch = manner.watch()
+        self.watch = rewrite.watch()
         self.task: asyncio.Task[None] | None = None
         self.begun = False
-        """The client has been sent the head of a response."""
+        """Whether the client has been sent the head of a response."""
 
 
 class Bridge:
@@ -67,26 +67,26 @@ class Bridge:
         guard: DoorGuard,
         origin: Authority,
         address: str,
-        manner: Rewrite,
+        rewrite: Rewrite,
     ) -> None:
         self._client, self._server = StreamEnd(client, is_client=False), StreamEnd(server, is_client=True)
         self._guard = guard
         self._origin = origin
         self._address = address
-        self._manner = manner
-        self._authority = str(origin).removesuffix(f":{manner.port}").encode()
+        self._rewrite = rewrite
+        self._authority = str(origin).removesuffix(f":{rewrite.port}").encode()
         self._calls: dict[int, _Call] = {}
         self._upstream: dict[int, _Call] = {}
         self._last = 0
         self._is_leaving = False
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        """A call is over, or the server's limits are others."""
+        """Set when a call is over, or the server's limits have changed."""
         self._left = asyncio.Event()
-        """The server is going, and all that it had begun is over."""
+        """Set when the server is leaving and its last call is over."""
 
     async def run(self) -> None:
-        """To the end of either connection, or until both have been silent for long."""
+        """Run until either connection ends, or both have been idle for ``IDLE`` seconds without a call."""
         loop = self._loop
         reading = [loop.create_task(self._read_client()), loop.create_task(self._read_server())]
         writing = [loop.create_task(self._client.write()), loop.create_task(self._server.write())]
@@ -98,7 +98,7 @@ class Bridge:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=IDLE)
                 if not self._calls:
                     break
-            await self._part(reading[0], reading[1], writing[0])
+            await self._shut_down(reading[0], reading[1], writing[0])
         finally:
             for task in tasks:
                 task.cancel()
@@ -106,18 +106,20 @@ class Bridge:
             for call in list(self._calls.values()):
                 self._drop(call, "it was cut")
 
-    async def _part(self, client: asyncio.Task[str], server: asyncio.Task[str], writing: asyncio.Task[None]) -> None:
-        """One side has ended, or nothing goes on: what can be said yet is said."""
+    async def _shut_down(
+        self, client: asyncio.Task[str], server: asyncio.Task[str], writing: asyncio.Task[None]
+    ) -> None:
+        """End the bridge after one side has ended, or both are idle: send the remaining data."""
         if server.done() and not client.done() and not writing.done():
-            why = server.exception() or server.result()
+            reason = server.exception() or server.result()
             for call in list(self._calls.values()):
                 if not call.down.is_ended:
-                    self._fail(call, str(why))
+                    self._fail(call, str(reason))
             self._leave()
             try:
-                async with asyncio.timeout(_LAST_WORDS):
+                async with asyncio.timeout(_DRAIN_TIME):
                     while self._calls and not writing.done() and not client.done():
-                        await self._next(writing, client)
+                        await self._wait_for_change(writing, client)
             except TimeoutError:
                 return
         writing.cancel()
@@ -129,7 +131,7 @@ class Bridge:
         except (PeerGone, ProtocolError):
             return
 
-    async def _next(self, *others: asyncio.Task[Any]) -> None:
+    async def _wait_for_change(self, *others: asyncio.Task[Any]) -> None:
         self._changed.clear()
         waiter = self._loop.create_task(self._changed.wait())
         try:
@@ -143,18 +145,18 @@ class Bridge:
         try:
             while (events := await self._client.events()) is not None:
                 for event in events:
-                    self._from_client(event)
+                    self._on_client_event(event)
         except (ProtocolError, Flood) as error:
             host, port = self._origin.host.text, self._origin.port
-            Exchange(self._guard, self._manner.way, host, port).refuse(f"HTTP/2: {error}")
+            Exchange(self._guard, self._rewrite.way, host, port).refuse(f"HTTP/2: {error}")
         except PeerGone as gone:
             return str(gone)
         return "the client ended"
 
-    def _from_client(self, event: object) -> None:
+    def _on_client_event(self, event: object) -> None:
         client = self._client
         if isinstance(event, RequestReceived):
-            self._asked(event.stream_id, event.headers)
+            self._on_request(event.stream_id, event.headers)
             return
         number = getattr(event, "stream_id", None) or 0
         call = self._calls.get(number)
@@ -162,13 +164,13 @@ class Bridge:
             if call is None:
                 client.acknowledge(number, event.flow_controlled_length)
             else:
-                self._sent(call, event.data, event.flow_controlled_length - len(event.data))
+                self._on_client_data(call, event.data, event.flow_controlled_length - len(event.data))
         elif call is None:
             client.wake()
         elif isinstance(event, TrailersReceived):
             try:
                 trailers = parse_trailers(event.headers)
-                self._manner.trailers(call.exchange, trailers)
+                self._rewrite.trailers(call.exchange, trailers)
                 call.up.trailers = trailers
             except BadHead as error:
                 self._refuse(call, 400, call.exchange.refuse(str(error)))
@@ -178,34 +180,34 @@ class Bridge:
             call.up.is_ended = True
             self._server.want(call.up)
         elif isinstance(event, StreamReset):
-            self._reset(call, event.error_code)
+            self._on_client_reset(call, event.error_code)
 
-    def _asked(self, number: int, headers: list[Field]) -> None:
+    def _on_request(self, number: int, headers: list[Field]) -> None:
         self._last = number
         host, port = self._origin.host.text, self._origin.port
         try:
-            asked = parse_request(headers, self._origin)
+            request = parse_request(headers, self._origin)
         except BadHead as error:
-            call = self._call(number, Exchange(self._guard, self._manner.way, host, port))
+            call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port))
             self._refuse(call, error.status, call.exchange.refuse(str(error)))
             return
-        path = show(asked.path.partition(b"?")[0])
-        call = self._call(number, Exchange(self._guard, self._manner.way, host, port, asked.method, path))
-        call.task = self._loop.create_task(self._begin(call, asked.method, asked.path, asked.fields))
+        path = show(request.path.partition(b"?")[0])
+        call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port, request.method, path))
+        call.task = self._loop.create_task(self._begin(call, request.method, request.path, request.fields))
 
     def _call(self, number: int, exchange: Exchange) -> _Call:
-        call = _Call(self._client, number, exchange, self._manner, lambda: self._check(call))
+        call = _Call(self._client, number, exchange, self._rewrite, lambda: self._check(call))
         self._calls[number] = call
         return call
 
     async def _begin(self, call: _Call, method: str, path: bytes, fields: list[Field]) -> None:
-        """Judge it, and ask the server."""
+        """Judge a request and send it to the server."""
         exchange, server = call.exchange, self._server
         try:
             decision = await exchange.admit(self._client.peer)
-            fields = self._manner.request(exchange, decision.rule, path, fields)
+            fields = self._rewrite.request(exchange, decision.rule, path, fields)
             while not self._has_room() and not self._is_leaving:
-                await self._next()
+                await self._wait_for_change()
         except RefusedExchange as refusal:
             self._refuse(call, 403, refusal)
             return
@@ -240,7 +242,7 @@ class Bridge:
         h2 = self._server.h2
         return h2.open_outbound_streams < h2.remote_settings.max_concurrent_streams
 
-    def _sent(self, call: _Call, data: bytes, padding: int) -> None:
+    def _on_client_data(self, call: _Call, data: bytes, padding: int) -> None:
         try:
             if call.watch is not None:
                 call.watch.see(data)
@@ -262,7 +264,7 @@ class Bridge:
         try:
             while (events := await self._server.events()) is not None:
                 for event in events:
-                    self._from_server(event)
+                    self._on_server_event(event)
                 going = self._server.frames.goaway
                 if going is not None and not self._is_leaving:
                     self._leave()
@@ -275,7 +277,7 @@ class Bridge:
             return str(gone)
         return "the server ended"
 
-    def _from_server(self, event: object) -> None:
+    def _on_server_event(self, event: object) -> None:
         number = getattr(event, "stream_id", None) or 0
         call = self._upstream.get(number)
         if isinstance(event, DataReceived):
@@ -286,12 +288,12 @@ class Bridge:
                 self._client.want(call.down)
             return
         if call is None:
-            self._changed.set()  # perhaps its limits
+            self._changed.set()  # possibly its limits
             self._server.wake()
             return
         try:
             if isinstance(event, ResponseReceived | InformationalResponseReceived):
-                self._answered(call, event.headers, isinstance(event, ResponseReceived), event)
+                self._on_response(call, event.headers, isinstance(event, ResponseReceived), event)
             elif isinstance(event, TrailersReceived):
                 call.down.trailers = parse_trailers(event.headers)
             elif isinstance(event, StreamEnded):
@@ -299,34 +301,34 @@ class Bridge:
                 self._client.want(call.down)
                 self._check(call)
             elif isinstance(event, StreamReset):
-                self._server_reset(call, event.error_code)
+                self._on_server_reset(call, event.error_code)
         except BadHead as error:
             self._fail(call, f"the server's response: {error}")
 
-    def _answered(self, call: _Call, headers: list[Field], final: bool, event: Any) -> None:
+    def _on_response(self, call: _Call, headers: list[Field], final: bool, event: Any) -> None:
         status, fields = parse_response(headers)
         ended = final and event.stream_ended is not None
         if final:
             call.exchange.status, call.begun = status, True
-            fields = self._manner.response(call.exchange, fields)
+            fields = self._rewrite.response(call.exchange, fields)
         if not call.down.is_done:
             head = [(b":status", b"%d" % status), *fields]
-            call.down.is_done = not self._client.say(call.number, head, last=ended) or ended
+            call.down.is_done = not self._client.send_headers(call.number, head, last=ended) or ended
 
-    def _server_reset(self, call: _Call, code: int) -> None:
+    def _on_server_reset(self, call: _Call, code: int) -> None:
         call.up.stop()
         if call.down.is_ended:
-            self._check(call)  # it has said all, and does not want to hear the rest
+            self._check(call)  # the server has sent its whole response, and refuses the rest of the request
             return
         if code != ErrorCodes.NO_ERROR or not call.begun:
             call.exchange.error = f"the server broke it off (HTTP/2 error {int(code)})"
-        call.down.reset = code  # behind what it had said: some servers end whole responses so
+        call.down.reset = code  # after its pending data: some servers end complete responses with a reset
         self._client.want(call.down)
 
     # --- ends ---
 
     def _answer(self, call: _Call, status: int, text: str) -> None:
-        """A response of ours, or the end of one that has begun."""
+        """Send a response of the gate's own, or reset the stream if a response has begun."""
         call.up.stop()
         if call.up.number:
             self._server.reset(call.up.number, ErrorCodes.CANCEL)
@@ -338,7 +340,7 @@ class Bridge:
             body = f"mudroom: {text}\n".encode()
             plain = (b"content-type", b"text/plain; charset=utf-8")
             head = [(b":status", b"%d" % status), plain, (b"content-length", b"%d" % len(body))]
-            if self._client.say(call.number, head):
+            if self._client.send_headers(call.number, head):
                 call.down = Lane(None, 0, call.number, lambda: self._check(call))
                 call.down.put(body)
                 call.down.is_ended = True
@@ -346,7 +348,7 @@ class Bridge:
         self._check(call)
 
     def _fail(self, call: _Call, why: str, code: int | None = None) -> None:
-        """The server cannot do it. ``code``: say that with a reset."""
+        """Report that the server cannot serve the call. ``code``: reset the stream with it."""
         call.exchange.error = call.exchange.error or why
         if code is None:
             self._answer(call, 502, f"{self._origin.host}: {why}")
@@ -356,8 +358,8 @@ class Bridge:
         self._client.reset(call.number, code)
         self._check(call)
 
-    def _reset(self, call: _Call, code: int) -> None:
-        """The client does not want it any more."""
+    def _on_client_reset(self, call: _Call, code: int) -> None:
+        """Handle a reset by the client."""
         call.exchange.error = call.exchange.error or "the client broke it off"
         if call.task is not None:
             call.task.cancel()
@@ -368,10 +370,10 @@ class Bridge:
         self._check(call)
 
     def _check(self, call: _Call) -> None:
-        """Is it over?"""
+        """Drop the call if it is over."""
         if not call.down.is_done or call.number not in self._calls:
             return
-        if not call.up.is_done:  # the server has said all, and the client need not
+        if not call.up.is_done:  # the server has finished; the client does not need to
             call.up.stop()
             self._server.reset(call.up.number, ErrorCodes.NO_ERROR)
         if not call.up.is_ended:
@@ -386,13 +388,13 @@ class Bridge:
         exchange = call.exchange
         exchange.sent, exchange.received = call.up.count, call.down.count
         exchange.error = exchange.error or why
-        exchange.tell()
+        exchange.report()
         self._changed.set()
         if self._is_leaving and not self._calls:
             self._left.set()
 
     def _leave(self) -> None:
-        """No more requests; those that go on do so."""
+        """Accept no more requests; open calls continue."""
         if not self._is_leaving:
             self._is_leaving = True
             self._client.say_goaway(self._last)

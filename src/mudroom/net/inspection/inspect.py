@@ -1,9 +1,10 @@
-"""Look into TLS where a rule wants it: end the client's here, begin another with the server, judge what is between.
+"""Inspect TLS where a rule wants it: terminate the client's connection here, open another to the server, judge the
+requests between.
 
-Rules of this file: the server has proved who it is, by the system's roots, before the client hears anything. The client
-is offered the one protocol that the server has chosen, so nothing is ever translated between HTTP/1.1 and HTTP/2. What
-cannot be inspected is refused: a rule that wants to see requests is never served by a tunnel. A client that does not
-trust the vault's authority is told nothing, and the flow says so.
+Rules of this file: the server has proved its identity, by the system's roots, before the client gets an answer. The
+client is offered only the protocol that the server has chosen, so HTTP/1.1 and HTTP/2 are never translated into each
+other. A connection that cannot be inspected is refused: a rule that inspects is never served by a tunnel. A client that
+does not trust the vault's authority gets no response, and the flow says so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
 from mudroom.net.gate.rewrite import Fields, Rewrite
 from mudroom.net.inspection.authority import Issuer, client_context, issuer
-from mudroom.net.inspection.secure import TlsConnection, secure
+from mudroom.net.inspection.tls import TlsConnection, start_tls
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol.client_hello import Kind, parse_hello
 
@@ -30,23 +31,23 @@ _EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
 
 
 async def inspect(client: Peer, server: Peer, exchange: Exchange, kind: Kind) -> None:
-    """Serve a connection that begins with TLS to its end. ``client``'s ClientHello is in its buffer, and its name has
-    been compared. Raises Refused, Gone."""
+    """Serve a connection that begins with TLS to its end. The ClientHello is in ``client``'s buffer, and its name has
+    been compared. Raise RefusedExchange, PeerGone."""
     try:
         inspection, issuing, offered = _ready(client, exchange, kind)
-        inside, why = None, ""
+        server_tls, failure_reason = None, ""
         try:
-            inside = await secured(server, exchange, inspection, offered)
+            server_tls = await connect_tls(server, exchange, inspection, offered)
         except Unreachable as failure:
-            why = str(failure)
-        protocol = H1 if inside is None else inside.protocol or H1
-        outside = await _accepted(client, exchange, issuing, protocol)
-        if outside is None:
+            failure_reason = str(failure)
+        protocol = H1 if server_tls is None else server_tls.protocol or H1
+        client_tls = await _accept_tls(client, exchange, issuing, protocol)
+        if client_tls is None:
             return
-        if inside is None:
-            await _apologise(outside, why)
+        if server_tls is None:
+            await _send_failure(client_tls, failure_reason)
         else:
-            await _serve(outside, inside, exchange, inspection)
+            await _serve(client_tls, server_tls, exchange, inspection)
     except PeerGone as gone:
         exchange.error = exchange.error or str(gone)
         raise
@@ -55,33 +56,34 @@ async def inspect(client: Peer, server: Peer, exchange: Exchange, kind: Kind) ->
 
 
 def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Issuer, tuple[str, ...]]:
-    """What is needed, and what of the protocols that the client offers can be inspected. Raises Refused."""
+    """Return the means of inspection, and the client's protocols that can be inspected. Raise RefusedExchange."""
     inspection = exchange.guard.inspection
     if kind != "tls":
-        raise exchange.refuse("it is to be inspected, and is neither TLS nor HTTP")
+        raise exchange.refuse("its rule requires inspection, but it is neither TLS nor HTTP")
     if inspection is None:
-        raise exchange.refuse("it is to be inspected, and this gate was given no authority to do so with")
+        raise exchange.refuse("its rule requires inspection, but this gate has no certificate authority")
     try:
         issuing = issuer(inspection.authority)
     except ImportError as error:
-        raise exchange.refuse(f"it is to be inspected, which needs {error.name}: {EXTRA}") from error
+        raise exchange.refuse(f"its rule requires inspection, which needs {error.name}: {EXTRA}") from error
     hello = parse_hello(bytes(client.buffer))
     offered = () if hello is None else hello.alpn
-    usable = tuple(one for one in (H2, H1) if one.encode() in offered)
+    usable = tuple(protocol for protocol in (H2, H1) if protocol.encode() in offered)
     if offered and not usable:
-        names = ", ".join(show(one) for one in offered)
-        raise exchange.refuse(f"it is to be inspected, and speaks {names}, which is not HTTP; {_EXCLUDE}")
+        names = ", ".join(show(protocol) for protocol in offered)
+        raise exchange.refuse(f"its rule requires inspection, but it speaks {names}, which is not HTTP; {_EXCLUDE}")
     return inspection, issuing, usable
 
 
-async def secured(
+async def connect_tls(
     server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...]
 ) -> TlsConnection:
-    """TLS with the server, which proves to be the exchange's host. Raises Unreachable, the flow having been told."""
+    """Start TLS with the server, which must prove to be the exchange's host. Raise Unreachable after reporting the
+    flow."""
     host = exchange.host
     try:
         context = client_context(inspection.roots, protocols)
-        return await secure(server, context, server_side=False, name=host)
+        return await start_tls(server, context, server_side=False, name=host)
     except ssl.SSLCertVerificationError as error:
         why = f"the certificate of {host} is refused: {error.verify_message}"
     except ssl.SSLError as error:
@@ -92,20 +94,20 @@ async def secured(
         why = f"no TLS with {host}: {error}"
     server.cut()
     exchange.error = why
-    exchange.tell()
+    exchange.report()
     raise Unreachable(why, 502)
 
 
-async def _accepted(client: Peer, exchange: Exchange, issuing: Issuer, protocol: str) -> TlsConnection | None:
-    """TLS with the client; None if it does not want it."""
+async def _accept_tls(client: Peer, exchange: Exchange, issuing: Issuer, protocol: str) -> TlsConnection | None:
+    """Start TLS with the client. Return None if the client refuses."""
     try:
-        return await secure(client, issuing.context(exchange.host, protocol), server_side=True)
+        return await start_tls(client, issuing.context(exchange.host, protocol), server_side=True)
     except ssl.SSLError as error:
         why = f"the client refuses mudroom's certificate ({_reason(error)})"
     except (ConnectionError, TimeoutError):
-        why = "the client did not go on when it had seen mudroom's certificate"
+        why = "the client ended after it received mudroom's certificate"
     exchange.error = f"{why}; {_EXCLUDE}"
-    exchange.tell()
+    exchange.report()
     return None
 
 
@@ -113,39 +115,40 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-async def _apologise(client: TlsConnection, why: str) -> None:
-    """The server cannot be talked to: say so to the client's first request."""
+async def _send_failure(client: TlsConnection, why: str) -> None:
+    """Answer the client's first request with the reason why the server cannot be reached."""
     await read_head(client, IDLE)
     await client.write(refusal.response(502, why))
     await client.dismiss()
 
 
 async def _serve(client: TlsConnection, server: TlsConnection, exchange: Exchange, inspection: Inspection) -> None:
-    """Requests become flows of their own; the connection's is told only if there were none."""
-    manner = InspectedConnection(inspection)
+    """Serve the requests. Each becomes a flow of its own; the connection's own flow is reported only if there were
+    none."""
+    rewrite = InspectedConnection(inspection)
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
             from mudroom.net.inspection.bridge import Bridge
 
-            manner.version = "HTTP/2"
-            await Bridge(client, server, exchange.guard, origin, exchange.address, manner).run()
+            rewrite.version = "HTTP/2"
+            await Bridge(client, server, exchange.guard, origin, exchange.address, rewrite).run()
         else:
             from mudroom.net.gate.http import Link, serve_http
 
-            await serve_http(client, exchange.guard, None, origin, Link(origin, server, exchange.address), manner)
+            await serve_http(client, exchange.guard, None, origin, Link(origin, server, exchange.address), rewrite)
         await client.dismiss()
     finally:
         if client.count:
             exchange.drop()
         else:
-            exchange.error = f"the client requested nothing when it had seen mudroom's certificate; {_EXCLUDE}"
-            exchange.tell()
+            exchange.error = f"the client sent no request after it received mudroom's certificate; {_EXCLUDE}"
+            exchange.report()
         client.end()
 
 
 class InspectedConnection(Rewrite):
-    """Of HTTP inside of TLS."""
+    """The changes for HTTP inside TLS."""
 
     way = "https"
     port = 443
@@ -157,7 +160,7 @@ class InspectedConnection(Rewrite):
         self._inspection = inspection
 
     async def reach(self, exchange: Exchange) -> Peer:
-        return await secured(await exchange.reach(), exchange, self._inspection, (H1,))
+        return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,))
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> Fields:
         exchange.version, exchange.request = self.version, keep_headers(fields)
@@ -166,7 +169,7 @@ class InspectedConnection(Rewrite):
             fields = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=True)
         except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
-        return fields if rule is None else rewritten(fields, rule)
+        return fields if rule is None else rewrite_headers(fields, rule)
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
         fields = restore_placeholders(fields, self.credentials)
@@ -174,8 +177,8 @@ class InspectedConnection(Rewrite):
         return fields
 
 
-def rewritten(fields: Fields, rule: HostRule) -> Fields:
-    """With the headers that a rule sets, and without those it removes."""
+def rewrite_headers(fields: Fields, rule: HostRule) -> Fields:
+    """Return the fields with the headers that a rule sets, without those that it removes."""
     if not rule.set_headers and not rule.remove_headers:
         return fields
     ours = [(name.lower().encode(), value.encode()) for name, value in rule.set_headers]

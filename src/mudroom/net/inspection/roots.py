@@ -1,7 +1,8 @@
-"""The files of roots that a sandbox is shown, made on the host: see ``core/confinement/certificate_trust.py``.
+"""The files of root certificates that a sandbox is shown, created on the host: see
+``core/confinement/certificate_trust.py``.
 
-Rules of this file: nothing secret is in them. They are made anew when what they are made of has changed, under a name
-of their own, whole or not at all: commands that run keep what they were shown.
+Rules of this file: the files hold no secret. When their sources change, new ones are created atomically under a new
+name: running commands keep the old ones.
 """
 
 from __future__ import annotations
@@ -30,29 +31,36 @@ _PREFIX = b"trust-"
 def prepare(
     directory: bytes, authority: str, environ: Mapping[bytes, bytes], *, mounts: bool = True
 ) -> CertificateTrust:
-    """What a sandbox has to be given so that its programs trust the authority (of ``load_authority``).
+    """Return the binds and variables by which the programs of a sandbox trust the authority (of ``load_authority``).
 
-    ``directory``: that of the authority. ``environ``: the user's. Raises MudroomError if the files cannot be made, and
-    Unsupported if this system keeps its roots nowhere that is known: without them, nothing else would be trusted."""
+    ``directory``: that of the authority. ``environ``: the user's. Raise MudroomError if the files cannot be created,
+    and Unsupported if the system's roots are at no known path: without them, no other server would be trusted.
+    """
     places = [place for place in PLACES if os.path.isfile(place)]
     if not places:
         raise Unsupported("inspection", "the system's root certificates", "none of the usual files", "install them")
     own = [path for path in named_bundles(environ) if os.path.isfile(path)]
     java = _has_java(environ)
     try:
-        made = directory + b"/" + _PREFIX + _stamp(authority, [places[0], *own], java)
-        if not os.path.isdir(made):
-            _make(made, _read(places[0]), [_read(path) for path in own], certificate_of(authority).encode(), java)
-            _forget(directory, made)
+        bundle_directory = directory + b"/" + _PREFIX + _stamp(authority, [places[0], *own], java)
+        if not os.path.isdir(bundle_directory):
+            _make(
+                bundle_directory,
+                _read(places[0]),
+                [_read(path) for path in own],
+                certificate_of(authority).encode(),
+                java,
+            )
+            _forget(directory, bundle_directory)
     except OSError as error:
         raise MudroomError(f"the root certificates for inspection, {show(directory)}: {error.strerror}") from error
     real = [os.path.realpath(place) for place in places]
-    return trust(made, real, java=java, java_options=environ.get(b"JAVA_TOOL_OPTIONS", b""), mounts=mounts)
+    return trust(bundle_directory, real, java=java, java_options=environ.get(b"JAVA_TOOL_OPTIONS", b""), mounts=mounts)
 
 
 def own_roots(environ: Mapping[bytes, bytes]) -> str:
-    """PEM of what the user's own variables name: whoever has roots of a company's own trusts them on the host, too.
-    Raises MudroomError."""
+    """Return the PEM of the files that the user's own variables name, such as a company's roots, which are trusted on
+    the host, too. Raise MudroomError."""
     try:
         return merge([_read(path) for path in named_bundles(environ) if os.path.isfile(path)]).decode("ascii")
     except OSError as error:
@@ -69,11 +77,11 @@ def _has_java(environ: Mapping[bytes, bytes]) -> bool:
 def _stamp(authority: str, paths: Sequence[bytes], java: bool) -> bytes:
     import hashlib
 
-    found = hashlib.sha256(repr((certificate_of(authority), java)).encode())
+    digest = hashlib.sha256(repr((certificate_of(authority), java)).encode())
     for path in paths:
         status = os.stat(path)
-        found.update(repr((path, status.st_ino, status.st_size, status.st_mtime_ns)).encode())
-    return found.hexdigest()[:16].encode()
+        digest.update(repr((path, status.st_ino, status.st_size, status.st_mtime_ns)).encode())
+    return digest.hexdigest()[:16].encode()
 
 
 def _read(path: bytes) -> bytes:
@@ -100,8 +108,8 @@ def _make(path: bytes, system: bytes, own: Sequence[bytes], authority: bytes, ja
 
 
 def _store(bundle: bytes) -> bytes:
-    """What Java reads: the certificates in PKCS #12, each with the attribute that makes it trusted. What cannot be read
-    is left out."""
+    """Return a Java trust store: the certificates in PKCS #12, each with the attribute that makes it trusted.
+    Unreadable certificates are left out."""
     import warnings
 
     from cryptography import x509
@@ -110,17 +118,17 @@ def _store(bundle: bytes) -> bytes:
     certificates, end = [], b"-----END CERTIFICATE-----\n"
     for number, block in enumerate(bundle.split(end)[:-1]):
         try:
-            with warnings.catch_warnings(action="ignore"):  # old roots have serial numbers that are none
+            with warnings.catch_warnings(action="ignore"):  # some old roots have invalid serial numbers
                 certificate = x509.load_pem_x509_certificate(block + end)
         except ValueError:
             continue
         certificates.append(pkcs12.PKCS12Certificate(certificate, b"%d" % number))
-    light = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).build(PASSWORD)  # there is nothing to protect
+    light = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).build(PASSWORD)  # no secret to protect
     return pkcs12.serialize_java_truststore(certificates, light)
 
 
 def _forget(directory: bytes, kept: bytes) -> None:
-    """Those of before: what a running command was shown stays there for it as long as it runs (mounts hold it)."""
+    """Remove older files. A running command keeps those that it was shown, because mounts hold them."""
     for name in os.listdir(directory):
         path = directory + b"/" + name
         if name.startswith(_PREFIX) and path != kept and b"." not in name:
@@ -133,4 +141,4 @@ def _remove(path: bytes) -> None:
             os.unlink(path + b"/" + name)
         os.rmdir(path)
     except OSError:
-        pass  # another process does the same, or uses it; it is tried again when the next is made
+        pass  # another process removes or uses it; the next creation tries again

@@ -1,8 +1,8 @@
-"""One end of an inspected HTTP/2 connection, and what goes one way in one stream.
+"""One end of an inspected HTTP/2 connection, and one direction of one stream.
 
-Rules of this file: what has arrived is acknowledged (and replaced by more) only when the other end has taken it, so a
-lane never holds more than its window, and both ends together no more than theirs. Whoever does not read is not written
-to beyond that. The library frames; what is in the frames is for ``bridge.py``.
+Rules of this file: received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a
+lane never holds more than its window, and both ends together no more than theirs. An end that does not read is not sent
+more than that. The library frames; ``bridge.py`` interprets the frames.
 """
 
 from __future__ import annotations
@@ -19,38 +19,39 @@ from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
 from mudroom.net.gate.peer import PeerGone
-from mudroom.net.inspection.secure import TlsConnection
+from mudroom.net.inspection.tls import TlsConnection
 from mudroom.net.protocol.frame import PREFACE, Bucket, Flood, Frames, goaway
 from mudroom.net.protocol.pseudo_header import Field
 
 STREAMS = 100
-"""At one time in one connection of a client."""
+"""Concurrent streams of one client connection."""
 HEADERS = 32 << 10
 """Bytes of the headers of one message, as RFC 9113 6.5.2 counts them."""
 WINDOW, ALL_WINDOWS = 1 << 20, 2 << 20
-"""Bytes of one stream, and of all of a connection, that may be on their way."""
+"""Bytes in flight: of one stream, and of a whole connection."""
 _ROUND = 256 << 10
 """Bytes that are framed before they are sent."""
 _RESETS = 200, 100
-"""At once, and each second."""
+"""Burst size, and rate per second."""
 _UNREAD = 32
-"""Times that an end which does not read what it is sent is still listened to."""
+"""How many reads are served from an end that does not read its own data."""
 
 
 class Lane:
-    """From one end's stream to the other's. ``number`` is the stream's where it goes to; 0: it is not open there."""
+    """One direction of a stream, from one end to the other. ``number`` is the stream's number at the target end; 0: not
+    open there."""
 
     def __init__(self, source: StreamEnd | None, source_number: int, number: int, over: Callable[[], None]) -> None:
-        """``over``: is called when the last of it has been passed on."""
+        """``over`` is called when the last data has been passed on."""
         self.number = number
         self.count = 0
         """Bytes that have been passed on."""
         self.is_ended = False
-        """Nothing follows what is held."""
+        """Whether no data follows the held pieces."""
         self.reset: int | None = None
-        """With this error it is broken off behind what is held."""
+        """The error code of a reset that follows the held pieces."""
         self.is_done = False
-        """All has been passed on, or is not to be any more."""
+        """Whether all data has been passed on, or is discarded."""
         self.trailers: list[Field] | None = None
         self.is_queued = False
         self._over = over
@@ -67,13 +68,13 @@ class Lane:
             self._pieces.append(piece)
 
     def stop(self) -> None:
-        """What is held, and what still comes, goes nowhere."""
+        """Discard the held data, and all that still arrives."""
         self.is_done = True
         self._acknowledge(sum(map(len, self._pieces)))
         self._pieces.clear()
 
     def finish(self) -> None:
-        """The last of it has been passed on."""
+        """Mark the last data as passed on."""
         self.is_done = True
         self._over()
 
@@ -81,7 +82,7 @@ class Lane:
         return bool(self._pieces)
 
     def is_waiting(self) -> bool:
-        """There is nothing to send now."""
+        """Return whether there is no data to send now."""
         return not self._pieces and not self.is_ended and self.reset is None
 
     def take(self, most: int) -> bytes:
@@ -99,7 +100,7 @@ class Lane:
 
 
 class StreamEnd:
-    """``is_client``: which part we play there, with the server at the other side."""
+    """``is_client``: whether the gate is the client of this connection."""
 
     def __init__(self, peer: TlsConnection, *, is_client: bool) -> None:
         self.peer = peer
@@ -116,7 +117,7 @@ class StreamEnd:
         self.h2.increment_flow_control_window(ALL_WINDOWS - (1 << 16) + 1)
         self.frames = Frames() if is_client else Frames(PREFACE, Bucket(*_RESETS))
         self.is_broken = False
-        """The library sends nothing more."""
+        """Whether the library sends no more."""
         self._ready: deque[Lane] = deque()
         self._dirty = asyncio.Event()
         self._dirty.set()
@@ -129,7 +130,7 @@ class StreamEnd:
     # --- reading ---
 
     async def events(self) -> list[Event] | None:
-        """The events of the next bytes; None at the end. Raises Flood, ProtocolError, Gone."""
+        """Return the events of the next bytes, or None at the end. Raise Flood, ProtocolError, PeerGone."""
         if not self._taken.is_set():
             self._unread += 1
             if self._unread > _UNREAD:
@@ -158,18 +159,18 @@ class StreamEnd:
     # --- writing ---
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the writer: there may be data to send."""
         self._dirty.set()
 
     def want(self, lane: Lane) -> None:
-        """The lane to this end holds something, or has ended."""
+        """Queue a lane to this end that holds data or has ended."""
         if lane.number and not lane.is_queued and not lane.is_done:
             lane.is_queued = True
             self._ready.append(lane)
             self._dirty.set()
 
-    def say(self, number: int, headers: list[Field], *, last: bool = False) -> bool:
-        """Send headers now. False if the stream is not there any more."""
+    def send_headers(self, number: int, headers: list[Field], *, last: bool = False) -> bool:
+        """Send headers now. Return False if the stream is closed."""
         if self.is_broken:
             return False
         try:
@@ -180,13 +181,13 @@ class StreamEnd:
         return True
 
     def reset(self, number: int, code: int) -> None:
-        """End a stream, if it is still there."""
+        """Reset a stream if it is open."""
         if not number:
             return
         try:
             self.h2.reset_stream(number, code)
         except ProtocolError:
-            pass  # it has ended otherwise
+            pass  # already closed
         self._dirty.set()
 
     def say_goaway(self, last: int) -> None:
@@ -194,7 +195,7 @@ class StreamEnd:
         self._dirty.set()
 
     async def write(self) -> None:
-        """Send what there is to send, for ever. Raises Gone."""
+        """Send pending data, for ever. Raise PeerGone."""
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -212,7 +213,7 @@ class StreamEnd:
             self._unread = 0
 
     def _fill(self) -> bool:
-        """Frame what the windows take; True if there would be more."""
+        """Frame as much as the windows allow. Return True if more could be framed."""
         if self.is_broken:
             return False
         left, blocked = _ROUND, []
@@ -231,16 +232,16 @@ class StreamEnd:
         return more
 
     def _send(self, lane: Lane) -> int:
-        """One frame of it; returns its length, -1 if the window is closed."""
+        """Send one frame. Return its length, or -1 if the window is closed."""
         if lane.is_done:
             return 0
         try:
-            return self._framed(lane)
+            return self._frame(lane)
         except (NoSuchStreamError, StreamClosedError):
-            lane.stop()  # it was reset, which is told by an event
+            lane.stop()  # the stream was reset; an event reports it
             return 0
 
-    def _framed(self, lane: Lane) -> int:
+    def _frame(self, lane: Lane) -> int:
         h2, number, length = self.h2, lane.number, 0
         if lane.holds():
             window = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)

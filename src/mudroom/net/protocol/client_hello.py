@@ -1,8 +1,8 @@
-"""The first message of TLS, as far as it says whom the client wants to talk to.
+"""Parse the first message of TLS for the name of the wanted host.
 
-Rules of this file: pure. Every length is checked against what holds it, nothing may be left over, and nothing may be
-there twice: what a lenient server could read in another way is refused (RFC 8446 4.1.2, 5.1; RFC 6066 3). An encrypted
-ClientHello (ECH) cannot be read: its outer name is what is compared, so one that hides another name does not match.
+Rules of this file: pure. Every length is checked against its container, no bytes may be left over, and no extension may
+occur twice: a message that a lenient server could read differently is refused (RFC 8446 4.1.2, 5.1; RFC 6066 3). An
+encrypted ClientHello (ECH) cannot be read: its outer name is compared, so one that hides another name does not match.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 LIMIT = 16 << 10
-"""Bytes of a hello, its records' headers not counted. With post-quantum keys it has about 1,700."""
+"""Bytes of a hello, without the record headers. With post-quantum keys it has about 1,700."""
 
 Kind = Literal["tls", "http", "raw"]
 
@@ -21,12 +21,12 @@ _LONGEST_METHOD = 32
 
 class Hello(NamedTuple):
     name: bytes | None
-    """As it was sent; None: there was none."""
+    """As it was sent; None: no name."""
     alpn: tuple[bytes, ...] = ()
 
 
 def kind_of(data: bytes) -> Kind | None:
-    """What the first bytes of a client look like; None: there are too few to tell."""
+    """Return the protocol that the first bytes of a client indicate, or None if there are too few."""
     if not data:
         return None
     if data[0] == 0x16:
@@ -41,14 +41,14 @@ def kind_of(data: bytes) -> Kind | None:
 
 
 def parse_hello(data: bytes) -> Hello | None:
-    """``data``: what the client has sent so far. None: the hello is not complete. Raises ValueError for what is
-    none."""
+    """Return the hello, or None if it is incomplete. ``data``: the client's bytes so far. Raise ValueError if they are
+    not a ClientHello."""
     message = _handshake(data)
     return None if message is None else _client_hello(message)
 
 
 def _handshake(data: bytes) -> bytes | None:
-    """The body of the first handshake message, put together from its records."""
+    """Return the body of the first handshake message, assembled from its records."""
     message, at = b"", 0
     while len(data) - at >= 5:
         kind, major, length = data[at], data[at + 1], int.from_bytes(data[at + 3 : at + 5], "big")
@@ -60,12 +60,12 @@ def _handshake(data: bytes) -> bytes | None:
             return None
         if message[0] != 1:
             raise ValueError("TLS does not begin with a ClientHello")
-        wanted = 4 + int.from_bytes(message[1:4], "big") if len(message) >= 4 else LIMIT
-        if wanted > LIMIT:
+        length_of_hello = 4 + int.from_bytes(message[1:4], "big") if len(message) >= 4 else LIMIT
+        if length_of_hello > LIMIT:
             raise ValueError("the ClientHello is too long")
-        if len(message) > wanted:
+        if len(message) > length_of_hello:
             raise ValueError("something follows the ClientHello in its record")
-        if len(message) == wanted:
+        if len(message) == length_of_hello:
             return message[4:]
         if len(record) < length:
             return None
@@ -134,7 +134,7 @@ def _protocols(data: bytes) -> tuple[bytes, ...]:
     outer = _Reader(data)
     inner = _Reader(outer.vector(2))
     outer.end()
-    found = []
+    protocols = []
     while inner:
-        found.append(inner.vector(1))
-    return tuple(found)
+        protocols.append(inner.vector(1))
+    return tuple(protocols)

@@ -1,7 +1,7 @@
-"""DNS messages, as far as a responder needs them that knows no records: one question, and a short answer (RFC 1035).
+"""DNS messages, as far as a responder without records needs them: one question, and a short answer (RFC 1035).
 
-Rules of this file: pure. A question is read strictly: one, of plain labels, no compression. What stands behind it (an
-OPT record, most often) is not looked at. Answers fit into any datagram.
+Rules of this file: pure. A question is parsed strictly: exactly one, of plain labels, without compression. Further
+sections (an OPT record, usually) are ignored. Answers fit into any datagram.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ A, AAAA, ANY = 1, 28, 255
 IN = 1
 NO_ERROR, FORMAT_ERROR, NO_NAME, NOT_IMPLEMENTED, REFUSED = 0, 1, 3, 4, 5
 TTL = 60
-"""Seconds. The names are known for longer than that (``synthetic.py``)."""
+"""Seconds. The names stay valid for longer than that (``synthetic.py``)."""
 LONGEST = 4096
-"""Bytes of a question with all that may follow it."""
+"""Bytes of a query with all its sections."""
 
 
 class BadMessage(ValueError):
-    """``answer``: what to say to it; empty: nothing."""
+    """``answer``: the reply to it; empty: no reply."""
 
     def __init__(self, reason: str, answer: bytes = b"") -> None:
         super().__init__(reason)
@@ -31,14 +31,14 @@ class DnsQuestion(NamedTuple):
     identity: int
     flags: int
     name: bytes
-    """Labels with dots; a dot or a control character within a label is seen as what it is not: no host's name."""
+    """Labels with dots. A dot within a label is replaced by a NUL, so that it is not taken for a host's name."""
     kind: int
     raw: bytes
-    """The question as it came, to be repeated in the answer."""
+    """The question as received, to be repeated in the answer."""
 
     @property
     def host(self) -> str | None:
-        """The name in canonical form; None if it can be no host's."""
+        """The name in canonical form, or None if it cannot be a host's name."""
         try:
             host = parse_host(self.name)
         except ValueError:
@@ -47,12 +47,12 @@ class DnsQuestion(NamedTuple):
 
 
 def parse_question(data: bytes) -> DnsQuestion:
-    """Raises BadMessage."""
+    """Return the question. Raise BadMessage."""
     if len(data) < 12 or len(data) > LONGEST:
         raise BadMessage("it is too short or too long")
     identity, flags = int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
     if flags & 0x8000:
-        raise BadMessage("it is an answer")  # and to answer that could go on for ever
+        raise BadMessage("it is an answer")  # answering it could cause a loop
     if flags & 0x7800:
         raise BadMessage("it is no query", _header(identity, flags, NOT_IMPLEMENTED, 0, 0))
     wrong = _header(identity, flags, FORMAT_ERROR, 0, 0)
@@ -77,8 +77,8 @@ def parse_question(data: bytes) -> DnsQuestion:
 
 
 def answer(question: DnsQuestion, code: int, addresses: tuple[bytes, ...] = ()) -> bytes:
-    """``addresses``: of the family that was asked for; none with NO_ERROR: the name is there, but nothing of the
-    kind."""
+    """Return an answer. ``addresses``: of the requested family; none with NO_ERROR: the name exists, but has no record
+    of this kind."""
     head = _header(question.identity, question.flags, code, 1, len(addresses))
     kind = question.kind.to_bytes(2, "big")
     records = (
@@ -89,6 +89,6 @@ def answer(question: DnsQuestion, code: int, addresses: tuple[bytes, ...] = ()) 
 
 
 def _header(identity: int, flags: int, code: int, questions: int, answers: int) -> bytes:
-    """An answer's, with the wish for recursion repeated and granted."""
+    """Return the header of an answer. The recursion-desired flag is repeated, recursion-available is set."""
     reply = 0x8080 | (flags & 0x7900) | code
     return b"".join(number.to_bytes(2, "big") for number in (identity, reply, questions, answers, 0, 0))

@@ -1,8 +1,8 @@
-"""The frames of HTTP/2 as they arrive: bounded before they are held, and GOAWAY kept from the library.
+"""The frames of HTTP/2 as they arrive: bounded before they are buffered, and GOAWAY kept from the library.
 
-Rules of this file: pure; the time is an argument. h2 holds a frame of up to 16 MiB before it says that it is too long,
-and takes GOAWAY for the end of all that goes on, which it is not: streams below its number go on (RFC 9113 6.8). What
-costs a sender nothing and the receiver work (resets, above all: CVE-2023-44487) is let through at a limited rate.
+Rules of this file: pure; the time is an argument. h2 buffers a frame of up to 16 MiB before it rejects its length, and
+treats GOAWAY as the end of all streams, which is wrong: streams up to its number continue (RFC 9113 6.8). Frames that
+are cheap to send and expensive to process (above all resets: CVE-2023-44487) are let through at a limited rate.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LONGEST = 16384
-"""Bytes of a frame: SETTINGS_MAX_FRAME_SIZE as it is if nobody changes it, and we do not."""
+"""Bytes of a frame: the default of SETTINGS_MAX_FRAME_SIZE, which the gate does not change."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _PRIORITY, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 2, 3, 4, 6, 7, 9
 _HEAD = 9
 
 
 class Flood(ValueError):
-    """The other side sends what no honest one does."""
+    """The other side sends more of a kind of frame than any honest one does."""
 
 
 class Goaway(NamedTuple):
@@ -27,7 +27,7 @@ class Goaway(NamedTuple):
 
 
 class Bucket:
-    """So much at once, and so much each second."""
+    """A token bucket: ``size`` at once, ``rate`` per second."""
 
     def __init__(self, size: float, rate: float) -> None:
         self._size, self._rate, self._left, self._at = size, rate, size, 0.0
@@ -41,7 +41,7 @@ class Bucket:
 
 class Frames:
     def __init__(self, preface: bytes = b"", resets: Bucket | None = None) -> None:
-        """``preface``: what comes before the first frame. ``resets``: the limit for RST_STREAM."""
+        """``preface``: the bytes before the first frame. ``resets``: the limit for RST_STREAM."""
         self.goaway: Goaway | None = None
         self._preface = len(preface)
         self._buffer = bytearray()
@@ -49,7 +49,7 @@ class Frames:
         self._idle = Bucket(20_000, 5_000)
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """Whole frames, in order, without GOAWAY; what is not complete is kept. Raises Flood."""
+        """Return the complete frames, in order, without GOAWAY; an incomplete one is kept. Raise Flood."""
         buffer = self._buffer
         buffer += data
         if self._preface and len(buffer) < self._preface:

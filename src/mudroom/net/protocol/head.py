@@ -1,6 +1,6 @@
-"""The head of an HTTP/1 request, read strictly: whatever two servers could understand in two ways is refused.
+"""Parse the head of an HTTP/1 request strictly: a head that two servers could read differently is refused.
 
-Rules of this file: pure. A head ends with an empty line; every line with CR LF. No folded lines, no space in front of a
+Rules of this file: pure. A head ends with an empty line; every line with CR LF. No folded lines, no space before a
 colon, one Content-Length or one ``Transfer-Encoding: chunked`` and not both, one Host, no version but 1.0 and 1.1 (RFC
 9112 sections 2.2, 3, 5, 6.1 and 6.3 name the attacks).
 """
@@ -23,11 +23,11 @@ _HOP = (
     "connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
 )
 HOP = frozenset(_HOP.encode().split())
-"""For this connection only (RFC 9110 7.6.1)."""
+"""Hop-by-hop fields (RFC 9110 7.6.1)."""
 
 
 class BadHead(ValueError):
-    """``status`` is what the client is told."""
+    """``status`` is the HTTP status for the client."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
@@ -38,9 +38,9 @@ class RequestHead(NamedTuple):
     method: str
     target: bytes
     minor: int
-    """Of the version: HTTP/1.0 or HTTP/1.1."""
+    """The minor version: HTTP/1.0 or HTTP/1.1."""
     fields: list[tuple[bytes, bytes]]
-    """As they were sent: some servers, and people, look at the case of a name."""
+    """As they were sent: some servers, and people, depend on the case of a name."""
     raw: bytes
 
     def get(self, name: bytes) -> bytes | None:
@@ -52,7 +52,7 @@ class RequestHead(NamedTuple):
 
 
 def parse_head(raw: bytes) -> RequestHead:
-    """``raw`` ends with the empty line. Raises BadHead."""
+    """Return the head; ``raw`` ends with the empty line. Raise BadHead."""
     first, *lines = raw.removesuffix(END).split(b"\r\n")
     match = _LINE.fullmatch(first)
     if match is None:
@@ -84,7 +84,7 @@ def _check_framing(head: RequestHead) -> None:
 
 
 def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Without what is for this connection only, what the Connection header names included."""
+    """Return the fields without the hop-by-hop ones, including those that the Connection header names."""
     named = {
         part.strip().lower() for name, value in fields if name.lower() == b"connection" for part in value.split(b",")
     }

@@ -1,7 +1,7 @@
-"""The fields of HTTP/2 requests and responses, read strictly.
+"""Parse the fields of HTTP/2 requests and responses strictly.
 
-Rules of this file: pure. What could mean something else to an HTTP/1.1 server behind the next is refused: line ends,
-control characters, upper case, spaces at the ends, headers of connections, two authorities (RFC 9113 8.2, 8.3, 10.3).
+Rules of this file: pure. A field that an HTTP/1.1 server further on could read differently is refused: line ends,
+control characters, upper case, spaces at the ends, hop-by-hop headers, two authorities (RFC 9113 8.2, 8.3, 10.3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mudroom.net.protocol.head import HOP, BadHead
 Field = tuple[bytes, bytes]
 
 MOST = 256
-"""Fields of one message."""
+"""The maximum number of fields of a message."""
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
@@ -32,11 +32,11 @@ class RequestFields(NamedTuple):
     method: str
     path: bytes
     fields: list[Field]
-    """Neither pseudo-header fields nor ``host``."""
+    """Without pseudo-header fields and ``host``."""
 
 
 def parse_request(headers: Sequence[Field], origin: Authority) -> RequestFields:
-    """Raises BadHead. It must be for ``origin``, over https."""
+    """Return the request, which must be for ``origin``, over https. Raise BadHead."""
     pseudo, fields = _split(headers)
     if set(pseudo) - set(_ONCE):
         raise BadHead(f"there is no {show(min(set(pseudo) - set(_ONCE)))} here")
@@ -47,14 +47,14 @@ def parse_request(headers: Sequence[Field], origin: Authority) -> RequestFields:
         raise BadHead("its path is none")
     if pseudo.get(b":scheme") != b"https":
         raise BadHead("its scheme is not https")
-    named = [value for name, value in fields if name == b"host"]
+    authorities = [value for name, value in fields if name == b"host"]
     if b":authority" in pseudo:
-        named.append(pseudo[b":authority"])
-    if not named:
+        authorities.append(pseudo[b":authority"])
+    if not authorities:
         raise BadHead("it does not say whom it is for")
-    for one in named:
+    for authority in authorities:
         try:
-            other = parse_authority(one, 443)
+            other = parse_authority(authority, 443)
         except ValueError as error:
             raise BadHead(str(error)) from error
         if other != origin:
@@ -63,7 +63,7 @@ def parse_request(headers: Sequence[Field], origin: Authority) -> RequestFields:
 
 
 def parse_response(headers: Sequence[Field]) -> tuple[int, list[Field]]:
-    """Raises BadHead."""
+    """Return the status and the fields. Raise BadHead."""
     pseudo, fields = _split(headers)
     if set(pseudo) != {b":status"} or not _STATUS.fullmatch(pseudo[b":status"]):
         raise BadHead("the status of the response is none")
@@ -71,7 +71,7 @@ def parse_response(headers: Sequence[Field]) -> tuple[int, list[Field]]:
 
 
 def parse_trailers(headers: Sequence[Field]) -> list[Field]:
-    """Raises BadHead."""
+    """Return the fields. Raise BadHead."""
     pseudo, fields = _split(headers)
     if pseudo:
         raise BadHead("a pseudo-header field is among the trailers")

@@ -1,4 +1,4 @@
-"""What a client is told when it is refused, in the words of its own protocol."""
+"""Refusals for a client, in its own protocol."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ ALERT = b"\x15\x03\x03\x00\x02\x02\x31"
 
 
 def response(status: int, text: str) -> bytes:
-    """A whole HTTP response of one line of text, after which the connection closes. The text is also in the status
-    line: of a CONNECT that failed most clients show nothing else."""
-    line = "".join(one if one.isascii() and one.isprintable() else "?" for one in f"mudroom: {text}")
+    """Return a complete HTTP response with one line of text, after which the connection closes. The text is also in the
+    status line, because most clients show only that when a CONNECT fails."""
+    line = "".join(
+        character if character.isascii() and character.isprintable() else "?" for character in f"mudroom: {text}"
+    )
     body = line.encode() + b"\n"
     head = (
         f"HTTP/1.1 {status} {_PHRASES[status]} ({line[:200]})\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -22,7 +24,7 @@ def response(status: int, text: str) -> bytes:
 
 
 def denied(host: str, port: int, reason: str) -> str:
-    """What, why, and what to do about it."""
+    """Return the text of a refusal: host and port, the reason, and the command that allows it."""
     shown = f"[{host}]" if ":" in host else host
     where = shown if port in (80, 443) else f"{shown}:{port}"
     return f"{shown}:{port} is not allowed: {reason}; to allow it: mudroom net allow {where}"

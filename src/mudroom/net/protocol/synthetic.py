@@ -1,8 +1,9 @@
-"""Names for addresses that nobody has: what the gate's DNS answers, and what it is asked to connect to afterwards.
+"""Synthetic addresses that stand for names: the gate's DNS returns them, and the gate maps them back when a program
+connects.
 
-Rules of this file: pure. The n-th name of a door gets the n-th address of each range. Addresses come round again only
-after all of a range, about 130,000 names; a name that is asked again keeps its own. No more than ``MOST`` names are
-known at one time: the one that was asked for longest ago is forgotten, and its address is nobody's then.
+Rules of this file: pure. The n-th name of a door gets the n-th address of each range. Addresses are reused only after
+the whole range, about 130,000 names; a name that is looked up again keeps its address. At most ``MOST`` names are
+stored at one time: the least recently looked-up is forgotten, and its address stands for no name then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ MOST = 16_384
 _IPV4, _IPV4_BITS = SYNTHETIC_IPV4
 _IPV6, _IPV6_BITS = SYNTHETIC_IPV6
 _FIRST, _LAST = 256, (1 << 32 - _IPV4_BITS) - 256
-"""Not the first and the last addresses of the range, which some programs take for a network or a broadcast."""
+"""The first and last addresses of the range are left out, because some programs take them for a network or broadcast
+address."""
 
 
 class Synthetic:
@@ -25,7 +27,7 @@ class Synthetic:
         self._next = _FIRST
 
     def addresses(self, name: str) -> tuple[bytes, bytes]:
-        """The IPv4 and the IPv6 address that stand for a canonical name."""
+        """Return the IPv4 and the IPv6 address that stand for a canonical name."""
         number = self._numbers.get(name)
         if number is None:
             number = self._take(name)
@@ -51,13 +53,13 @@ class Synthetic:
         self._next = self._next + 1 if self._next < _LAST else _FIRST
 
     def name(self, packed: bytes) -> str | None:
-        """The name that an address stands for; None: for none that is known."""
+        """Return the name that an address stands for, or None if it stands for no stored name."""
         number = _number(packed)
         return None if number is None else self._names.get(number)
 
 
 def is_synthetic(packed: bytes) -> bool:
-    """Whether it is of our ranges, known or not."""
+    """Return whether the address is in the synthetic ranges, assigned or not."""
     return _number(packed) is not None
 
 

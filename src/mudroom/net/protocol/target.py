@@ -1,4 +1,4 @@
-"""Whom a plain HTTP request is for: its first line, its Host and its connection have to agree. Pure."""
+"""Determine the destination of a plain HTTP request: its first line, its Host and its connection must agree. Pure."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ class Target(NamedTuple):
     path: bytes
 
     def host_field(self, usual: int) -> bytes:
-        """As clients write it: without the port that goes without saying."""
+        """Return the Host field as clients write it: without the default port ``usual``."""
         return str(self.authority).removesuffix(f":{usual}").encode()
 
 
 def parse_target(head: RequestHead, origin: Authority | None) -> Target:
-    """Whom a request is for. ``origin``: whom the connection is for; None: it is a proxy's. Raises BadHead."""
+    """Return the destination of a request. ``origin``: the connection's destination; None: the client uses the gate as
+    a proxy. Raise BadHead."""
     target = head.target
     if target[:7].lower() == b"http://":
-        where, path = _split(target[7:])
+        absolute, path = _split(target[7:])
     elif origin is not None and (target.startswith(b"/") or (target == b"*" and head.method == "OPTIONS")):
-        where, path = None, target
+        absolute, path = None, target
     else:
         raise BadHead("this is a proxy: http://HOST/PATH, or CONNECT HOST:PORT" if origin is None else "no path")
     if b"#" in path:
         raise BadHead("a fragment is not for servers")
-    named = []
+    authorities = []
     try:
-        if where is not None:
-            named.append(parse_authority(where, 80))
+        if absolute is not None:
+            authorities.append(parse_authority(absolute, 80))
         host = head.get(b"host")
         if host is not None:
-            named.append(parse_authority(host, 80 if origin is None else origin.port))
+            authorities.append(parse_authority(host, 80 if origin is None else origin.port))
     except ValueError as error:
         raise BadHead(str(error)) from error
-    authority = origin or named[0]
-    for other in named:
+    authority = origin or authorities[0]
+    for other in authorities:
         if other != authority:
             raise BadHead(f"it is for {authority} and for {other}", 403)
     return Target(authority, path)

@@ -1,4 +1,4 @@
-"""How the proxy is written that the host's own network wants everybody to use. Pure."""
+"""Parse the URL of the proxy that the host's network requires. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Upstream(NamedTuple):
 
 
 def parse_upstream(text: str) -> Upstream:
-    """``http://[USER:PASSWORD@]HOST:PORT``, as HTTPS_PROXY has it; port 80 if there is none. Raises ValueError, without
-    what is secret in it."""
+    """Parse ``http://[USER:PASSWORD@]HOST:PORT``, as in HTTPS_PROXY; the default port is 80. Raise ValueError, without
+    the password in its message."""
     scheme, mark, rest = text.partition("://")
     if not mark:
         scheme, rest = "http", text
     if scheme.lower() != "http":
         raise ValueError(f"a proxy that is reached by {scheme.lower()[:16]} is not supported; by http it is")
-    user, _, where = rest.rstrip("/").rpartition("@")
-    authority = parse_authority(where.encode("utf-8", "surrogateescape"), 80)
+    user, _, address = rest.rstrip("/").rpartition("@")
+    authority = parse_authority(address.encode("utf-8", "surrogateescape"), 80)
     credentials = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), user.encode("utf-8", "surrogateescape"))
     return Upstream(authority, credentials)

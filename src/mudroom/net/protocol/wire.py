@@ -1,9 +1,8 @@
-"""What the host process and the gate process tell each other: JSON in packets of a SOCK_SEQPACKET socket.
+"""Messages between the host process and the gate process: JSON in packets of a SOCK_SEQPACKET socket.
 
 Rules of this file: both ends use it. A message is one or more packets, each with a first byte that says whether more
 follow: rules may be longer than a socket's buffer. Descriptors travel with a message's first packet. The gate reads
-what strangers wrote, so its messages are parsed strictly and by a parser that can only make values (never marshal,
-pickle).
+untrusted data, so its messages are parsed strictly, by a parser that can only create values (never marshal or pickle).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _PACKET = 65_536
 _LONGEST = 64 << 20
 _LAST, _MORE = b"\0", b"\1"
 MAX_DESCRIPTORS = 253
-"""In one message: SCM_MAX_FD of unix(7)."""
+"""Per message: SCM_MAX_FD of unix(7)."""
 
 
 class BrokenMessage(Exception):
-    """The other end sent what no message is."""
+    """The other end sent an invalid message."""
 
 
 # --- from the host ---
@@ -40,9 +39,10 @@ class OpenMessage(msgspec.Struct, tag="open", array_like=True):
     ask: bool
     ask_timeout: float
     first: int
-    """The number of its first question; answers to a gate that died are not taken for answers to this one."""
+    """The number of its first question. Answers to questions of a gate that died therefore match no question of this
+    one."""
     upstream: str
-    """As for ``parse_upstream``; empty: there is none."""
+    """As for ``parse_upstream``; empty: no proxy."""
     inspection: Inspection | None = None
 
 
@@ -51,7 +51,7 @@ class AnswerMessage(msgspec.Struct, tag="answer", array_like=True):
     allowed: bool
     rule: HostRule | None
     why: str = ""
-    """Not empty: no answer is given, and those who wait for one are refused with this."""
+    """Not empty: the question is not answered, and the waiting connections are refused with this reason."""
 
 
 class UpdateMessage(msgspec.Struct, tag="update", array_like=True):
@@ -70,8 +70,8 @@ class AskedMessage(msgspec.Struct, tag="asked", array_like=True):
 
 
 class BeganMessage(msgspec.Struct, tag="began", array_like=True):
-    """A tunnel is open. The host keeps it until ``EndedMessage`` comes, so that a gate that dies takes no flow with
-    it."""
+    """A tunnel is open. The host keeps the flow until ``EndedMessage`` arrives, so that it is not lost if the gate
+    dies."""
 
     number: int
     flow: Flow
@@ -79,18 +79,18 @@ class BeganMessage(msgspec.Struct, tag="began", array_like=True):
 
 class EndedMessage(msgspec.Struct, tag="ended", array_like=True):
     number: int
-    """0: had no ``BeganMessage``."""
+    """0 if there was no ``BeganMessage``."""
     flow: Flow
 
 
 class DroppedMessage(msgspec.Struct, tag="dropped", array_like=True):
-    """What began is told as other flows: a tunnel that turned out to be plain HTTP."""
+    """The flow is replaced by others: a tunnel that turned out to be plain HTTP."""
 
     number: int
 
 
 class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
-    """The door is shut; nothing comes after this."""
+    """The door is shut; this is the last message."""
 
 
 ToGate = OpenMessage | AnswerMessage | UpdateMessage | ShutMessage
@@ -108,7 +108,7 @@ def packets(message: ToGate | ToHost) -> list[bytes]:
 
 
 def send(channel: socket.socket, message: ToGate | ToHost, descriptors: Sequence[int] = ()) -> None:
-    """Blocks as the socket does; OSError if the other end is gone."""
+    """Send a message. Block as the socket does; raise OSError if the other end is closed."""
     first, *rest = packets(message)
     socket.send_fds(channel, [first], list(descriptors))
     for packet in rest:
@@ -116,7 +116,7 @@ def send(channel: socket.socket, message: ToGate | ToHost, descriptors: Sequence
 
 
 class Inbox:
-    """Packets put together to messages again."""
+    """Assembles packets into messages."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -124,8 +124,8 @@ class Inbox:
         self._descriptors: list[int] = []
 
     def receive(self, channel: socket.socket) -> tuple[bytes, list[int]] | None:
-        """One message and its descriptors, which are the caller's from then on; None if it is not complete yet, or, on
-        a socket that does not block, if nothing is there. Raises EOFError at the end, Broken for what is no message."""
+        """Return a message and its descriptors, which the caller owns then, or None if it is incomplete or, on a
+        non-blocking socket, no packet is waiting. Raise EOFError at the end, BrokenMessage for an invalid message."""
         try:
             data, ancillary, flags, _address = channel.recvmsg(
                 _PACKET + 1, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
@@ -151,7 +151,7 @@ class Inbox:
         return message, descriptors
 
     def _broken(self, reason: str) -> BrokenMessage:
-        """What came with it is nobody's."""
+        """Close the descriptors of an invalid message."""
         while self._descriptors:
             os.close(self._descriptors.pop())
         return BrokenMessage(reason)

@@ -247,9 +247,9 @@ def namespaces_at(path: bytes) -> tuple[int, list[int]]:
 def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int, opened: Callable[[int], None]) -> None:
     """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until it ends: on the port
     ``outside``, or any free one if that is 0; ``opened`` is told which. Raises MudroomError if that is taken."""
-    from mudroom.net.entrances.ingress import Ingress, Maker
+    from mudroom.net.entrances.ingress import Ingress, SocketMaker
 
-    maker = Maker(namespaces)
+    maker = SocketMaker(namespaces)
     try:
         Ingress(maker, inside, outside).run(gone, opened)
     finally:
@@ -442,10 +442,10 @@ class Doorkeeper:
 
 def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
     """Why a credential cannot be read now, with what to do about it; empty if it can. Its value is not kept."""
-    from mudroom.net.inspection.reveal import reveal
+    from mudroom.net.inspection.credential_value import read_credentials
 
     try:
-        reveal((wanted,), environ, home)
+        read_credentials((wanted,), environ, home)
     except MudroomError as error:
         return str(error)
     return ""

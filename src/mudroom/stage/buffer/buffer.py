@@ -1,15 +1,17 @@
-"""The write buffer: what an agent's file tools changed and nothing has needed on a disk yet.
+"""The write buffer: changes of an agent's file tools that no command has needed on disk yet.
 
-Reads look in the buffer, then through to what lies below. Nothing below is ever written, and symbolic links are never
-followed. The changes are a tree of nodes. A node of a directory either merges with a directory below (``below`` is its
-path there) or shows nothing of it (``below`` is None); a name that is gone is None among its names. So renaming a
-directory moves one node, whatever is in it, and the node goes on reading where the directory was.
+A read looks in the buffer first, then in the tree below. The tree below is never written, and symbolic links are never
+followed. The changes form a tree of nodes. A directory's node either merges with a directory below (``below`` is its
+path there) or shows none of it (``below`` is None). A deleted name has the value None among the names of its directory.
+Renaming a directory therefore moves a single node, whatever it contains, and the node goes on reading from the
+directory's old place.
 
-Before a path is changed for the first time, the caller's ``keep`` captures its original; nothing is changed if that
-fails. Permissions are kept but not enforced; extended attributes are not kept. What was renamed, or had its mode set,
-and was not written since still reads what lies below: if that is changed meanwhile, the change shows.
+Before a path is changed for the first time, the caller's ``keep`` captures its original; if that fails, the path is not
+changed. Permissions are stored but not enforced; extended attributes are not stored. A file that was renamed, or had
+its mode set, and was not written since is still read from below: if the content below changes meanwhile, the change
+shows.
 
-Nothing here needs Linux.
+This module does not need Linux.
 """
 
 from __future__ import annotations
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 _PATH_MAX = 4096
-_inodes = itertools.count(1)  # of all buffers: they may lie on each other
+_inodes = itertools.count(1)  # of all buffers: one may lie on another
 
 
 class Buffer:
-    """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no
+    """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Its methods raise ValueError for a path that is not a
     RelPath.
 
-    ``keep(path)`` captures the original of a path, once, before its first change, with the buffer's lock held.
-    ``spill`` is a directory for what does not fit into memory. ``clock`` gives nanoseconds since 1970.
+    ``keep(path)`` captures the original of a path, once, before its first change, while the buffer's lock is held.
+    ``spill`` is a directory for content that does not fit into memory. ``clock`` returns nanoseconds since 1970.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Buffer:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to flush."""
+        """Return whether there are changes to flush."""
         with self._lock:
             return any(node is None or node.changed or node.below != at for at, node in nodes(self._root))
 
@@ -79,22 +81,22 @@ class Buffer:
             node, below = self._find(path)
             if node is None:
                 return {} if below is None else self._below.names(below)
-            found = {} if node.names is None or node.below is None else dict(self._below.names(node.below))
+            entries = {} if node.names is None or node.below is None else dict(self._below.names(node.below))
             for name, child in (node.names or {}).items():
                 if child is None:
-                    found.pop(name, None)
+                    entries.pop(name, None)
                 else:
-                    found[name] = child.entry
-            return found
+                    entries[name] = child.entry
+            return entries
 
     def read(self, path: bytes) -> bytes:
-        """The content of a file. No descriptor is used for what is in memory."""
+        """Return the content of a file. Content in memory is read without a descriptor."""
         with self._lock:
             content, below = self._content(path)
             return self._contents.read(content) if content is not None else read_whole(self._open_below(path, below))
 
     def readable(self, path: bytes) -> BinaryIO:
-        """The content of a file as a stream. What is written later does not show in it."""
+        """Return the content of a file as a stream. Later writes do not show in it."""
         with self._lock:
             content, below = self._content(path)
             if content is not None:
@@ -107,7 +109,7 @@ class Buffer:
             return self._contents.open(content) if content is not None else self._open_below(path, below)
 
     def _content(self, path: bytes) -> tuple[BufferedContent | None, bytes]:
-        """What a file holds, or the path below of the file that holds it."""
+        """Return the content of a file, or the path below of the file that has it."""
         node, below = self._find(path)
         if node is not None:
             if node.entry.kind != "file":
@@ -135,7 +137,7 @@ class Buffer:
         return descriptor
 
     def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
-        """The node at a path, else the path below that shows there; (None, None) if nothing is there."""
+        """Return the node at a path, or the path below that shows there, or (None, None) if the path does not exist."""
         node = self._root
         for name in path.split(b"/") if path else ():
             child = node.names.get(name) if node.names else None
@@ -145,7 +147,7 @@ class Buffer:
         return node, None
 
     def _find_below(self, path: bytes) -> tuple[Node | None, bytes | None]:
-        """The same for a checked path that may leave the nodes."""
+        """Like ``_find``, for a checked path that may leave the nodes."""
         node, names = self._root, path.split(b"/")
         for index, name in enumerate(names):
             if node.names is None:
@@ -161,7 +163,7 @@ class Buffer:
     # --- writing ---
 
     def write(self, path: bytes, content: bytes, mode: int | None = None) -> None:
-        """The whole content of a file; its mode is ``mode``, else what it was, else 0o644."""
+        """Write the whole content of a file. Its mode is ``mode``, else that of the existing file, else 0o644."""
         path = relpath(path)
         with self._lock:
             self._check_file(path)
@@ -225,7 +227,7 @@ class Buffer:
                 raise os_error(errno.ENOTEMPTY, new)
             if target is not None:
                 if old == new or _hard_links(entry, target):
-                    return  # rename(2) does nothing either
+                    return  # rename(2) does nothing in this case
                 self._check_replaceable(entry, target, new)
             self._keep_tree(old)
             self._keep_once(new)
@@ -235,11 +237,11 @@ class Buffer:
         self._stamp(relpath(path), lambda entry: entry._replace(mode=mode & 0o7777))
 
     def utime(self, path: bytes, mtime: int) -> None:
-        """The time of a directory is not flushed: it is that of the last change in it."""
+        """Set the mtime. That of a directory is not flushed: its mtime is that of the last change in it."""
         self._stamp(relpath(path), lambda entry: entry._replace(mtime=mtime))
 
     def clear(self) -> None:
-        """Forget every change."""
+        """Drop every change."""
         with self._lock:
             self._release(self._root)
             self._root = Node(TOP, b"")
@@ -253,7 +255,8 @@ class Buffer:
         return entry
 
     def _check_above(self, path: bytes) -> None:
-        """That the directory of ``path`` is one. A path that no system call takes could never be flushed."""
+        """Raise OSError unless the parent of ``path`` is a directory. A path too long for any system call could never
+        be flushed, so it raises ENAMETOOLONG."""
         if len(path) >= _PATH_MAX:
             raise os_error(errno.ENAMETOOLONG, path)
         above = parent(path)
@@ -262,12 +265,12 @@ class Buffer:
             raise refusal(self.look, path)
 
     def _check_file(self, path: bytes, exclusive: bool = False) -> None:
-        """That a file can be written at ``path``."""
+        """Raise OSError unless a file can be written at ``path``."""
         self._check_above(path)
         check_file(self.look(path), path, exclusive)
 
     def _check_replaceable(self, entry: Entry, target: Entry, new: bytes) -> None:
-        """That rename(2) would put the one in the place of the other."""
+        """Raise OSError unless rename(2) would replace ``target`` by ``entry``."""
         if (entry.kind == "directory") != (target.kind == "directory"):
             raise os_error(errno.EISDIR if target.kind == "directory" else errno.ENOTDIR, new)
         if self.names(new):
@@ -290,7 +293,7 @@ class Buffer:
         return Entry(kind, mode & 0o7777, size, target, 0, next(_inodes), 1, uid, gid, now, now)
 
     def _place(self, path: bytes, hold: Callable[[], BufferedContent], mode: int | None) -> None:
-        """Give a checked path the content that ``hold`` makes."""
+        """Write the content that ``hold`` creates to a checked path."""
         self._keep_once(path)
         directory, name, old = self._directory(path), last(path), self.look(path)
         content = hold()
@@ -306,7 +309,7 @@ class Buffer:
             self._put(self._directory(path), last(path), node)
 
     def _put(self, directory: Node, name: bytes, node: Node) -> None:
-        """Nothing here fails but the removal of a spilled file, and that is last."""
+        """Store a node. Only the removal of a spilled file can fail here, so it comes last."""
         assert directory.names is not None
         replaced = directory.names.get(name)
         directory.names[name] = node
@@ -321,7 +324,7 @@ class Buffer:
             self._release(node)
 
     def _detach(self, path: bytes) -> Node | None:
-        """Nothing is at ``path`` from now on. Gives the node that was."""
+        """Delete ``path``. Return its node, or None if the buffer had none."""
         directory, name = self._directory(path), last(path)
         assert directory.names is not None
         hides = directory.below is not None and self._below.look(join(directory.below, name)) is not None
@@ -342,7 +345,7 @@ class Buffer:
         self._put(target, last(new), node)
 
     def _directory(self, path: bytes) -> Node:
-        """The node of the directory of a checked path."""
+        """Return the node of the parent directory of a checked path; create missing nodes on the way."""
         node = self._root
         for name in path.split(b"/")[:-1]:
             assert node.names is not None
@@ -352,7 +355,7 @@ class Buffer:
                 below = join(node.below, name)
                 entry = self._below.look(below)
                 if entry is None or entry.kind != "directory":
-                    raise os_error(errno.ENOENT, path)  # gone since it was checked
+                    raise os_error(errno.ENOENT, path)  # deleted since it was checked
                 child = node.names[name] = Node(entry, below)
             node = child
         return node
@@ -368,7 +371,7 @@ class Buffer:
             node.changed = True
 
     def _own(self, path: bytes, entry: Entry) -> Node:
-        """The node of what is at ``path``, made if there is none."""
+        """Return the node at ``path``; create it if missing."""
         directory, name = self._directory(path), last(path)
         assert directory.names is not None
         node = directory.names.get(name)
@@ -386,11 +389,11 @@ class Buffer:
     # --- flushing ---
 
     def flush(self, writer: FlushTarget, below: Callable[[], Source] | None = None) -> list[bytes]:
-        """Write everything that differs, then forget it. ``below`` gives what the buffer lies on from then on.
+        """Write everything that differs, then drop it. ``below`` returns the tree that the buffer lies on from then on.
 
-        Before anything is written, all that is still read from below is taken into the buffer: the target may be a
-        part of it. So if this raises, nothing is lost, and it can be repeated. Returns the paths that cannot be
-        written: sockets, devices, and what was renamed but has gone from below meanwhile.
+        Before the first write, all content that is still read from below is taken into the buffer, because the target
+        may be a part of the tree below. So if this raises, no change is lost, and the call can be repeated. Return the
+        paths that cannot be written: sockets, devices, and renamed files that have been deleted from below meanwhile.
         """
         with self._lock:
             lost = take_in(self._root, self._below, self._contents)

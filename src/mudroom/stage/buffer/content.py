@@ -1,6 +1,6 @@
-"""The contents of the files of a write buffer: in memory while they are small and few, else spilled to a directory.
+"""File contents of a write buffer: in memory while they are small and few, else spilled to a directory.
 
-Nothing here needs Linux.
+This module does not need Linux.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from _thread import RLock  # threading.RLock, without the rest of that module on
 from typing import BinaryIO
 
 PER_FILE, TOTAL = 4 << 20, 64 << 20
-"""Bytes: the largest content that is held in memory, and how much of it in all."""
+"""Bytes: the largest content that is held in memory, and the total of contents in memory."""
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _CHUNK = 1 << 20
@@ -28,10 +28,10 @@ class BufferedContent:
 
 
 class Contents:
-    """All contents of a buffer. No more than ``total`` bytes of them are in memory, no one larger than ``per_file``.
+    """All contents of a buffer. At most ``total`` bytes are in memory, and no single content larger than ``per_file``.
 
-    What is too much goes to files of its own in ``directory``, which is made when it is needed and is the caller's to
-    remove after a crash; the least recently used go first. Raises OSError as the disk does, and has then lost nothing.
+    The rest is spilled to files in ``directory``, which is created when needed; after a crash the caller removes it.
+    The least recently used contents are spilled first. Raises OSError as the disk does; no content is lost then.
     """
 
     def __init__(self, directory: bytes, per_file: int, total: int) -> None:
@@ -51,7 +51,7 @@ class Contents:
         return content
 
     def take(self, descriptor: int) -> BufferedContent:
-        """What is in an open file from here to its end; closes it."""
+        """Read an open file from its position to its end, and close it."""
         spool = Spool(self)
         try:
             while data := os.read(descriptor, _CHUNK):
@@ -64,7 +64,7 @@ class Contents:
             os.close(descriptor)
 
     def make_room(self, size: int) -> bool:
-        """Whether so many bytes more fit into memory, after spilling what may be spilled."""
+        """Spill contents until ``size`` more bytes fit into memory. Return whether they fit."""
         while self.used + size > self.total and self._recent:
             oldest = next(iter(self._recent))
             assert oldest.data is not None
@@ -89,7 +89,7 @@ class Contents:
         return io.BytesIO(self.read(content)) if content.data is not None else os.fdopen(self.open(content), "rb")
 
     def open(self, content: BufferedContent) -> int:
-        """A descriptor for reading, at the beginning; it stays good whatever becomes of the content."""
+        """Return a descriptor for reading, at the beginning. It stays valid when the content is released."""
         if content.data is None:
             return os.open(content.path, _READ)
         descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
@@ -115,7 +115,7 @@ class Contents:
             except FileNotFoundError:
                 os.makedirs(self._directory, 0o700)
             except FileExistsError:
-                continue  # of another buffer, or of one that crashed
+                continue  # belongs to another buffer, or to a crashed one
 
     def _nameless(self) -> int:
         descriptor, path = self.new_file()
@@ -158,7 +158,7 @@ class Spool:
             self._counted = end
 
     def _roll_over(self) -> None:
-        """To a file. If that fails all is as before."""
+        """Move the content to a file. If that fails, the spool is unchanged."""
         assert isinstance(self._stream, io.BytesIO)
         descriptor, path = self._contents.new_file()
         try:
@@ -188,7 +188,7 @@ class Spool:
         return self._stream.truncate(size)
 
     def finish(self) -> BufferedContent:
-        """Its content, now the caller's. The buffer's lock is held."""
+        """Return the content; the caller owns it. The buffer's lock is held."""
         if isinstance(self._stream, io.BytesIO):
             data = self._stream.getvalue()
             self._uncount()
@@ -215,6 +215,6 @@ def _write_whole(descriptor: int, data: bytes) -> None:
 
 
 def read_whole(descriptor: int) -> bytes:
-    """What is in an open file from here to its end; closes it."""
+    """Read an open file from its position to its end, and close it."""
     with os.fdopen(descriptor, "rb") as stream:
         return stream.read()

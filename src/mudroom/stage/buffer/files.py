@@ -1,10 +1,10 @@
-"""The files of a fork for an agent's tools (``fork.fs``), and what such a tool needs of the tree below it.
+"""The file tools of a fork (``fork.fs``), and the interface of the tree that they work on.
 
-Where the truth is moves: it is the write buffer, or the live mount while a command runs. So ``Files`` asks for the
-``Tree`` at every call. Paths are relative to the project; ``..``, absolute paths and symbolic links on the way are
-refused. What goes wrong is one line: the OSError that the system would give, or UsageError for what makes no sense.
+The current state of the files is in the write buffer, or in the live mount while a command runs. ``Files`` therefore
+asks for the ``Tree`` at every call. Paths are relative to the project; ``..``, absolute paths and symbolic links on the
+way are refused. Every error is one line: the OSError that the system would raise, or UsageError for invalid arguments.
 
-Nothing here needs Linux.
+This module does not need Linux.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _CHUNK = 1 << 20
 _HEAD = 8192
-"""Bytes in which a NUL tells a binary file from text, as git does it."""
+"""Bytes in which a NUL marks a file as binary, as in git."""
 
 
 class Tree(Protocol):
     """Files to read and to change. ``look``, ``names`` and ``open`` are those of a ``Source``.
 
-    Symbolic links are never followed: a path through one, or the content of one, is ELOOP. Writing replaces the whole
-    file, keeps the mode of what was there, and never happens by half. All but ``look`` and ``names`` raise OSError as
-    the system would; a path that is none of ours is a ValueError.
+    Symbolic links are never followed: a path through a link, or the content of a link, raises ELOOP. A write replaces
+    the whole file, keeps the mode of the existing file, and is all or nothing. All methods but ``look`` and ``names``
+    raise OSError as the system would; an invalid path raises ValueError.
     """
 
     def look(self, path: bytes) -> Entry | None: ...
@@ -48,7 +48,7 @@ class Tree(Protocol):
     def write(self, path: bytes, content: bytes, mode: int | None = None) -> None: ...
 
     def create(self, path: bytes, mode: int | None = None, *, exclusive: bool = False) -> Draft:
-        """The same in pieces: the file gets its place when the draft is closed."""
+        """Like ``write``, in pieces: the file appears at its path when the draft is closed."""
 
     def mkdir(self, path: bytes, mode: int = 0o755) -> None: ...
     def symlink(self, path: bytes, target: bytes) -> None: ...
@@ -56,10 +56,10 @@ class Tree(Protocol):
     def rmdir(self, path: bytes) -> None: ...
 
     def remove(self, path: bytes) -> None:
-        """Whatever is there, a directory with all that is in it."""
+        """Remove the entry at ``path``; a directory with all its contents."""
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """As rename(2): it replaces a file by a file, an empty directory by a directory."""
+        """As rename(2): a file replaces a file, a directory replaces an empty directory."""
 
     def chmod(self, path: bytes, mode: int) -> None: ...
 
@@ -68,7 +68,7 @@ class Tree(Protocol):
 
 
 class DraftStream(Protocol):
-    """What a draft is collected in."""
+    """The stream that stores the content of a draft."""
 
     def write(self, data: memoryview, /) -> int | None: ...
     def read(self, size: int = -1, /) -> bytes | None: ...
@@ -78,16 +78,16 @@ class DraftStream(Protocol):
 
 
 class Draft(io.BufferedIOBase):
-    """A file that is being written. It gets its place when it is closed, whole.
+    """A file that is being written. It appears at its path, complete, when it is closed.
 
-    ``discard``, a block left with an exception, a write that fails, or being forgotten leave nothing behind. With
-    ``at_close`` set to False it waits for ``commit``. Closing it twice does no harm.
+    No file is left if ``discard`` is called, a block ends with an exception, a write fails, or the draft is
+    garbage-collected. With ``at_close`` set to False, the file waits for ``commit``. Closing it twice does no harm.
     """
 
     _settled = True
     at_close = True
     owner: object = None
-    """Kept alive for as long as the draft: what it is to be written to must not end before it."""
+    """Kept alive as long as the draft: the tree that it is written to must not end before it."""
 
     def __init__(self, stream: DraftStream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
         self._stream, self._commit, self._abandon = stream, commit, abandon
@@ -136,7 +136,7 @@ class Draft(io.BufferedIOBase):
         super().close()
 
     def commit(self) -> None:
-        """Give the file its place, unless that is done or was called off."""
+        """Put the file at its path, unless the draft is already committed or discarded."""
         if self._settled:
             return
         self._settled = True
@@ -173,7 +173,8 @@ def os_error(number: int, path: bytes) -> OSError:
 
 
 def refusal(look: Callable[[bytes], Entry | None], path: bytes) -> OSError:
-    """Why the content at ``path`` cannot be had: ENOENT, ENOTDIR, ELOOP; EISDIR, ELOOP or ENXIO for what is no file."""
+    """Return the error for unavailable content at ``path``: ENOENT, ENOTDIR or ELOOP for the way; EISDIR, ELOOP or
+    ENXIO for an entry that is not a file."""
     for above in ancestors(path):
         entry = look(above)
         if entry is None or entry.kind != "directory":
@@ -184,28 +185,29 @@ def refusal(look: Callable[[bytes], Entry | None], path: bytes) -> OSError:
 
 
 def no_file(entry: Entry | None, path: bytes) -> OSError:
-    """The error for the content of something that is not a file, or that is not there."""
+    """Return the error for the content of an entry that is missing or not a file."""
     if entry is None:
         return os_error(errno.ENOENT, path)
     return os_error({"directory": errno.EISDIR, "symlink": errno.ELOOP}.get(entry.kind, errno.ENXIO), path)
 
 
-def check_file(there: Entry | None, path: bytes, exclusive: bool) -> None:
-    """That a file can be written where ``there`` is now; ``exclusive``: only where nothing is."""
-    if there is not None and exclusive:
+def check_file(existing: Entry | None, path: bytes, exclusive: bool) -> None:
+    """Raise OSError unless a file can be written over ``existing``, the present entry; ``exclusive``: only if there is
+    none."""
+    if existing is not None and exclusive:
         raise os_error(errno.EEXIST, path)
-    if there is not None and there.kind != "file":
-        raise no_file(there, path)
+    if existing is not None and existing.kind != "file":
+        raise no_file(existing, path)
 
 
 class SearchMatch(NamedTuple):
-    """A line that ``search`` found."""
+    """A line that ``search`` matched."""
 
     path: str
     line: int
     """Counted from 1."""
     text: str
-    """Without its end."""
+    """Without the line end."""
 
 
 Paths: TypeAlias = list[str]  # in the class below, ``list`` is a method
@@ -213,7 +215,8 @@ Lines: TypeAlias = list[SearchMatch]
 
 
 class Files:
-    """Paths are str, bytes or PathLike; those that come back are str, and ``os.fsencode`` gives their bytes."""
+    """The file tools. Paths are str, bytes or PathLike; returned paths are str, and ``os.fsencode`` gives their
+    bytes."""
 
     def __init__(self, tree: Callable[[], Tree]) -> None:
         self.tree = tree
@@ -222,8 +225,8 @@ class Files:
         return self.tree().read(_relative(path))
 
     def read_text(self, path: Path, start_line: int = 1, limit: int | None = None) -> str:
-        """``limit`` lines from ``start_line`` (counted from 1) with their ends; bytes that are not UTF-8 become
-        surrogates. Raises UsageError for a binary file."""
+        """Return ``limit`` lines from ``start_line`` (counted from 1) with their line ends; bytes that are not UTF-8
+        become surrogates. Raise UsageError for a binary file."""
         if start_line < 1 or (limit is not None and limit < 0):
             raise UsageError("lines are counted from 1, and a limit is not negative")
         with self.tree().readable(_relative(path)) as stream:
@@ -234,21 +237,22 @@ class Files:
             return _text(b"".join(islice(stream, start_line - 1, stop)))
 
     def open(self, path: Path) -> BinaryIO:
-        """To read it in pieces."""
+        """Return a stream for reading in pieces."""
         return self.tree().readable(_relative(path))
 
     def create(self, path: Path, mode: int | None = None, *, exclusive: bool = False) -> Draft:
-        """To write it in pieces; directories on the way are made."""
+        """Return a draft for writing in pieces. Missing parent directories are created."""
         tree, at = self._with_parents(path)
         return tree.create(at, mode, exclusive=exclusive)
 
     def write(self, path: Path, content: str | bytes, mode: int | None = None) -> None:
-        """Create or replace a file; directories on the way are made. Its mode stays, or is ``mode`` (0o644)."""
+        """Create or replace a file; missing parent directories are created. The mode is ``mode``, else that of the
+        existing file, else 0o644."""
         tree, at = self._with_parents(path)
         tree.write(at, _bytes(content), mode)
 
     def append(self, path: Path, content: str | bytes) -> None:
-        """Add to the end of a file, or create it."""
+        """Append to a file, or create it."""
         tree, at = self._with_parents(path)
         with tree.create(at) as draft:
             if tree.look(at) is not None:
@@ -257,10 +261,11 @@ class Files:
             draft.write(_bytes(content))
 
     def edit(self, path: Path, old: str | bytes, new: str | bytes, *, all: bool = False) -> int:  # noqa: A002
-        """Replace ``old`` by ``new``, exactly as they are; gives how many were replaced.
+        """Replace ``old`` by ``new``, literally. Return the number of replacements.
 
-        ``old`` has to be there once; with ``all``, at least once. In a file whose lines all end in CRLF, a plain
-        newline in ``old`` and ``new`` means CRLF. Raises UsageError otherwise, saying how many there are and where.
+        ``old`` must occur exactly once; with ``all``, at least once. In a file whose lines all end in CRLF, a plain
+        newline in ``old`` and ``new`` means CRLF. Otherwise raise UsageError with the number of occurrences and their
+        lines.
         """
         tree, at = self.tree(), _relative(path)
         before = tree.read(at)
@@ -280,7 +285,7 @@ class Files:
         return count
 
     def delete(self, path: Path, recursive: bool = False) -> None:
-        """A file, a link, an empty directory; with ``recursive``, whatever it is with all that is in it."""
+        """Delete a file, a link or an empty directory; with ``recursive``, any entry with all its contents."""
         tree, at = self.tree(), _relative(path)
         entry = tree.look(at)
         if recursive:
@@ -291,7 +296,7 @@ class Files:
             tree.unlink(at)
 
     def move(self, old: Path, new: Path) -> None:
-        """As rename(2); directories on the way to ``new`` are made."""
+        """As rename(2); missing parent directories of ``new`` are created."""
         source = _relative(old)
         if self.tree().look(source) is None:
             raise refusal(self.tree().look, source)
@@ -299,7 +304,8 @@ class Files:
         tree.rename(source, target)
 
     def copy(self, old: Path, new: Path) -> None:
-        """A file (over a file, too), a link as a link, or a directory with all that is in it, to where nothing is."""
+        """Copy a file (an existing file is replaced), a link as a link, or a directory with all its contents to a new
+        path."""
         source = _relative(old)
         entry = self.tree().look(source)
         if entry is None:
@@ -316,21 +322,21 @@ class Files:
                 pending += [(source + b"/" + name, target + b"/" + name, below) for name, below in names]
 
     def mkdir(self, path: Path, *, exist_ok: bool = False) -> None:
-        """A directory, and those on the way to it."""
+        """Create a directory and its missing parents."""
         tree, at = self._with_parents(path)
         entry = tree.look(at)
         if not (exist_ok and entry is not None and entry.kind == "directory"):
             tree.mkdir(at)
 
     def touch(self, path: Path, mtime: int) -> None:
-        """Give a file this time, in nanoseconds since 1970; an empty one is made if there is none."""
+        """Set the mtime of a file, in nanoseconds since 1970; create an empty file if it is missing."""
         tree, at = self._with_parents(path)
         if tree.look(at) is None:
             tree.write(at, b"")
         tree.utime(at, mtime)
 
     def list(self, path: Path = b"") -> dict[str, Entry]:
-        """What is in a directory, sorted by name."""
+        """Return the entries of a directory, sorted by name."""
         tree, at = self.tree(), _relative(path, root=True)
         entry = tree.look(at)
         if entry is None or entry.kind != "directory":
@@ -338,11 +344,11 @@ class Files:
         return {os.fsdecode(name): below for name, below in sorted(tree.names(at).items())}
 
     def look(self, path: Path) -> Entry | None:
-        """What is at ``path``, a link itself; None if there is nothing."""
+        """Return the entry at ``path``, without following a link, or None if it is missing."""
         return self.tree().look(_relative(path, root=True))
 
     def stat(self, path: Path) -> Entry:
-        """The same; FileNotFoundError if there is nothing."""
+        """Return the entry at ``path``. Raise FileNotFoundError if it is missing."""
         tree, at = self.tree(), _relative(path, root=True)
         entry = tree.look(at)
         if entry is None:
@@ -350,14 +356,14 @@ class Files:
         return entry
 
     def glob(self, pattern: Path) -> Paths:
-        """Sorted paths that match. ``**`` as a whole name stands for any directories, and at the end for everything
+        """Return the matching paths, sorted. ``**`` as a whole name matches any directories, and at the end everything
         below; ``*``, ``?`` and ``[...]`` do not match a ``/``, and match names with a leading dot."""
         return [os.fsdecode(path) for path, _entry in sorted(_glob(self.tree(), _relative(pattern)))]
 
     def search(self, regex: str, glob: Path = b"**", limit: int = 1000) -> Lines:
-        """Lines in which a regular expression is found, at most ``limit``; binary files are skipped."""
+        """Return at most ``limit`` lines that match a regular expression; binary files are skipped."""
         tree = self.tree()
-        found: Lines = []
+        lines: Lines = []
         try:
             pattern = re.compile(regex)
         except re.error as error:
@@ -365,10 +371,10 @@ class Files:
         for path, entry in sorted(_glob(tree, _relative(glob))):
             if entry.kind == "file":
                 for number, line in _matching(tree, path, pattern):
-                    if len(found) >= limit:
-                        return found
-                    found.append(SearchMatch(os.fsdecode(path), number, line))
-        return found
+                    if len(lines) >= limit:
+                        return lines
+                    lines.append(SearchMatch(os.fsdecode(path), number, line))
+        return lines
 
     def _with_parents(self, path: Path) -> tuple[Tree, bytes]:
         tree, at = self.tree(), _relative(path)
@@ -380,7 +386,7 @@ class Files:
 
 
 def _relative(path: Path, *, root: bool = False) -> bytes:
-    """The checked path; ``root``: the project itself (``""``, ``"."``) is one, too. Raises UsageError."""
+    """Return the checked path. ``root``: also accept the project itself (``""``, ``"."``). Raise UsageError."""
     raw = os.fsencode(path)
     if root and not raw.strip(b"/.") and not raw.startswith(b"/") and b".." not in raw:
         return b""
@@ -407,7 +413,7 @@ def _crlf(content: bytes) -> bytes:
 
 
 def _lines_of(content: bytes, search: bytes) -> Iterator[int]:
-    """The line numbers at which ``search`` is found."""
+    """Yield the line numbers of the matches."""
     at, line = content.find(search), 1
     counted = 0
     while at >= 0:
@@ -443,7 +449,7 @@ def _matching(tree: Tree, path: bytes, pattern: re.Pattern[str]) -> Iterator[tup
 
 
 def _glob(tree: Tree, pattern: bytes) -> Iterator[tuple[bytes, Entry]]:
-    """Every match once. A directory is only listed if something in it can match; links are never entered."""
+    """Yield every match once. A directory is listed only if an entry in it can match; links are never entered."""
     parts = pattern.split(b"/")
     pending, seen = [(b"", 0)], {(b"", 0)}
     matched: set[bytes] = set()
@@ -460,11 +466,12 @@ def _glob(tree: Tree, pattern: bytes) -> Iterator[tuple[bytes, Entry]]:
 
 
 def _step(tree: Tree, at: bytes, parts: list[bytes], index: int) -> Iterator[tuple[bytes, Entry, int]]:
-    """What in one directory matches ``parts[index]``, and the part that what is below it has to match."""
+    """Yield the entries of one directory that match ``parts[index]``, each with the index of the part that its contents
+    must match."""
     part, prefix = parts[index], at + b"/" if at else b""
     if part == b"**":
         if index + 1 < len(parts):
-            yield from _step(tree, at, parts, index + 1)  # as deep as there are ** in a row
+            yield from _step(tree, at, parts, index + 1)  # recursion depth: the number of ** in a row
         for name, entry in tree.names(at).items():
             if index + 1 == len(parts):
                 yield prefix + name, entry, len(parts)

@@ -1,4 +1,4 @@
-"""A write buffer brought to a disk: first all that it still reads from below is taken in, then all is written."""
+"""Write a buffer to disk: first read everything that the buffer still takes from below, then write all changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class FlushTarget(Protocol):
-    """Where a buffer is flushed to: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
+    """The target of a flush: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
 
-    What is written over a path replaces all there was; the directories above it are there, or lie below the target.
+    Writing a path replaces everything at that path. The parent directory exists in the target or in the tree below it.
     """
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None: ...
@@ -25,17 +25,18 @@ class FlushTarget(Protocol):
     def whiteout(self, path: bytes) -> None: ...
 
     def directory(self, path: bytes, mode: int) -> None:
-        """A directory with what is in it already."""
+        """Set the mode of a directory and keep its contents; create it if missing."""
 
     def new_directory(self, path: bytes, mode: int) -> None:
-        """An empty one, whatever was there."""
+        """Create an empty directory, and replace any existing entry."""
 
     def finish(self) -> None:
-        """All is written, or something has failed: directories get the modes that forbid writing into them."""
+        """Set the modes of directories that forbid writing into them. Call it after all writes and after a failure."""
 
 
 def take_in(root: Node, below: Source, contents: Contents) -> list[bytes]:
-    """Read all that the target might overwrite. A directory that is not in its place becomes a new one."""
+    """Read all content that the target might overwrite. A directory that is not at its original path becomes a new one.
+    Return the paths that cannot be read."""
     lost: list[bytes] = []
     pending = [(b"", root, True)]
     while pending:
@@ -44,10 +45,10 @@ def take_in(root: Node, below: Source, contents: Contents) -> list[bytes]:
         for name, node in list(directory.names.items()):
             at = join(above, name)
             if node is not None and node.names is not None:
-                here = in_place and node.below == at and _is_directory(below, at)
-                if not here:
+                stays = in_place and node.below == at and _is_directory(below, at)
+                if not stays:
                     _unfold(node, below)
-                pending.append((at, node, here))
+                pending.append((at, node, stays))
             elif node is not None and not _take(node, below, contents):
                 lost.append(at)
     return lost
@@ -59,7 +60,7 @@ def _is_directory(below: Source, path: bytes) -> bool:
 
 
 def _unfold(node: Node, below: Source) -> None:
-    """Give a directory nodes for all that it shows of what lies below."""
+    """Create nodes for every entry that a directory shows from below."""
     assert node.names is not None
     if node.below is not None:
         for name, entry in below.names(node.below).items():
@@ -68,7 +69,7 @@ def _unfold(node: Node, below: Source) -> None:
 
 
 def _take(node: Node, below: Source, contents: Contents) -> bool:
-    """Get the content of a file into the buffer; False if it is not to be had."""
+    """Read the content of a file into the buffer. Return False if it is not available."""
     if node.entry.kind in ("socket", "device"):
         return False
     if node.entry.kind != "file" or node.content is not None:
@@ -84,7 +85,7 @@ def _take(node: Node, below: Source, contents: Contents) -> bool:
 
 
 def write_out(root: Node, contents: Contents, writer: FlushTarget) -> None:
-    """Everything that differs, a directory before what is in it."""
+    """Write everything that differs, a directory before its contents."""
     modes: list[tuple[bytes, int]] = []
     for at, node in nodes(root):
         if node is None:
@@ -93,7 +94,7 @@ def write_out(root: Node, contents: Contents, writer: FlushTarget) -> None:
             _write_one(writer, contents, at, node)
         else:
             mode = node.entry.mode
-            closed = mode & 0o700 != 0o700  # it gets its mode when all that is in it is written
+            closed = mode & 0o700 != 0o700  # it gets its mode after its contents are written
             if node.below is None:
                 writer.new_directory(at, mode | 0o700)
             elif closed and node.names:
@@ -110,7 +111,7 @@ def _write_one(writer: FlushTarget, contents: Contents, at: bytes, node: Node) -
         writer.symlink(at, entry.target)
     elif entry.kind == "fifo":
         writer.fifo(at, entry.mode)
-    elif content is None:  # it is among the lost
+    elif content is None:  # already among the lost
         writer.whiteout(at)
     elif content.data is not None:
         writer.data(at, content.data, mode=entry.mode, mtime=entry.mtime)

@@ -1,4 +1,4 @@
-"""What a write buffer is made of: a tree of the names that were changed, and of the directories on the way to them."""
+"""The nodes of a write buffer: a tree of the changed names and of the directories on the way to them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Node:
         """The path below of the directory to merge with, or of the file that has the content."""
         self.content = content
         self.names: dict[bytes, Node | None] | None = {} if entry.kind == "directory" else None
-        """Of a directory: what is in it other than below; None for a name that is gone."""
+        """Of a directory: the entries that differ from below; None for a deleted name."""
         self.changed = False
-        """Its mode or time was set."""
+        """Whether its mode or time was set."""
 
 
 TOP = Entry("directory", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
 
 
 def nodes(top: Node) -> Iterator[tuple[bytes, Node | None]]:
-    """Everything below a node, a directory before what is in it."""
+    """Yield everything below a node, a directory before its contents."""
     pending = [(b"", top)]
     while pending:
         above, directory = pending.pop()

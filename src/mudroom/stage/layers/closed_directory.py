@@ -1,12 +1,13 @@
-"""Directories of ours that a command has closed to their owner: ``mkdir d; echo x > d/x; chmod 0 d``.
+"""Access to directories of a layer that a command has closed to their owner: ``mkdir d; echo x > d/x; chmod 0 d``.
 
-Root reads and writes there all the same (CAP_DAC_OVERRIDE, capabilities(7)); everybody else has to give himself the
-permission first, and gives it back. Nothing here is for the user's own files: what the owner has closed there is not
-to be read.
+Root can read and write in them anyway (CAP_DAC_OVERRIDE, capabilities(7)). Any other user first has to grant itself the
+permission, and restores the mode afterwards. This module is never used on the user's own files: a directory that the
+owner has closed there must not be read.
 
-Killed in between, a directory of a fork stays open to its owner, and to nobody else. That harms nothing: what was
-recorded of a command before lands with the mode that it gave, or, from a copy, is refused as not what was looked at;
-what is recorded afterwards shows the mode that would land. The project is not touched by any of it.
+If the process is killed in between, a directory of the fork stays open to its owner and to no other user. That is
+harmless. Changes that were recorded before are applied with the mode that the command set, or, from a copy view, are
+refused because the file differs from the reviewed one. Changes that are recorded afterwards show the mode that would be
+applied. The project is not touched in any case.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ _Answer = TypeVar("_Answer")
 
 
 class LoosenedDirectories:
-    """Directories below ``root`` that are enterable until ``restore``. Raises OSError as open(2) and chmod(2) do."""
+    """Directories below ``root`` that stay enterable until ``restore``. Raises OSError as open(2) and chmod(2) do."""
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._modes: dict[bytes, int] = {}
 
     def enter(self, path: bytes) -> bool:
-        """False if there is nothing at the path. What is no directory is left as it is."""
+        """Make the directory at ``path`` enterable. Return False if the path does not exist. An entry that is not a
+        directory is left unchanged."""
         try:
             with _handle(self._root, path) as (handle, mode):
                 if stat.S_ISDIR(mode) and mode & _ALL != _ALL:
@@ -44,7 +46,7 @@ class LoosenedDirectories:
             return False
 
     def set_mode(self, path: bytes, mode: int) -> None:
-        """What a directory is to have in the end. Until then its owner may enter it."""
+        """Set the mode that a directory gets at ``restore``. Until then its owner may enter it."""
         with _handle(self._root, path) as (handle, _mode):
             os.chmod(handle, mode | _ALL)
         if mode & _ALL != _ALL:
@@ -53,14 +55,14 @@ class LoosenedDirectories:
             self._modes.pop(path, None)
 
     def forget(self, path: bytes) -> None:
-        """What was at a path is gone, with all that was in it."""
+        """Forget a path that was removed, and everything below it."""
         if self._modes:
             self._modes = {
                 at: mode for at, mode in self._modes.items() if at != path and not at.startswith(path + b"/")
             }
 
     def restore(self) -> None:
-        """Deepest first: a closed directory is not entered again."""
+        """Restore the modes, deepest first: a closed directory is not entered again."""
         for path in sorted(self._modes, reverse=True):
             with _handle(self._root, path) as (handle, _mode):
                 os.chmod(handle, self._modes[path])
@@ -69,7 +71,8 @@ class LoosenedDirectories:
 
 @contextmanager
 def _handle(root: int, path: bytes) -> Iterator[tuple[int | bytes, int]]:
-    """A path of what is there now, whatever becomes of the name (proc(5), /proc/pid/fd), and its mode."""
+    """Yield a name of the file now at ``path`` that stays valid if the path is renamed (proc(5), /proc/pid/fd), and its
+    mode."""
     descriptor = open_beneath(root, path, O_PATH)
     try:
         yield handle(descriptor), os.fstat(descriptor).st_mode
@@ -78,8 +81,8 @@ def _handle(root: int, path: bytes) -> Iterator[tuple[int | bytes, int]]:
 
 
 def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Answer:
-    """``do(root, path)``, again with the directories on the way open if they were closed to us. Their modes are back
-    when this returns, so the answer tells the real ones."""
+    """Return ``do(root, path)``. If that raises PermissionError, open the directories on the way and call it again.
+    Their modes are restored when this returns, so an entry in the answer has its real mode."""
     try:
         return do(root, path)
     except PermissionError:
@@ -91,7 +94,8 @@ def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Ans
 
 @contextmanager
 def entered(root: int, path: bytes) -> Iterator[int]:
-    """The directory at ``path``, opened for reading and writing names in it for as long as the block runs."""
+    """Yield a descriptor of the directory at ``path`` for reading and changing its names; it is closed when the block
+    ends."""
     with _opened_up(root, path) if os.geteuid() else nullcontext(), directory(root, path) as opened:
         yield opened
 
@@ -109,5 +113,5 @@ def _opened_up(root: int, path: bytes) -> Iterator[None]:
 
 
 def look_through(root: int, path: bytes) -> Entry | None:
-    """``look_beneath``, whatever the directories on the way are closed to."""
+    """Like ``look_beneath``, even if directories on the way are closed."""
     return through(root, path.rpartition(b"/")[0], lambda root, _above: look_beneath(root, path or b"."))

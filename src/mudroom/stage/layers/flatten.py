@@ -1,6 +1,6 @@
-"""Many layers made into one that says the same. The old ones stay as they are, for whoever else stands on them.
+"""Merge several layers into one equivalent layer. The old layers stay unchanged, for other forks that stand on them.
 
-Files are hard links: nothing is ever written to a sealed layer, so two of them may share an inode.
+Files are hard links: a sealed layer is never written to, so two layers may share an inode.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
-"""A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""
+"""A directory: its path, the layers that contribute to it (topmost first), and whether the tree below them is
+hidden."""
 
 
 def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) -> None:
-    """Merge layers, topmost first, into the empty directory ``target``. ``copying``: layers that are not sealed, but
-    stand still meanwhile; no inode is shared with them then."""
+    """Merge layers, topmost first, into the empty directory ``target``. ``copying``: the layers are not sealed, but do
+    not change meanwhile; files are copied, so that no inode is shared."""
     links: dict[tuple[int, int], bytes] | None = {} if copying else None
     roots = [open_root(layer) for layer in layers]
     into = open_root(target)
@@ -31,7 +32,7 @@ def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) ->
         while pending:
             path, contributing, hidden = pending.pop()
             pending += _directory(path, contributing, hidden, into, modes, links)
-        for path, mode in reversed(modes):  # deepest first: a mode may forbid to go through
+        for path, mode in reversed(modes):  # deepest first: a mode may forbid passing through
             os.chmod(path or b".", mode, dir_fd=into)
     finally:
         for descriptor in (*roots, into):
@@ -46,11 +47,11 @@ def _directory(
     modes: list[tuple[bytes, int]],
     links: dict[tuple[int, int], bytes] | None,
 ) -> list[_Place]:
-    """Write one directory; returns those in it."""
+    """Write one directory. Return its subdirectories."""
     levels: list[tuple[int, LayerListing]] = []
     for root in contributing:
         listing = read_directory(root, path)
-        assert listing is not None, "a layer that is sealed does not change"
+        assert listing is not None, "a sealed layer does not change"
         levels.append((root, listing))
         if listing.opaque:
             hidden = True
@@ -82,15 +83,15 @@ def _directory(
 
 
 def _beneath(name: bytes, levels: Sequence[tuple[int, LayerListing]]) -> tuple[tuple[int, ...], bool]:
-    """The layers that make up a directory, and whether one below them hides all the rest."""
-    found: list[int] = []
+    """Return the layers that contribute to a directory, and whether an entry in them hides the rest."""
+    contributing: list[int] = []
     for root, listing in levels:
         entry = listing.entries.get(name)
         if name in listing.gone or (entry is not None and entry.kind != "directory"):
-            return tuple(found), True
+            return tuple(contributing), True
         if entry is not None:
-            found.append(root)
-    return tuple(found), False
+            contributing.append(root)
+    return tuple(contributing), False
 
 
 def _make_opaque(into: int, path: bytes) -> None:
@@ -110,7 +111,7 @@ def _link(root: int, into: int, path: bytes, entry: Entry) -> None:
 def _copy(root: int, into: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> None:
     key = (entry.device, entry.inode)
     if entry.kind != "file" or key in links:
-        copy_entry(root, into, path, entry, links)  # a socket is no content: it is left out, as an apply does
+        copy_entry(root, into, path, entry, links)  # sockets have no content; they are left out, as in an apply
         return
     opened = open_staged(root, path)
     try:

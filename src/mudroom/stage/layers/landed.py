@@ -1,8 +1,8 @@
-"""Paths of a fork that have been applied while others stayed: what the project was made into, and from what.
+"""Paths of a fork that were applied while other changes stayed: the project's entry afterwards, and the fork's entry.
 
-As long as the fork's own entry is still the one that landed, it changes nothing. Once a command changes it again, the
-entry that the project got is what that change is judged against. If the project got something else than the fork
-has (a merge, a part of the changes), what both have in common from then on is kept as a file: that is the original.
+While the fork's entry is still the one that landed, the path has no change. Once a command changes it again, the change
+is compared with the entry that the project got. If the project got another content than the fork has (a merge, or a
+part of the changes), the common content from then on is kept in a file: that is the new original.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from mudroom.errors import MudroomError
 from mudroom.stage.copy import copy_content
 
 LANDED = b"/landed"
-"""The file, below the directory of the fork."""
+"""The file with these rows, below the fork's directory."""
 KEPT = b"/kept"
-"""The directory of originals, beside it."""
+"""The directory of kept originals, beside it."""
 
 
 class LandedPaths(NamedTuple):
     project: Entry | None
-    """What is there now; with a kept original, that, which has no inode: nothing is ever the same file as it."""
+    """The project's entry after the apply; with a kept original, the entry of that, without inode, so that no file is
+    the same as it."""
     staged: Entry | None
-    """What the fork had; of a part, nothing that it will ever have."""
+    """The fork's entry at the apply; after a partial apply, an entry that the fork never has."""
     original: str = ""
-    """The name of the file of the kept original; empty if it is what the project got."""
+    """The file name of the kept original; empty if the original is the content that the project got."""
 
 
 def elsewhere(entry: Entry) -> Entry:
-    """The entry of a file that is in no project: it has no inode, so nothing is ever the same as it."""
+    """Return the entry of a file that is in no project: without inode, so that it equals no other entry."""
     return entry._replace(device=0, inode=0)
 
 
 def keep_original(fork: bytes, source: int) -> str:
-    """Keep the content of an open file, read from its beginning. Returns its name."""
+    """Keep the content of an open file, read from its beginning. Return the name of the copy."""
     os.makedirs(fork + KEPT, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork + KEPT + b"/" + name.encode()
@@ -50,18 +51,18 @@ def keep_original(fork: bytes, source: int) -> str:
 
 
 def open_kept(fork: bytes, name: str) -> int:
-    """A descriptor. Raises OSError."""
+    """Return a descriptor of a kept original. Raise OSError."""
     return os.open(fork + KEPT + b"/" + os.fsencode(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
     import msgspec
 
-    known = load_landed(path)
-    replaced = [known[row].original for row in rows if row in known and known[row].original]
-    known.update(rows)
+    landed = load_landed(path)
+    replaced = [landed[row].original for row in rows if row in landed and landed[row].original]
+    landed.update(rows)
     with open(path + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(known))
+        stream.write(msgspec.msgpack.encode(landed))
         stream.flush()
         os.fsync(stream.fileno())
     os.rename(path + b".new", path)
@@ -70,7 +71,7 @@ def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
 
 
 def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
-    """Empty if there is none. Raises MudroomError if it is damaged."""
+    """Return the rows by path; empty if the file is missing. Raise MudroomError if it is damaged."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()

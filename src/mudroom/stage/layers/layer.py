@@ -1,16 +1,16 @@
-"""A layer: changes over what lies below, as a directory in the format of an overlayfs upper directory.
+"""A layer: changes over the tree below it, as a directory in the format of an overlayfs upper directory.
 
 Source of every format fact here: Documentation/filesystems/overlayfs.rst. In a layer
 
-* a character device 0:0 is a whiteout (the name is gone), as is an empty file with the xattr
+* a character device 0:0 is a whiteout (the name is deleted), as is an empty file with the xattr
   ``user.overlay.whiteout`` in a directory marked ``x``;
 * a directory with the xattr ``user.overlay.opaque`` = ``y`` hides everything below it;
-* anything else replaces, or merges with (two directories), what lies below.
+* any other entry replaces the entry below, or merges with it if both are directories.
 
-Any user may make a whiteout: mknod(2) asks for CAP_MKNOD for every device but 0:0 (fs/namei.c, vfs_mknod, since 5.8).
-But not on an overlay, which keeps them for itself (fs/overlayfs/dir.c, ovl_mknod: EPERM), and an overlay is what a
-container has for its disk: there the second form is written. No kernel gets to see it: an overlay is no upper layer of
-another one, so such a fork is a copy.
+Any user may create a whiteout: mknod(2) requires CAP_MKNOD for every device but 0:0 (fs/namei.c, vfs_mknod, since 5.8).
+The exception is an overlay, which reserves whiteouts for itself (fs/overlayfs/dir.c, ovl_mknod: EPERM), and the disk of
+a container is an overlay: there the second form is written. No kernel reads that form here: an overlay cannot be the
+upper layer of another one, so such a fork is a copy.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class LayerListing(NamedTuple):
 
     entries: dict[bytes, Entry]
     gone: frozenset[bytes]
-    """Names that are whited out; they are not in ``entries``."""
+    """Names with a whiteout; they are not in ``entries``."""
     opaque: bool
 
 
 def read_directory(layer: int, path: bytes) -> LayerListing | None:
-    """What the layer says of a directory; None if it says nothing."""
+    """Return the layer's listing of a directory, or None if the layer does not have it."""
     try:
         return through(layer, path, _listing)
     except OSError as error:
@@ -58,15 +58,15 @@ def _listing(layer: int, path: bytes) -> LayerListing:
 
 
 def listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
-    """The same of an open directory. ``may_be_opaque``: False for the root of a layer, which never is."""
-    found = entries(opened)
+    """Return the listing of an open directory. ``may_be_opaque``: False for the root of a layer, which never is."""
+    by_name = entries(opened)
     mark = _xattr(opened, OPAQUE)
-    gone = {name for name, entry in found.items() if entry.kind == "device"}
+    gone = {name for name, entry in by_name.items() if entry.kind == "device"}
     if mark == b"x":
-        gone |= {name for name, entry in found.items() if _is_marked(opened, name, entry)}
+        gone |= {name for name, entry in by_name.items() if _is_marked(opened, name, entry)}
     for name in gone:
-        del found[name]
-    return LayerListing(found, frozenset(gone), mark == b"y" and may_be_opaque)
+        del by_name[name]
+    return LayerListing(by_name, frozenset(gone), mark == b"y" and may_be_opaque)
 
 
 def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
@@ -82,7 +82,7 @@ def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
 
 
 def _is_marked_open(opened: int, name: bytes) -> bool:
-    """Where there is no path of a descriptor."""
+    """For systems without a path of a descriptor."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
     try:
         return bool(xattr.get(descriptor, WHITEOUT))
@@ -98,7 +98,7 @@ def _xattr(opened: int, name: str) -> bytes:
 
 
 def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
-    """Whether what the layer has at a path says that the name is gone."""
+    """Return whether the layer's entry at a path is a whiteout."""
     if entry.kind != "file" or entry.size:
         return entry.kind == "device"
     above, _slash, name = path.rpartition(b"/")
@@ -111,28 +111,29 @@ def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
 
 
 def make_whiteout(above: int, name: bytes) -> None:
-    """In an open directory of a layer, in which there is no such name. Raises OSError as the disk does."""
+    """Create a whiteout in an open directory of a layer that has no such name. Raise OSError as the disk does."""
     try:
         os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
         return
     except PermissionError:
         mark = _xattr(above, OPAQUE)
     if mark == b"y":
-        return  # nothing shows through
+        return  # the tree below is hidden anyway
     if mark != b"x":
         xattr.put(above, OPAQUE, b"x")
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
     try:
         xattr.put(descriptor, WHITEOUT, b"y")
     except BaseException:
-        os.unlink(name, dir_fd=above)  # as it is, it would be an empty file
+        os.unlink(name, dir_fd=above)  # without the mark it would be an empty file
         raise
     finally:
         os.close(descriptor)
 
 
 def open_staged(layer: int, path: bytes) -> int:
-    """A staged file for reading, even if a command left it, or a directory on the way, closed to its owner."""
+    """Return a descriptor of a staged file for reading, even if a command closed it, or a directory on the way, to its
+    owner."""
     return through(layer, path, _open_unreadable)
 
 
@@ -154,9 +155,9 @@ def _open_unreadable(layer: int, path: bytes) -> int:
 
 @contextmanager
 def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
-    """Gives a function that makes a directory of ours enterable whatever mode the command gave it.
+    """Yield a function that makes a directory of the layer enterable, whatever mode the command gave it.
 
-    The modes are put back at the end of the block; the entries looked at before keep telling the real ones.
+    The modes are restored at the end of the block. Entries that were read before keep the real modes.
     """
     changed: list[tuple[bytes, int]] = []
 
@@ -173,11 +174,11 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
 
 
 class LayerWriter:
-    """Writes into a layer that no mount is using. What it writes over one path replaces all the layer had there.
+    """Writes into a layer that is not mounted. Writing a path replaces everything that the layer has there.
 
-    ``lower`` is what lies below the layer: the directories on the way to a path get the modes that it shows. ``finish``
-    it in the end.
-    Raises NotADirectoryError or FileNotFoundError if view and path do not fit, OSError as the disk does.
+    ``lower`` is the tree below the layer: directories on the way to a path get the modes that it shows. Call ``finish``
+    at the end. Raises NotADirectoryError or FileNotFoundError if a parent of a path is not a directory in the view,
+    OSError as the disk does.
     """
 
     def __init__(self, layer: int, lower: Source) -> None:
@@ -186,18 +187,18 @@ class LayerWriter:
         self._loose = LoosenedDirectories(layer)
 
     def finish(self) -> None:
-        """Directories that are closed to their owner get their modes. To be called whatever has failed before."""
+        """Set the modes of directories that are closed to their owner. Call it after a failure, too."""
         self._loose.restore()
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
-        """A regular file with the content of an open one. ``xattrs``: with its ``user.`` attributes, too."""
+        """Write a regular file with the content of an open one. ``xattrs``: copy its ``user.`` attributes, too."""
         with self._new_file(path, mode, mtime) as write:
             copy_content(source, write, os.fstat(source).st_size)
             if xattrs:
                 copy_xattrs(source, write)
 
     def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
-        """A regular file with this content."""
+        """Write a regular file with this content."""
         with self._new_file(path, mode, mtime) as write:
             view = memoryview(content)
             while view:
@@ -205,7 +206,8 @@ class LayerWriter:
 
     @contextmanager
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
-        """Half a file does not stay: nobody would know that it is half."""
+        """Yield a descriptor of a new file. An incomplete file is removed, because it could not be told from a complete
+        one."""
         with self._cleared(path) as (above, name):
             write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=above)
             try:
@@ -220,7 +222,7 @@ class LayerWriter:
                 os.close(write)
 
     def link(self, path: bytes, other: bytes) -> None:
-        """Another name of a file that was written to the layer before."""
+        """Add another name for a file that was written to the layer before."""
         with self._cleared(path) as (above, name):
             os.link(other, name, src_dir_fd=self._layer, dst_dir_fd=above, follow_symlinks=False)
 
@@ -234,24 +236,24 @@ class LayerWriter:
             os.chmod(name, mode, dir_fd=above)
 
     def whiteout(self, path: bytes) -> None:
-        """The name is gone. Nothing is written if nothing lies below."""
+        """Delete the name. No whiteout is written if the tree below does not have the name."""
         with self._cleared(path) as (above, name):
             if self._lower.look(path) is not None:
                 make_whiteout(above, name)
 
     def directory(self, path: bytes, mode: int) -> None:
-        """A directory that shows what lies below it. One that is there already gets the mode."""
+        """Create a directory that shows the directory below it, or set the mode of an existing one."""
         with self._above(path) as (above, name):
-            found = look(above, name)
-            if found is None or found.kind != "directory":
+            entry = look(above, name)
+            if entry is None or entry.kind != "directory":
                 self._remove(path)
                 os.mkdir(name, 0o700, dir_fd=above)
-                if found is not None:  # it stands on what was gone, or something else: nothing below shows through
+                if entry is not None:  # it replaces a whiteout or another entry: the tree below must not show through
                     self._make_opaque(path)
         self._loose.set_mode(path, mode)
 
     def new_directory(self, path: bytes, mode: int) -> None:
-        """An empty directory, whatever lies below."""
+        """Create an empty directory that hides the tree below."""
         with self._cleared(path) as (above, name):
             os.mkdir(name, 0o700, dir_fd=above)
             if self._lower.look(path) is not None:
@@ -283,19 +285,19 @@ class LayerWriter:
     def _remove(self, path: bytes) -> None:
         above, _slash, name = path.rpartition(b"/")
         with directory(self._layer, above) as opened:
-            found = look(opened, name)
+            entry = look(opened, name)
             remove_at(opened, name)
-        if found is not None and found.kind == "directory":
+        if entry is not None and entry.kind == "directory":
             self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
             self._loose.forget(path)
 
     def _scaffold(self, path: bytes) -> None:
-        """The directories above ``path``, with the modes they have in the view."""
+        """Create the directories above ``path``, with the modes that they have in the view."""
         for above in ancestors(path):
             if above in self._ready:
                 continue
-            here = look_beneath(self._layer, above)
-            if here is None:
+            entry = look_beneath(self._layer, above)
+            if entry is None:
                 below = self._lower.look(above)
                 if below is None or below.kind != "directory":
                     raise (FileNotFoundError if below is None else NotADirectoryError)(
@@ -303,7 +305,7 @@ class LayerWriter:
                     )
                 os.mkdir(above, 0o700, dir_fd=self._layer)
                 self._loose.set_mode(above, below.mode)
-            elif here.kind != "directory":
+            elif entry.kind != "directory":
                 raise NotADirectoryError(20, os.strerror(20), above)
             else:
                 self._loose.enter(above)
@@ -311,7 +313,7 @@ class LayerWriter:
 
 
 def remove_tree(path: bytes) -> None:
-    """rm -r for a tree of ours in which directories may have lost their permissions. Never follows a link."""
+    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link."""
     parent, _slash, name = path.rpartition(b"/")
     at = open_root(parent)
     try:
@@ -321,7 +323,7 @@ def remove_tree(path: bytes) -> None:
 
 
 def remove_at(at: int, name: bytes) -> None:
-    """The same for a name in an open directory; nothing if it is not there."""
+    """Like ``remove_tree``, for a name in an open directory. A missing name is no error."""
     entry = look(at, name)
     if entry is None:
         return
@@ -342,7 +344,7 @@ def remove_at(at: int, name: bytes) -> None:
 
 
 def _clear_directory(at: int, path: bytes) -> list[bytes]:
-    """Unlink the files of a directory; returns the directories in it, made accessible."""
+    """Unlink the files of a directory. Return its subdirectories, made accessible."""
     below = []
     with directory(at, path) as opened, os.scandir(opened) as scan:
         for item in scan:
@@ -356,7 +358,8 @@ def _clear_directory(at: int, path: bytes) -> list[bytes]:
 
 
 def private_directories(scratch: bytes) -> tuple[bytes, bytes]:
-    """Without a mount namespace, home and /tmp are directories of the fork, fresh for every command."""
+    """Create and return the home and /tmp directories of a command without a mount namespace, empty for every
+    command."""
     if os.path.isdir(scratch):
         remove_tree(scratch)
     home, tmp = scratch + b"/home", scratch + b"/tmp"

@@ -1,13 +1,14 @@
-"""From raw differences to a changeset: what the fork really changed, in all its layers.
+"""From raw differences to a changeset: the fork's real changes, in all its layers.
 
 1. A difference is a change only if content, kind, permissions, link target or user xattrs differ from the *base*. An
    overlay copies a whole file up when it is merely opened for writing or touched.
-2. An original is believed only if it was not touched while the command ran ("stamp before trust"): its ctime must be
-   older than the command's start. Otherwise ``original_known`` is False and apply treats it as a conflict. A believed
-   one is kept at once (``stage/originals/original.py``): the live file may be another one tomorrow.
-3. What cannot be applied (sockets, devices) becomes a remark, never silence.
+2. An original is trusted only if it did not change while the command ran: its ctime must be older than the command's
+   start. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original is kept at once
+   (``stage/originals/original.py``), because the live file may be replaced later.
+3. A path that cannot be applied (a socket, a device) becomes a remark; it is never dropped silently.
 
-Only the writable layer is walked; what the sealed ones below it hold comes from the changeset of when they were sealed.
+Only the writable layer is walked. The changes of the sealed layers below it come from the changeset recorded when they
+were sealed.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ TEXT_LIMIT = 4 * 1024 * 1024
 
 
 def collect(view: View, staged: Source, lower: Source, ground: Ground, started: int) -> Changeset:
-    """Everything the fork changed. ``staged`` reads the fork's layers alone, ``lower`` what lies below the upper.
+    """Return every change of the fork. ``staged`` reads the fork's layers alone, ``lower`` the tree below the upper
+    layer.
 
     ``started`` is the start of the last command by the coarse real-time clock, in nanoseconds, as file systems stamp
-    ctime. Raises OSError if the fork cannot be read.
+    ctime. Raise OSError if the fork cannot be read.
     """
     collector = _Collector(staged, ground, started)
     for difference in view.differences(lower):
@@ -57,7 +59,7 @@ class _Collector:
         self._links: dict[tuple[int, int], bytes] = {}
 
     def consider(self, difference: RawDifference) -> None:
-        path, found, staged = difference
+        path, lower, staged = difference
         self._changes.pop(path, None)
         self._remarks.pop(path, None)
         if path in self._ground.masked:
@@ -66,7 +68,7 @@ class _Collector:
         if staged is not None and staged.kind in ("socket", "device"):
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None
-        base, known = self._base_of(path, found)
+        base, known = self._base_of(path, lower)
         if (base is None and staged is None) or self._ground.has_landed(path, staged):
             return
         change = Change(path, _verb(base, staged), base, staged, original_known=known)
@@ -78,8 +80,8 @@ class _Collector:
         named = tuple(flags_of(path)) if path else ()
         self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
 
-    def _base_of(self, path: bytes, found: Entry | None) -> tuple[Entry | None, bool]:
-        """What the project held before the fork changed it, and whether that is certain."""
+    def _base_of(self, path: bytes, lower: Entry | None) -> tuple[Entry | None, bool]:
+        """Return the project's entry before the fork changed it, and whether that is certain."""
         if path in self._ground.landed:
             return self._ground.landed[path].project, True
         original = self._originals.get(path)
@@ -88,13 +90,13 @@ class _Collector:
         before = self._before.get(path)
         if before is not None:
             return before.base, before.original_known
-        base = self._base.look(path) if self._stacked else found
+        base = self._base.look(path) if self._stacked else lower
         if self._frozen or base is None or base.kind == "directory":
             return base, True
         return base, base.ctime < self._started
 
     def _compared(self, change: Change, base: Entry, staged: Entry) -> Change:
-        """With flags for what differs, and line counts. No flag: nothing does."""
+        """Return the change with flags for each difference, and line counts. No flags: base and staged are equal."""
         if base.kind != staged.kind:
             if base.kind == "file":
                 self._keep(change, base)
@@ -134,7 +136,7 @@ class _Collector:
         try:
             opened = self._base.open(change.path)
         except OSError:
-            return  # it has just gone: its content cannot be kept, and the merge will say what that means
+            return  # the file has just been deleted: its content cannot be kept, and the merge will report that
         try:
             self._originals.keep_file(change.path, base, opened)
         finally:
@@ -154,28 +156,29 @@ class _Collector:
             os.close(old)
 
     def _same_xattrs(self, path: bytes) -> bool:
-        found = []
+        attributes = []
         for source in (self._base, self._staged):
             try:
                 descriptor = source.open(path)
             except OSError:
                 return True
             try:
-                found.append(user_xattrs(descriptor))
+                attributes.append(user_xattrs(descriptor))
             finally:
                 os.close(descriptor)
-        return found[0] == found[1]
+        return attributes[0] == attributes[1]
 
     def _protected(self, change: Change) -> Change:
-        """Known only when all changes are: what is in a repository tells that it is one."""
-        if "protected" in change.flags or not git_runs(change, self._exists, self._is_there):
+        """Add the flag ``protected`` where git would run the file. Called when all changes are known: the files of a
+        repository show that it is one."""
+        if "protected" in change.flags or not git_runs(change, self._exists, self._is_in_base):
             return change
         return change._replace(flags=protect(change.flags))
 
     def _exists(self, path: bytes) -> bool:
-        return self._staged.look(path) is not None or self._is_there(path)
+        return self._staged.look(path) is not None or self._is_in_base(path)
 
-    def _is_there(self, path: bytes) -> bool:
+    def _is_in_base(self, path: bytes) -> bool:
         return self._base.look(path) is not None
 
     def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
@@ -211,7 +214,8 @@ class _Collector:
         return hasher.digest()
 
     def _with_lines(self, change: Change, rolled: Iterable[bytes]) -> Change:
-        """Lines of files that came or went. Those of directories that did so whole are counted as files only."""
+        """Count the lines of an added or deleted file. Files of a directory that was added or deleted as a whole get no
+        line count."""
         if change.verb not in ("added", "deleted") or change.entry.kind != "file" or change.moved_to:
             return change
         if any(change.path.startswith(top + b"/") for top in rolled):
@@ -229,13 +233,13 @@ class _Collector:
 
 
 def _unpaired(change: Change) -> Change:
-    """As it was before renames were found: they are looked for anew among all changes."""
+    """Return the change as it was before renames were detected: they are detected anew among all changes."""
     verb: Verb = "added" if change.verb == "renamed" else change.verb
     return change._replace(verb=verb, source=b"", moved_to=b"")
 
 
 def user_xattrs(descriptor: int) -> dict[str, bytes]:
-    """The user's xattrs of an open file; the overlay's own bookkeeping is not among them."""
+    """Return the user's xattrs of an open file, without the overlay's bookkeeping."""
     return xattr.user(descriptor)
 
 

@@ -1,4 +1,4 @@
-"""What a fork stands on, and what is known of what it started from."""
+"""The base of a fork, and the known originals of its changes."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ class Ground:
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
     ) -> None:
-        """``base``: the project, or a snapshot of it (``frozen``: it cannot have changed since).
+        """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
 
-        ``sealed``: what the sealed layers come to. ``before``: what the fork held after its last command; what it says
-        of originals holds whatever became of the live files. ``landed``: what applies have made of paths that the
-        layers still hold. ``masked``: files that commands see empty. ``fork``: its directory, with originals that a
+        ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
+        originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
+        still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
         merge has left.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
-        """Whether an apply has brought this very entry into the project."""
+        """Return whether an apply has brought exactly this entry into the project."""
         landed = self.landed.get(path)
         return landed is not None and same_stamp(landed.staged, staged)
 
     def open_original(self, path: bytes, entry: Entry) -> int | None:
-        """The original content of a file, open: what was kept, or the base's if that is still ``entry``; else None."""
+        """Return a descriptor of a file's original content: the kept original, or the base's file if it is still
+        ``entry``; else None."""
         landed = self.landed.get(path)
         if landed is not None and landed.original:
             try:
                 return open_kept(self._fork, landed.original)
             except FileNotFoundError:
-                return None  # what is not known is a conflict, never a guess
+                return None  # an unknown original becomes a conflict, never a guess
         kept = self.originals.content(path) if landed is None else None
         if kept is not None:
             return kept
@@ -62,7 +63,8 @@ class Ground:
             return None
 
     def read_original(self, path: bytes, entry: Entry, limit: int) -> bytes | None:
-        """The same, read; None as well if it has more than ``limit`` bytes or cannot be read."""
+        """Return the original content of a file, or None if it is unknown, has more than ``limit`` bytes or cannot be
+        read."""
         opened = self.open_original(path, entry)
         if opened is None:
             return None

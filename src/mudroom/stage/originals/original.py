@@ -1,14 +1,14 @@
-"""Originals: what the project held at a path before the fork first changed it.
+"""Originals: the project's entries before the fork first changed them.
 
-A live base moves on, so a fork remembers what it started from: the entry, and for a file that it changed the content.
-Each layer keeps the originals of the paths that were first changed in it, so they are shared, sealed and dropped along
-with it:
+A live base changes, so a fork records its starting point: the entry of each changed path, and the content of each
+changed file. Each layer keeps the originals of the paths that were first changed in it, so they are shared, sealed and
+dropped along with the layer:
 
     originals/index     batches of rows (MessagePack), appended; the first row of a path counts
     originals/pack      the contents of small files, one after the other
     originals/<n>       one large file
 
-Deleted files are remembered without their content: the deletion can be judged by the entry alone.
+A deleted file is recorded without its content: the entry alone suffices to judge the deletion.
 """
 
 from __future__ import annotations
@@ -20,66 +20,67 @@ from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 from mudroom.stage.reader import ANEW, FileReader
 
 SMALL = 1024 * 1024
-"""Bytes. A larger file is kept as a file of its own, a reflink where the file system has them."""
+"""Bytes. A larger file is kept in a separate file, as a reflink where the file system has them."""
 LARGE = 64 * 1024 * 1024
-"""Bytes. The content of an even larger one is not kept, unless it costs nothing (a reflink)."""
+"""Bytes. The content of an even larger file is kept only as a reflink."""
 
 
 class Original(NamedTuple):
     entry: Entry | None
-    """None: there was nothing."""
+    """None: the path did not exist."""
     place: str = ""
-    """``pack``, or the name of a file of its own; empty if the content was not kept."""
+    """``pack``, or the name of a separate file; empty if the content was not kept."""
     offset: int = 0
     length: int = 0
     layer: bytes = b""
-    """The layer's directory, filled in when it is read."""
+    """The layer's directory; set when the row is read."""
 
 
 _Row = tuple[bytes, Original]
 
 
 class Originals:
-    """The originals of a stack: ``layers`` are directories of layers, bottom first; new ones go to the last."""
+    """The originals of a stack of layers: ``layers`` are their directories, bottom first; new originals go to
+    the last."""
 
     def __init__(self, layers: Sequence[bytes], reading: FileReader = ANEW) -> None:
         self._top = layers[-1] + b"/originals"
         self._below: list[tuple[bytes, Mapping[bytes, Original]]] = []
         for layer in layers:
-            if found := reading.of(layer + b"/originals/index", _read_index):
-                self._below.append((layer, found))
-        self._here: dict[bytes, Original] = {}
+            if originals := reading.of(layer + b"/originals/index", _read_index):
+                self._below.append((layer, originals))
+        self._added: dict[bytes, Original] = {}
         self._new: list[_Row] = []
         self._pack: list[bytes] = []
         self._pending = 0
-        """Bytes in ``_pack``, which are yet to be written."""
+        """Bytes in ``_pack``, not yet written."""
         self._packed = -1
 
     def get(self, path: bytes) -> Original | None:
-        for layer, found in self._below:
-            original = found.get(path)
+        for layer, originals in self._below:
+            original = originals.get(path)
             if original is not None:
                 return original._replace(layer=layer)
-        return self._here.get(path)
+        return self._added.get(path)
 
     def paths(self) -> Iterator[bytes]:
-        yield from dict.fromkeys(path for _layer, found in self._below for path in found)
-        yield from self._here
+        yield from dict.fromkeys(path for _layer, originals in self._below for path in originals)
+        yield from self._added
 
     def __contains__(self, path: bytes) -> bool:
-        return path in self._here or any(path in found for _layer, found in self._below)
+        return path in self._added or any(path in originals for _layer, originals in self._below)
 
     def __bool__(self) -> bool:
-        return bool(self._below or self._here)
+        return bool(self._below or self._added)
 
     def keep(self, path: bytes, entry: Entry | None, content: bytes | None = None) -> None:
-        """Remember what the project holds, with this content (None: without). The first time counts."""
+        """Record the project's entry, with its content (None: without). Only the first call for a path counts."""
         if path in self:
             return
         original = Original(entry)
@@ -92,7 +93,7 @@ class Originals:
         self._add(path, original)
 
     def keep_file(self, path: bytes, entry: Entry, source: int) -> None:
-        """The same of an open file of any size."""
+        """Like ``keep``, for an open file of any size."""
         if path in self:
             return
         if entry.size <= SMALL:
@@ -105,7 +106,7 @@ class Originals:
 
     def _add(self, path: bytes, original: Original) -> None:
         self._new.append((path, original))
-        self._here[path] = original._replace(layer=os.path.dirname(self._top))
+        self._added[path] = original._replace(layer=os.path.dirname(self._top))
 
     def _end(self) -> int:
         if self._packed < 0:
@@ -124,7 +125,7 @@ class Originals:
         self._pending = 0
 
     def save(self) -> None:
-        """Write down what is new. A row is written after the content it names."""
+        """Write the new rows. A row is written after the content that it names."""
         if not self._new:
             return
         if self._pack:
@@ -135,22 +136,23 @@ class Originals:
 
     @contextmanager
     def _directory(self) -> Iterator[int]:
-        """Where new ones go: no link, whoever else may write beside it."""
-        descriptor = own.make_directory(self._top)
+        """Yield a descriptor of the directory for new originals. Raise MudroomError if it is now a link."""
+        descriptor = safe_open.make_directory(self._top)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
     def content(self, path: bytes) -> int | None:
-        """A descriptor that reads the original content from its beginning to its end; None if it was not kept."""
+        """Return a descriptor that reads the original content from its beginning to its end, or None if the content was
+        not kept."""
         original = self.get(path)
         if original is None or not original.place:
             return None
         self.save()
-        at = own.open_directory(original.layer + b"/originals")
+        at = safe_open.open_directory(original.layer + b"/originals")
         try:
-            source = own.open_regular(os.fsencode(original.place), at=at)
+            source = safe_open.open_regular(os.fsencode(original.place), at=at)
         finally:
             os.close(at)
         if original.place != "pack":
@@ -165,16 +167,16 @@ class Originals:
 
 
 def _read_index(index: bytes) -> Mapping[bytes, Original]:
-    """By path. Empty if there is none."""
+    """Return the originals by path; empty if the index is missing."""
     try:
-        os.close(own.open_directory(os.path.dirname(index)))
-        rows = read_rows(own.read(index), index)
+        os.close(safe_open.open_directory(os.path.dirname(index)))
+        rows = read_rows(safe_open.read(index), index)
     except FileNotFoundError:
         return {}
-    known: dict[bytes, Original] = {}
+    originals: dict[bytes, Original] = {}
     for path, original in rows:
-        known.setdefault(path, original)
-    return known
+        originals.setdefault(path, original)
+    return originals
 
 
 def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:
@@ -191,12 +193,12 @@ def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:
 
 
 def _append(at: int, name: bytes, data: bytes) -> None:
-    with os.fdopen(own.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
+    with os.fdopen(safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
         stream.write(data)
 
 
 def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
-    """``at``: an open directory."""
+    """Append a batch of rows. ``at``: an open directory."""
     import msgspec
 
     data = msgspec.msgpack.encode([(path, original[:4]) for path, original in rows])
@@ -204,8 +206,8 @@ def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
 
 
 def read_rows(data: bytes, path: bytes) -> list[_Row]:
-    """Rows in the order in which they were written. A batch that was cut off (a crash) is left out: what it would
-    have said is not known, which is what a missing row means. Raises MudroomError if the file is damaged."""
+    """Return the rows in the order in which they were written. A batch that was cut off by a crash is left out: its
+    originals are unknown, as those without a row are. Raise MudroomError if the file is damaged."""
     import msgspec
 
     rows: list[_Row] = []
@@ -216,10 +218,12 @@ def read_rows(data: bytes, path: bytes) -> list[_Row]:
             batch = data[position + 8 : position + 8 + length]
             if len(batch) < length:
                 break
-            found = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
-            if any(original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in found):
-                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names what is no original")
-            rows += found
+            decoded = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
+            if any(
+                original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in decoded
+            ):
+                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names an invalid original")
+            rows += decoded
             position += 8 + length
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error

@@ -1,10 +1,10 @@
-"""A snapshot: a frozen copy of the project that forks may stand on instead of the project itself.
+"""A snapshot: a frozen copy of the project that forks may use as base instead of the project itself.
 
     source/     the copy, reflinks where the file system has them
-    manifest    for every entry of it: the project's entry at that moment (MessagePack)
+    manifest    for every entry in it: the project's entry at that moment (MessagePack)
 
-It answers as a ``Source`` with the *project's* entries and the copy's content, so that a later merge can tell at once
-whether the project's file is still the one that was copied.
+As a ``Source`` it returns the *project's* entries and the copy's content, so that a later merge can tell at once
+whether the project's file is still the copied version.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
 
 DEFAULT_LIMIT = 500 * 1024 * 1024
-"""Bytes. More than this is not copied unless the policy raises the limit."""
+"""Bytes. A larger project is not copied unless the policy raises the limit."""
 
 _GITIGNORE_LIMIT = 1 << 20
-"""Bytes. A larger file is no list of patterns."""
+"""Bytes. A larger file is not taken as a list of patterns."""
 
 Choose = Callable[[OpenSource], tuple[dict[bytes, Entry], list[str]]]
-"""Of a project what is copied, a directory before what is in it, and what there is to say about that."""
+"""Returns the entries of a project to copy, a directory before its contents, and notes about the choice."""
 
 
 def chooser(settings: Settings) -> Choose:
-    """What a project's settings leave of it (``stage/exclude.py``)."""
+    """Return the choice that a project's settings make (``stage/exclude.py``)."""
 
     def chosen(source: OpenSource) -> tuple[dict[bytes, Entry], list[str]]:
         items = listed(source, never_copied(settings.copy_exclude))
@@ -48,7 +48,7 @@ def read_patterns(source: DirectorySource, path: bytes) -> bytes | None:
         return read_all(source, path, _GITIGNORE_LIMIT)
     except OSError as error:
         if isinstance(error, PermissionError) or is_absence(error):
-            return None  # it says nothing then; git sees it the same way
+            return None  # it has no effect then; git treats it the same way
         raise
 
 
@@ -61,9 +61,8 @@ def take(
     masked: Collection[bytes] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Copy what is chosen of the project into the directory ``place``, which is made. Returns what there is to say
-    about the choice. Of ``masked`` files nothing is copied. Raises UsageError if it is larger than ``limit`` bytes;
-    nothing has been copied then."""
+    """Copy the chosen files of the project into the new directory ``place``. Return the notes of the choice. ``masked``
+    files are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
     with OpenSource(project) as source:
         items, notes = choose(source)
         items = {path: entry for path, entry in items.items() if path not in masked}

@@ -1,11 +1,11 @@
-"""The copy view: a staged copy of base and layers, for where a kernel overlay cannot be had.
+"""The copy view: a staged copy of base and layers, for systems without a usable kernel overlay.
 
-    copy/work/       what the command works in
-    copy/manifest    for every entry of it: what lies below, and the stamp of the copy (MessagePack)
+    copy/work/       the command's working directory
+    copy/manifest    for every entry in it: the entry below, and the stamp of the copy (MessagePack)
 
-It is made once per fork and costs what the project weighs. A file whose copy still has its stamp has not changed.
-The base of such a fork is always a snapshot (``stage/originals/snapshot.py``), so that what a change is judged against
-does not move either.
+The copy is made once per fork and needs as much space as the project. A file whose copy still has its stamp is
+unchanged. The base of such a fork is always a snapshot (``stage/originals/snapshot.py``), so the originals cannot
+change either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Manifest = dict[bytes, tuple[Entry, Entry]]
 
 
 class _Work(OpenSource):
-    """The copy, with what a command has closed in it."""
+    """The copy, readable even where a command has closed directories or files."""
 
     def look(self, path: bytes) -> Entry | None:
         return look_through(self.root, path)
@@ -53,8 +53,9 @@ class CopyView:
         work: bytes = b"",
         owner: tuple[int, int] | None = None,
     ) -> None:
-        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: where the copy is, if
-        not in there. ``owner``: uid and gid of whoever works in it, if that is not who we are; takes root."""
+        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: the directory of the
+        copy, if not in ``place``. ``owner``: uid and gid of the user that works in it, if not the caller's; requires
+        root."""
         self._place, self._lower, self._progress = place, lower, progress
         self._owner = owner or (os.geteuid(), os.getegid())
         self._work = work or place + b"/work"
@@ -72,7 +73,7 @@ class CopyView:
 
     def _make(self) -> None:
         if os.path.isdir(self._work):
-            remove_tree(self._work)  # half a copy: it has no manifest yet
+            remove_tree(self._work)  # an incomplete copy: it has no manifest yet
         os.makedirs(self._work, mode=0o700)
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         items = listed(self._lower)
@@ -95,22 +96,22 @@ class CopyView:
         self._save({b"": (base, top), **manifest})
 
     def _hand_over(self) -> None:
-        """Give all of it to ``owner``. What is as it was copied stays known as that: the change of owner is in the
-        stamps. Cut off in between, more is looked at afterwards than would be needed, and nothing is lost."""
+        """Change the owner of the whole copy. Unchanged files stay known as unchanged, although the change of owner
+        changes their stamps. If interrupted, more files than necessary are compared later; no change is lost."""
         with _Work(self._work) as work:
-            found = listed(work)
-        others = [path for path, entry in found.items() if (entry.uid, entry.gid) != self._owner]
+            listing = listed(work)
+        others = [path for path, entry in listing.items() if (entry.uid, entry.gid) != self._owner]
         if not others and os.lstat(self._work).st_uid == self._owner[0]:
             return
         same = {
             path
             for path, (_below, copied) in self.manifest.items()
-            if not path or (same_stamp(copied, found.get(path)) and same_shape(copied, found.get(path)))
+            if not path or (same_stamp(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
         }
         root = open_root(self._work)
         try:
             for path in others:
-                self._give(root, path, found[path])
+                self._give(root, path, listing[path])
             os.chown(".", *self._owner, dir_fd=root)
             with _Work(self._work) as work:
                 after = listed(work)
@@ -118,15 +119,15 @@ class CopyView:
         finally:
             os.close(root)
         assert top is not None
-        now = {b"": top, **after}
+        entries = {b"": top, **after}
         manifest = self.manifest
-        self._save({path: (below, now[path] if path in same else old) for path, (below, old) in manifest.items()})
+        self._save({path: (below, entries[path] if path in same else old) for path, (below, old) in manifest.items()})
 
     def _give(self, root: int, path: bytes, entry: Entry) -> None:
         name = path.rpartition(b"/")[2]
         with directory(root, parent(path)) as above:
             os.chown(name, *self._owner, dir_fd=above, follow_symlinks=False)
-        if entry.kind == "file" and entry.mode & 0o6000:  # chown(2) takes these away
+        if entry.kind == "file" and entry.mode & 0o6000:  # chown(2) clears these bits
             opened = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 os.fchmod(opened, entry.mode)
@@ -154,8 +155,8 @@ class CopyView:
         return Copy(self._work)
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
-        """What was touched in the copy."""
-        del lower  # the manifest says what it was when it was copied
+        """Yield every path that was touched in the copy."""
+        del lower  # the manifest has the entries of the time of the copy
         with _Work(self._work) as work:
             staged = listed(work)
             top = work.look(b"")
@@ -169,16 +170,16 @@ class CopyView:
                 yield RawDifference(path, below, None)
 
     def seal(self, layer: bytes) -> None:
-        """Write what the copy has changed into an empty layer; from now on the copy stands on that."""
+        """Write the changes of the copy into an empty layer. From then on the copy's base is that layer."""
         self.bring_into(layer, self._lower)
 
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
-        """Write what the copy has changed into a layer above ``lower``, or into a plain directory."""
+        """Write the changes of the copy into a layer above ``lower``, or into a plain directory."""
         source, root = _Work(self._work), open_root(target)
         links: dict[tuple[int, int], bytes] = {}
         try:
             writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
-            for difference in sorted(self.differences(self._lower), key=lambda one: sort_key(one.path)):
+            for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
             writer.finish()
             top = look(source.root, b".")
@@ -189,7 +190,7 @@ class CopyView:
             os.close(root)
 
     def rebase(self, lower: Source) -> None:
-        """After ``seal``: what lies below is now what is in the copy."""
+        """After ``seal``: take the copy's present state as the tree below."""
         self._lower = lower
         self._note(listed(lower))
 
@@ -200,13 +201,13 @@ def _write(
     difference: RawDifference,
     links: dict[tuple[int, int], bytes],
 ) -> None:
-    """``links``: files with several names that were written already, by inode."""
+    """Write one difference. ``links``: files with several names that are already written, by inode."""
     path, below, entry = difference
     if not path or (entry is not None and entry.kind in ("socket", "device")):
         return
     if entry is None:
         above = source.look(parent(path))
-        if below is not None and above is not None and above.kind == "directory":  # else it goes with that one
+        if below is not None and above is not None and above.kind == "directory":  # else it goes with its directory
             writer.whiteout(path)
     elif entry.kind == "directory":
         writer.directory(path, entry.mode)

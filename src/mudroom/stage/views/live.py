@@ -1,4 +1,4 @@
-"""The live mount of a running command as a tree for file tools, for as long as the command runs."""
+"""The live mount of a running command as a tree for file tools, while the command runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mudroom.stage.views.real_directory import PlainTree
 
 
 class LiveTree:
-    """A ``Tree`` on a descriptor that it owns. After ``close`` every call raises OSError (ESTALE): the number of the
-    descriptor may belong to something else by then, so no call may be under way when it is closed."""
+    """A ``Tree`` on a descriptor that it owns. After ``close`` every call raises OSError (ESTALE). The lock keeps
+    ``close`` from running during a call: the number of a closed descriptor may be reused by another file."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -26,7 +26,7 @@ class LiveTree:
         def call(*arguments: Any, **named: Any) -> Any:
             with self._lock:
                 if self._root < 0:
-                    raise OSError(errno.ESTALE, "the command whose files these were has ended")
+                    raise OSError(errno.ESTALE, "the command that had these files has ended")
                 return method(*arguments, **named)
 
         return call

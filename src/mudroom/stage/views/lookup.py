@@ -1,7 +1,8 @@
-"""A file of a view by a path as open(2) takes it: through symbolic links and ``..``, as long as they stay inside.
+"""Find a file of a view by a path as open(2) resolves it: through symbolic links and ``..``, as long as they stay
+inside.
 
-A ``Source`` never follows a link. Who wants to know what a command would run has to: ``./build`` may be a link. Nothing
-is opened here but by the source, so nothing outside of the view is ever read.
+A ``Source`` never follows a link, but finding the program that a command would run requires it: ``./build`` may be a
+link. Files are opened through the source only, so no file outside the view is ever read.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from collections.abc import Callable
 from mudroom.stage.source import Source
 
 _MOST_LINKS = 40
-"""As the kernel (path_resolution(7))."""
+"""The kernel's limit (path_resolution(7))."""
 
 
 def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | None]:
-    """Reads files by their absolute paths (``core/approval/fingerprint.py:Read``); those outside of the project are
-    none."""
+    """Return a function that reads files by their absolute paths (``core/approval/fingerprint.py:Read``); it returns
+    None for a path outside the project."""
 
     def read(path: bytes, limit: int) -> bytes | None:
-        found = find(source, project, path)
-        return _read(source, found, limit) if found is not None else None
+        inside = find(source, project, path)
+        return _read(source, inside, limit) if inside is not None else None
 
     return read
 
 
 def strays(source: Source, project: bytes, writable: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
-    """Whether an absolute path leads out of the project to where ``writable`` says that commands may write
-    (``core/approval/fingerprint.py:Strays``): by the links of the view, and by those of the host outside of it."""
+    """Return a function that tells whether an absolute path leads out of the project to a place that commands may write
+    to (``writable``; ``core/approval/fingerprint.py:Strays``). It follows the links of the view, and outside it those
+    of the host."""
 
     def leads_there(path: bytes) -> bool:
         inside, outside = resolve(source, project, path)
@@ -41,15 +43,16 @@ def strays(source: Source, project: bytes, writable: Callable[[bytes], bool]) ->
 
 
 def find(source: Source, project: bytes, path: bytes) -> bytes | None:
-    """The path, in the source, of the regular file that is found at an absolute path; None: none, or not inside."""
+    """Return the path, in the source, of the regular file at an absolute path, or None if there is no such file
+    inside."""
     at = resolve(source, project, path)[0]
     entry = source.look(at) if at else None
     return at if entry is not None and entry.kind == "file" else None
 
 
 def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, bytes]:
-    """Where an absolute path leads: a path in the source, or None and the absolute path outside; empty: nowhere. What
-    is outside is taken to have no links: a path may go out of the project and come back."""
+    """Resolve an absolute path. Return a path in the source, or None and the absolute path outside, which is empty if
+    the path leads nowhere. Paths outside are taken to have no links: a path may leave the project and come back."""
     left, outside = _entered(project, path)
     at: list[bytes] = []
     links = 0
@@ -79,7 +82,7 @@ def resolve(source: Source, project: bytes, path: bytes) -> tuple[bytes | None, 
 
 
 def _entered(project: bytes, path: bytes) -> tuple[list[bytes] | None, bytes]:
-    """The parts of an absolute path below the project; if it does not lead there, None and the path."""
+    """Return the parts of an absolute path below the project, or None and the path if it does not lead there."""
     below = _below(project, path)
     if below is None:
         path = os.path.normpath(path)
@@ -92,7 +95,7 @@ def _parts(path: bytes) -> list[bytes]:
 
 
 def _below(project: bytes, path: bytes) -> list[bytes] | None:
-    """The parts of an absolute path, below the project; None if it does not begin there."""
+    """Return the parts of an absolute path below the project, or None if it does not begin there."""
     parts, above = _parts(path), _parts(project)
     return parts[len(above) :] if parts[: len(above)] == above else None
 

@@ -1,8 +1,8 @@
 """A fork as a real directory for the user's own tools, in one of three ways.
 
     overlay   a kernel overlay in the host's own mount namespace; needs root
-    fuse      fuse-overlayfs, for anybody who may use /dev/fuse
-    copy      a staged copy, whose changes are brought into the fork when it is given back
+    fuse      fuse-overlayfs, for any user who may use /dev/fuse
+    copy      a staged copy; its changes are brought into the fork at unmount
 
 Sources: mount(2), umount2(2), fuse-overlayfs(1), fusermount3(1).
 """
@@ -26,7 +26,7 @@ Kind = Literal["overlay", "fuse", "copy"]
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
 _PAGE = 4096
-"""Bytes that mount(2) takes as options."""
+"""The length limit of mount(2) options, in bytes."""
 _FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
 _FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
 _FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
@@ -37,10 +37,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def best_kind() -> Kind:
-    """The strongest that works here, as far as can be told without trying."""
+    """Return the strongest kind that should work here, judged without trying it."""
     if os.geteuid() == 0:
         return "overlay"
-    return "fuse" if _found(_FUSE) and _found(_FUSERMOUNT) and os.access("/dev/fuse", os.R_OK | os.W_OK) else "copy"
+    return (
+        "fuse"
+        if _first_executable(_FUSE) and _first_executable(_FUSERMOUNT) and os.access("/dev/fuse", os.R_OK | os.W_OK)
+        else "copy"
+    )
 
 
 def is_mounted(place: bytes) -> bool:
@@ -48,31 +52,32 @@ def is_mounted(place: bytes) -> bool:
 
 
 def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
-    """``layers`` topmost first; without an ``upper`` read-only. Raises Unsupported with what the kernel said."""
+    """Mount an overlay. ``layers``: topmost first; without an ``upper`` read-only. Raise Unsupported with the kernel's
+    error."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    held = [os.open(path, flags) for path in (*layers, base)]
-    rest = [] if upper is None else [os.open(path, flags) for path in (upper, work)]
+    lower = [os.open(path, flags) for path in (*layers, base)]
+    upper_and_work = [] if upper is None else [os.open(path, flags) for path in (upper, work)]
     try:  # by descriptor: no character of a path needs escaping
-        options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in held)
-        if rest:
-            options += b",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % (rest[0], rest[1])
-        flags = _MS_NOSUID | _MS_NODEV | (0 if rest else _MS_RDONLY)
+        options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in lower)
+        if upper_and_work:
+            options += b",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % (upper_and_work[0], upper_and_work[1])
+        flags = _MS_NOSUID | _MS_NODEV | (0 if upper_and_work else _MS_RDONLY)
         if len(options) >= _PAGE:
             raise Unsupported("a mount of so many layers", "options of less than 4096 bytes", f"{len(options)} bytes")
         if _libc.mount(b"mudroom", place, b"overlay", ctypes.c_ulong(flags), options) < 0:
             raise Unsupported("a mount by the kernel", "overlayfs and root", os.strerror(ctypes.get_errno()))
     finally:
-        for descriptor in (*held, *rest):
+        for descriptor in (*lower, *upper_and_work):
             os.close(descriptor)
 
 
 def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
-    """The same by fuse-overlayfs, which goes into the background when it is ready."""
-    program = _found(_FUSE)
-    if not program or not _found(_FUSERMOUNT):
+    """Mount with fuse-overlayfs, which goes into the background when it is ready. Parameters as ``mount_overlay``."""
+    program = _first_executable(_FUSE)
+    if not program or not _first_executable(_FUSERMOUNT):
         raise Unsupported("a mount without root", "fuse-overlayfs and fusermount3", "not installed", "install them")
     for path in layers if upper is None else (*layers, upper):
-        os.close(open_root(path))  # no link, that is
+        os.close(open_root(path))  # raises if it is a link
     options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
     if upper is not None:
         options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work)
@@ -80,8 +85,8 @@ def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: 
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
     done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False)
     if done.returncode:
-        said = show(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
-        raise Unsupported("a mount without root", "FUSE", said, "is /dev/fuse there, and may you open it?")
+        reason = show(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
+        raise Unsupported("a mount without root", "FUSE", reason, "is /dev/fuse there, and may you open it?")
 
 
 def _escaped(path: bytes) -> bytes:
@@ -89,12 +94,12 @@ def _escaped(path: bytes) -> bytes:
 
 
 def unmount(kind: Kind, place: bytes) -> None:
-    """Raises MudroomError if it is in use."""
+    """Unmount the directory. Raise MudroomError if it is in use."""
     if kind == "overlay":
         failed = _libc.umount2(place, 0) < 0
         reason = os.strerror(ctypes.get_errno()) if failed else ""
     else:
-        program = _found(_FUSERMOUNT)
+        program = _first_executable(_FUSERMOUNT)
         done = subprocess.run([program or b"fusermount3", b"-u", place], capture_output=True, check=False)
         failed, reason = done.returncode != 0, show(done.stderr.strip())
     if failed:
@@ -103,15 +108,15 @@ def unmount(kind: Kind, place: bytes) -> None:
         )
 
 
-def _found(candidates: Sequence[bytes]) -> bytes:
+def _first_executable(candidates: Sequence[bytes]) -> bytes:
     return next((path for path in candidates if os.access(path, os.X_OK)), b"")
 
 
 def convert_fuse_layer(layer: bytes) -> None:
-    """After fuse-overlayfs: its own marks of opaque directories and whiteouts as the kernel's.
+    """Convert the marks that fuse-overlayfs left for opaque directories and whiteouts to the kernel's.
 
     It writes the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes ``user.overlay.opaque``, ``.wh.NAME``
-    for a whiteout where it may not make devices, and xattrs of its own on what it copies.
+    for a whiteout where it may not create devices, and xattrs of its own on the files that it copies.
     """
     root = open_root(layer)
     try:
@@ -142,7 +147,7 @@ def _convert_marks(opened: int, names: set[bytes]) -> None:
 
 
 def _convert_entry(opened: int, name: bytes) -> bool:
-    """Strip what is fuse-overlayfs's own. Returns whether it is a directory."""
+    """Remove fuse-overlayfs's own xattrs. Return whether the entry is a directory."""
     at = b"/proc/self/fd/%d/%s" % (opened, name)
     info = os.stat(name, dir_fd=opened, follow_symlinks=False)
     if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):

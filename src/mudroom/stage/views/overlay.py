@@ -8,45 +8,48 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.layers.layer import LayerListing, listing, loosened, remove_at
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference
 
 _FEW = 64
-"""Up to so many staged names in a directory are looked up below one by one: the directory may hold a million."""
+"""Up to this many staged names of a directory are looked up below one by one, because the directory below may hold a
+million."""
 
 
 class OverlayView:
     kind = "overlay"
 
     def __init__(self, base: bytes, layers: Sequence[bytes], upper: bytes, works: bytes) -> None:
-        """``layers``: directories of sealed layers, topmost first. ``works``: where the work directories go."""
+        """``layers``: directories of sealed layers, topmost first. ``works``: parent directory of the work
+        directories."""
         self._base, self._layers, self._upper, self._works = base, tuple(layers), upper, works
         self._current = b"1"
         self.is_live = False
-        """Whether it is mounted while it is looked at: nothing in it may be tidied up then."""
+        """Whether the view is mounted now: its layers must not be tidied up then."""
 
     @property
     def staged(self) -> tuple[bytes, ...]:
         return (self._upper, *self._layers)
 
     def prepare(self) -> None:
-        """The upper gets the base's own mode: it is what the root of the view shows.
+        """Create the upper and work directories. The upper gets the base's own mode, because the root of the view shows
+        it.
 
-        Every mount has a work directory of its own. A ``volatile`` overlay leaves a marker in it by which it refuses
-        to be mounted again, in case the system has crashed; our forks have fingerprints for that.
+        Every mount has a new work directory. A ``volatile`` overlay leaves a marker in it and refuses to mount it
+        again, in case the system has crashed; mudroom detects that by the forks' fingerprints.
         """
-        made = not os.path.lexists(self._upper)
-        upper = own.make_directory(self._upper)
+        is_new = not os.path.lexists(self._upper)
+        upper = safe_open.make_directory(self._upper)
         try:
-            if made:
+            if is_new:
                 below = self._layers[0] if self._layers else self._base
                 os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
         finally:
             os.close(upper)
-        works = own.make_directory(self._works)
+        works = safe_open.make_directory(self._works)
         try:
             used = [int(name) for name in os.listdir(works) if name.isdigit()]
             self._current = b"%d" % (max(used, default=0) + 1)
@@ -55,8 +58,8 @@ class OverlayView:
             os.close(works)
 
     def tidy(self) -> None:
-        """Remove the work directories of earlier mounts. They hold nothing, but it takes a while."""
-        works = own.open_directory(self._works)
+        """Remove the work directories of earlier mounts. They are empty, but removing them takes time."""
+        works = safe_open.open_directory(self._works)
         try:
             for name in map(os.fsencode, os.listdir(works)):
                 if name != self._current:
@@ -72,10 +75,11 @@ class OverlayView:
 
 
 def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Iterator[RawDifference]:
-    """What a layer makes of what lies below it; whiteouts and opaque directories as explicit deletions.
+    """Yield the differences between a layer and the tree below it; whiteouts and opaque directories as explicit
+    deletions.
 
-    ``tidy``: remove whiteouts over nothing (the user has removed what they hid): a directory that holds one could
-    not land by a rename.
+    ``tidy``: remove whiteouts that hide no entry (the user has deleted the hidden one), because a directory with a
+    whiteout could not be applied by a rename.
     """
     root = open_root(layer)
     try:
@@ -86,11 +90,11 @@ def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Ite
 
 
 def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool) -> Iterator[RawDifference]:
-    """Both trees side by side, directory by directory.
+    """Walk both trees side by side, directory by directory.
 
-    Each pending item: path, whether there is a directory below at it, whether that is hidden. Only the topmost
+    Each pending item: path, whether there is a directory below at that path, whether that is hidden. Only the topmost
     directory of a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
-    optimization" where the parent is a merged one), so what is hidden is passed down.
+    optimization" where the parent is a merged one), so the flag is passed down.
     """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
     if root_lower is not None and root_staged is not None and root_lower.mode != root_staged.mode:
@@ -100,16 +104,16 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
         path, merged, hidden = pending.pop()
         prefix = path + b"/" if path else b""
         with directory(layer, path) as opened:
-            here = listing(opened, path != b"")
-        hidden = hidden or here.opaque
-        below = _names_below(lower, path, here, hidden) if merged else {}
-        for name in here.gone:
+            layer_listing = listing(opened, path != b"")
+        hidden = hidden or layer_listing.opaque
+        below = _names_below(lower, path, layer_listing, hidden) if merged else {}
+        for name in layer_listing.gone:
             original = below.get(name)
             if original is not None:
                 yield from deleted(lower, prefix + name, original)
             elif tidy:
                 os.unlink(prefix + name, dir_fd=layer)
-        for name, entry in here.entries.items():
+        for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
                 yield RawDifference(at, original, entry)
@@ -121,21 +125,21 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
                 yield RawDifference(at, original, entry)
         if merged and hidden:
             for name, original in below.items():
-                if name not in here.entries and name not in here.gone:
+                if name not in layer_listing.entries and name not in layer_listing.gone:
                     yield from deleted(lower, prefix + name, original)
 
 
-def _names_below(lower: Source, path: bytes, here: LayerListing, hidden: bool) -> dict[bytes, Entry]:
-    """What lies below at the names of a directory; at all names if it is hidden."""
-    if hidden or len(here.entries) + len(here.gone) > _FEW:
+def _names_below(lower: Source, path: bytes, layer_listing: LayerListing, hidden: bool) -> dict[bytes, Entry]:
+    """Return the entries below at the names of a directory; all entries if it is hidden."""
+    if hidden or len(layer_listing.entries) + len(layer_listing.gone) > _FEW:
         return lower.names(path)
     prefix = path + b"/" if path else b""
-    found = {name: lower.look(prefix + name) for name in (*here.entries, *here.gone)}
-    return {name: entry for name, entry in found.items() if entry is not None}
+    originals = {name: lower.look(prefix + name) for name in (*layer_listing.entries, *layer_listing.gone)}
+    return {name: entry for name, entry in originals.items() if entry is not None}
 
 
 def deleted(lower: Source, path: bytes, original: Entry) -> Iterator[RawDifference]:
-    """One whiteout as explicit deletions, of everything that lies below."""
+    """Yield explicit deletions for a whiteout: of the original, and of everything below it."""
     yield RawDifference(path, original, None)
     if original.kind == "directory":
         yield from deleted_below(lower, path)

@@ -1,4 +1,4 @@
-"""What to know about a project before staging it: is it one, and can an overlay be laid over it?"""
+"""Checks before a project is staged: can the directory be a project, and can an overlay be mounted over it?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mudroom.stage.beneath import entries, open_root
 MARKERS = (b".mudroom", b".git")
 _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")
 _LOOK_AT = 512
-"""Entries that the look for foreign owners visits at most: it must not cost what the project weighs."""
+"""The maximum number of entries that the check for foreign owners visits, so that its cost does not grow with the
+project."""
 
 
 class MountPoint(NamedTuple):
@@ -25,8 +26,8 @@ class MountPoint(NamedTuple):
 
 
 def find_project(start: bytes, home: bytes) -> bytes:
-    """The project that the directory ``start`` (a real path) lies in: the nearest one above with a ``.mudroom`` or a
-    ``.git``, else ``start`` itself. The home directory and ``/`` are never one."""
+    """Return the project of the directory ``start`` (a real path): the nearest directory at or above it with a
+    ``.mudroom`` or a ``.git``, else ``start`` itself. The home directory and ``/`` are never a project."""
     for marker in MARKERS:
         current = start
         while current not in (b"/", home):
@@ -37,7 +38,8 @@ def find_project(start: bytes, home: bytes) -> bytes:
 
 
 def policy_above(project: bytes, home: bytes) -> bytes | None:
-    """The nearest project above that has a policy, which does not hold in ``project`` (a real path); None if none."""
+    """Return the nearest directory above ``project`` (a real path) with a policy, which does not apply to it; None if
+    there is none."""
     current = os.path.dirname(project)
     while current not in (b"/", home):
         if any(os.path.lexists(current + b"/.mudroom/" + name) for name in _POLICIES):
@@ -47,7 +49,7 @@ def policy_above(project: bytes, home: bytes) -> bytes | None:
 
 
 def check_project(project: bytes, home: bytes, state: bytes) -> None:
-    """Raises UsageError if ``project`` (a real path) cannot be staged."""
+    """Raise UsageError if ``project`` (a real path) cannot be staged."""
     name = show(project)
     if project == b"/":
         raise UsageError("the project cannot be /", "change to the directory of a project, or name one with --project")
@@ -67,15 +69,15 @@ def check_project(project: bytes, home: bytes, state: bytes) -> None:
 
 
 def parse_mounts(mountinfo: bytes) -> list[MountPoint]:
-    """Every mount of /proc/self/mountinfo, in the order of the file: proc_pid_mountinfo(5)."""
-    found = []
+    """Return every mount of /proc/self/mountinfo, in the order of the file: proc_pid_mountinfo(5)."""
+    table = []
     for line in mountinfo.splitlines():
         before, _dash, after = line.partition(b" - ")
         path = before.split(b" ")[4]
         for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
             path = path.replace(code, character)
-        found.append(MountPoint(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
-    return found
+        table.append(MountPoint(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
+    return table
 
 
 def mounts() -> list[MountPoint]:
@@ -87,9 +89,8 @@ def mounts() -> list[MountPoint]:
 
 
 class MountTable:
-    """The mounts of this process, read again only when the kernel says that they have changed: poll(2) marks the file
-    with POLLPRI and POLLERR then, once (proc_pid_mounts(5)). For several threads: the mark is one, and so is the place
-    in the file."""
+    """The mounts of this process, read again only when the kernel reports a change: poll(2) then marks the file with
+    POLLPRI and POLLERR, once (proc_pid_mounts(5)). Thread-safe: threads share the mark and the file position."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -124,12 +125,12 @@ class MountTable:
 
 
 def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
-    """Mounts inside the project: the kernel refuses to lay an overlay over them."""
+    """Return the mounts inside the project: the kernel refuses to lay an overlay over them."""
     return [mount for mount in table if mount.path != project and is_below(mount.path, project)]
 
 
 def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
-    """The type of the file system that ``path`` is on; empty if unknown."""
+    """Return the type of the file system of ``path``; empty if unknown."""
     best = MountPoint(b"", "")
     for mount in table:
         if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
@@ -138,9 +139,10 @@ def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
 
 
 def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
-    """Entries near the top that belong to others: an overlay of an ordinary user cannot change them (EOVERFLOW).
+    """Yield entries near the top that belong to other users: the overlay of an ordinary user cannot change them
+    (EOVERFLOW).
 
-    Looks at the first few hundred entries, breadth first.
+    Only the first few hundred entries are visited, breadth first.
     """
     pending, looked = [b""], 0
     while pending and looked < _LOOK_AT:
@@ -150,10 +152,10 @@ def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
         except OSError:
             continue
         try:
-            found = entries(opened)
+            by_name = entries(opened)
         finally:
             os.close(opened)
-        for name, entry in found.items():
+        for name, entry in by_name.items():
             looked += 1
             at = path + b"/" + name if path else name
             if entry.uid != uid or entry.gid not in gids:

@@ -1,6 +1,6 @@
 """A real directory as a ``Tree``: the live mount of a running command, a working copy, a FUSE mount.
 
-A command may be working in it at the same time, and is not trusted: every path is opened beneath the directory, one
+A command may work in it at the same time, and is not trusted: every path is opened beneath the directory, one
 descriptor at a time, and no system call here follows a symbolic link.
 """
 
@@ -30,10 +30,10 @@ _numbers = itertools.count(1)
 
 
 class PlainTree:
-    """``root``: a descriptor of the directory, O_PATH or not; its owner closes it.
+    """``root``: a descriptor of the directory, O_PATH or not; the caller closes it.
 
-    A file is written beside its place, as ``.mudroom-<pid>-<number>``, and renamed into it. So it is never there by
-    half, gets a new inode, and does not keep the other names or the extended attributes of the old one.
+    A file is written in its directory as ``.mudroom-<pid>-<number>`` and renamed to its path. So it is never visible
+    incomplete, gets a new inode, and does not keep the hard links or the extended attributes of the replaced file.
     """
 
     def __init__(self, root: int) -> None:
@@ -74,7 +74,7 @@ class PlainTree:
         above = self._open_above(path)
         try:
             check_file(look(above, last(path)), path, exclusive)
-            beside = _Beside(above, path, mode, exclusive)
+            beside = _ReplacementFile(above, path, mode, exclusive)
         except BaseException:
             os.close(above)
             raise
@@ -98,7 +98,7 @@ class PlainTree:
             os.rmdir(name, dir_fd=above)
 
     def remove(self, path: bytes) -> None:
-        """If it fails, a part of a directory may be gone."""
+        """Remove an entry with all its contents. If it fails, part of a directory may be gone."""
         path = relpath(path)
         with self._at(path) as (above, name):
             entry = look(above, name)
@@ -115,7 +115,7 @@ class PlainTree:
                 self.rmdir(pending.pop())
 
     def _unlink_files(self, path: bytes) -> list[bytes]:
-        """Empty a directory but for the directories in it, which are returned."""
+        """Unlink the files of a directory. Return its subdirectories."""
         below = []
         with directory(self._root, path) as opened, os.scandir(opened) as scan:
             for item in scan:
@@ -127,9 +127,10 @@ class PlainTree:
         return below
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """An overlay mount cannot rename a directory that lies below it; then all that is in it is moved, one by one.
+        """Rename an entry. An overlay mount cannot rename a directory of a lower layer (EXDEV); its contents are then
+        moved one by one.
 
-        If that fails half-way, nothing is lost: what was moved is at the new place, the rest at the old one.
+        If that fails half-way, no file is lost: the moved ones are at the new path, the rest at the old one.
         """
         old, new = relpath(old), relpath(new)
         entry = self.look(old)
@@ -150,18 +151,18 @@ class PlainTree:
                 raise os_error(errno.ENOENT, old) from None
 
     def _move_parts(self, old: bytes, new: bytes, entry: Entry) -> None:
-        pending, made = [(old, new, entry)], []
+        pending, moved = [(old, new, entry)], []
         while pending:
             source, target, entry = pending.pop()
             self.mkdir(target, 0o700)
-            made.append((source, target, entry.mode))
+            moved.append((source, target, entry.mode))
             for name, below in self.names(source).items():
                 pair = source + b"/" + name, target + b"/" + name
                 if below.kind == "directory":
                     pending.append((*pair, below))
                 else:
                     self._rename(*pair)
-        for source, target, mode in reversed(made):
+        for source, target, mode in reversed(moved):
             self.rmdir(source)
             self.chmod(target, mode)
 
@@ -184,20 +185,20 @@ class PlainTree:
 
     @contextmanager
     def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        """The open directory that holds ``path``, and the name there. Errors tell the whole path."""
+        """Yield a descriptor of the parent directory of ``path``, and the name in it. Errors name the whole path."""
         above = self._open_above(path)
         try:
             yield above, last(path)
         except OSError as error:
-            if error.filename is None or isinstance(error.filename, bytes):  # else it is told already
+            if error.filename is None or isinstance(error.filename, bytes):  # else the error names the path already
                 error.filename, error.filename2 = os.fsdecode(path), None
             raise
         finally:
             os.close(above)
 
 
-class _Beside:
-    """A file that is written beside its place. Owns the descriptor of the directory."""
+class _ReplacementFile:
+    """A file that is written in its directory under a temporary name. Owns the descriptor of the directory."""
 
     def __init__(self, above: int, path: bytes, mode: int | None, exclusive: bool) -> None:
         self._above, self._path, self._mode, self._exclusive = above, path, mode, exclusive
@@ -206,12 +207,12 @@ class _Beside:
 
     def commit(self) -> None:
         place = last(self._path)
-        there = look(self._above, place)
-        check_file(there, self._path, self._exclusive)
-        mode = self._mode if self._mode is not None else there.mode if there is not None else 0o644
+        existing = look(self._above, place)
+        check_file(existing, self._path, self._exclusive)
+        mode = self._mode if self._mode is not None else existing.mode if existing is not None else 0o644
         os.fchmod(self.stream.fileno(), mode)
         self.stream.close()
-        if self._exclusive:  # fails if something got there meanwhile
+        if self._exclusive:  # link(2) fails if the path exists meanwhile
             os.link(self._name, place, src_dir_fd=self._above, dst_dir_fd=self._above, follow_symlinks=False)
             os.unlink(self._name, dir_fd=self._above)
         else:
@@ -223,7 +224,7 @@ class _Beside:
         try:
             os.unlink(self._name, dir_fd=self._above)
         except FileNotFoundError:
-            pass  # somebody who works in the directory removed it, which is what is wanted
+            pass  # another process in the directory removed it already
         finally:
             os.close(self._above)
 
@@ -235,12 +236,12 @@ def _temporary(above: int) -> tuple[int, bytes]:
         try:
             return os.open(name, flags, 0o600, dir_fd=above), name
         except FileExistsError:
-            continue  # left by a crash of a process with our number
+            continue  # left by a crash of a process with the same pid
 
 
 @contextmanager
 def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
-    """A path of what is at a name, and stays at it whatever becomes of the name. Raises ELOOP for a symbolic link."""
+    """Yield a handle of the file at ``name``, valid even if the file is renamed. Raise ELOOP for a symbolic link."""
     descriptor = open_beneath(above, name, O_PATH)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -256,10 +257,10 @@ def _chmod(above: int, name: bytes, mode: int) -> None:
 
 
 class PlainWriter:
-    """Writes into a real directory that nothing else is using: what a ``Buffer`` is flushed to in a staged copy.
+    """Writes into a real directory that no other process uses: the target of a ``Buffer`` in a staged copy.
 
-    What it writes over one path replaces all that was there. Raises OSError as the disk does, FileNotFoundError or
-    NotADirectoryError if the directory of a path is not there. ``finish`` it in the end.
+    Writing a path replaces everything at that path. Raises OSError as the disk does, FileNotFoundError or
+    NotADirectoryError if the parent of a path is not a directory. Call ``finish`` at the end.
     """
 
     def __init__(self, root: int) -> None:
@@ -269,7 +270,7 @@ class PlainWriter:
         self._ready: set[bytes] = set()
 
     def finish(self) -> None:
-        """Directories that are closed to their owner get their modes. To be called whatever has failed before."""
+        """Set the modes of directories that are closed to their owner. Call it after a failure, too."""
         self._loose.restore()
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
@@ -283,7 +284,7 @@ class PlainWriter:
             stream.write(content)
 
     def link(self, path: bytes, other: bytes) -> None:
-        """Another name of a file that was written before."""
+        """Add another name for a file that was written before."""
         with self._cleared(path) as (above, name):
             os.link(other, name, src_dir_fd=self._root, dst_dir_fd=above, follow_symlinks=False)
 
@@ -302,8 +303,8 @@ class PlainWriter:
 
     def directory(self, path: bytes, mode: int) -> None:
         with self._at(path) as (above, name):
-            found = look(above, name)
-            if found is None or found.kind != "directory":
+            entry = look(above, name)
+            if entry is None or entry.kind != "directory":
                 remove_at(above, name)
                 os.mkdir(name, 0o700, dir_fd=above)
         self._loose.set_mode(path, mode)
@@ -316,7 +317,7 @@ class PlainWriter:
     @contextmanager
     def _cleared(self, path: bytes) -> Iterator[tuple[int, bytes]]:
         with self._at(path) as (above, name):
-            if path in self._ready:  # else nobody has been in there
+            if path in self._ready:  # else no path below it is recorded
                 self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
             remove_at(above, name)
             self._loose.forget(path)
@@ -340,7 +341,7 @@ class PlainWriter:
                 if mtime is not None:
                     os.utime(write, ns=(mtime, mtime))
             except BaseException:
-                os.unlink(name, dir_fd=above)  # nobody would know that it is half a file
+                os.unlink(name, dir_fd=above)  # an incomplete file could not be told from a complete one
                 raise
             finally:
                 os.close(write)

@@ -1,8 +1,8 @@
-"""Where a project's secrets are, and the layer that shows them empty.
+"""Find a project's secrets, and make the layer that shows them empty.
 
-Every directory of the project is listed once; afterwards only those whose time has changed. What is known is kept in
-the vault (``secrets``), a cache and nothing else. The mask is a layer between the base and all that a fork changes: an
-empty file for each secret, so that mounts, copies and file tools show the same.
+Every directory of the project is listed once; later only those whose mtime has changed. The index is stored in the
+vault (``secrets``) and is only a cache. The mask is a layer between the base and the fork's layers: an empty file for
+each secret, so that mounts, copies and file tools show the same.
 """
 
 from __future__ import annotations
@@ -21,71 +21,71 @@ from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
 
 DIRECTORIES = 50_000
-"""So many are looked at; a project with more has its secrets near the top."""
+"""The maximum number of directories visited; in a larger project, secrets are assumed to lie near the top."""
 _QUICK = 0.0005
-"""Seconds. Looking that takes no longer is done every time."""
+"""Seconds. A search that takes less is repeated every time."""
 _OURS = b".%d-%d"
-"""Of a name that is this thread's alone: agents start side by side."""
+"""Suffix of a name that only this thread uses: agents start side by side."""
 
-_Known = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
-"""Per directory: its time, the secrets in it, the directories in it."""
+_Index = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
+"""Per directory: its mtime, the secrets in it, the directories in it."""
 
 
 class Mask(NamedTuple):
     paths: frozenset[bytes] = frozenset()
     layer: bytes = b""
-    """The directory of the mask layer; empty if there is nothing to mask."""
+    """The directory of the mask layer; empty if there are no secrets."""
     complete: bool = True
-    """False if the project has more directories than are looked at."""
+    """False if the project has more directories than were visited."""
 
 
 NO_MASK = Mask()
 
 
 class Finder:
-    """Keeps what it knows between calls. ``index``: the file that keeps it between processes. ``clock``: seconds.
+    """Finds secrets, with a cache. ``index``: the file that keeps the cache between processes. ``clock``: seconds.
 
-    Where looking takes long (10,000 directories: 20 ms), it is not done again at once: what is new in the project is
-    masked after a second, or twenty times as long as looking takes.
+    Where the search takes long (10,000 directories: 20 ms), it is not repeated at once: a new secret in the project is
+    masked after a second, or twenty times the duration of the search.
     """
 
     def __init__(self, project: bytes, index: bytes, clock: Callable[[], float]) -> None:
         self._project, self._index, self._clock = project, index, clock
-        self._known: _Known | None = None
+        self._known: _Index | None = None
         self._last: tuple[tuple[Sequence[bytes], Sequence[bytes]], tuple[list[bytes], bool]] | None = None
         self._until = 0.0
 
     def find(self, mask: Sequence[bytes], show: Sequence[bytes]) -> tuple[list[bytes], bool]:
-        """The secrets of the project, sorted, and whether all of it was looked at. ``mask``: more patterns of names;
-        ``show``: paths and patterns that are none."""
+        """Return the secrets of the project, sorted, and whether all directories were visited. ``mask``: more patterns
+        of names; ``show``: paths and patterns to leave out."""
         began = self._clock()
         if self._last is not None and self._last[0] == (mask, show) and began < self._until:
             return self._last[1]
-        found = self._find(mask, show)
+        result = self._find(mask, show)
         took = self._clock() - began
-        self._last = (mask, show), found
+        self._last = (mask, show), result
         self._until = 0.0 if took < _QUICK else began + max(1.0, 20 * took)
-        return found
+        return result
 
     def _find(self, mask: Sequence[bytes], show: Sequence[bytes]) -> tuple[list[bytes], bool]:
         import time
 
         began, known = time.time_ns(), self._load()
-        found: list[bytes] = []
-        now: _Known = {}
+        secrets: list[bytes] = []
+        rows: _Index = {}
         pending = [b""]
-        while pending and len(now) < DIRECTORIES:
+        while pending and len(rows) < DIRECTORIES:
             path = pending.pop()
             row = self._row(path, known.get(path), mask)
             if row is None:
                 continue
-            now[path] = row
+            rows[path] = row
             prefix = path + b"/" if path else b""
-            found += [prefix + name for name in row[1]]
+            secrets += [prefix + name for name in row[1]]
             pending += [prefix + name for name in row[2]]
-        if now != known:
-            self._save(now, began)
-        return sorted(path for path in found if not matches(path, show)), not pending
+        if rows != known:
+            self._save(rows, began)
+        return sorted(path for path in secrets if not matches(path, show)), not pending
 
     def _row(
         self, path: bytes, known: tuple[int, tuple[bytes, ...], tuple[bytes, ...]] | None, mask: Sequence[bytes]
@@ -105,21 +105,22 @@ class Finder:
                     elif (is_secret(name) or matches(name, mask)) and item.is_file(follow_symlinks=False):
                         secrets.append(name)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return None  # gone, or kept from us, and so from every command of ours
+            return None  # deleted, or unreadable for us and so for every command that we run
         return changed, tuple(sorted(secrets)), tuple(sorted(below))
 
-    def _load(self) -> _Known:
+    def _load(self) -> _Index:
         if self._known is None:
             self._known = {}
             try:
                 with open(self._index, "rb") as stream:
                     self._known = marshal.loads(stream.read())
             except (FileNotFoundError, EOFError, ValueError, TypeError):
-                pass  # not there, or written by another version of Python: it is only a cache
+                pass  # missing, or written by another version of Python: it is only a cache
         return self._known
 
-    def _save(self, known: _Known, began: int) -> None:
-        """Not what had been changed just before the first was listed: the next change may have the same time."""
+    def _save(self, known: _Index, began: int) -> None:
+        """Save the rows, except of directories that changed just before the search began: their next change may have
+        the same mtime."""
         self._known = {path: row for path, row in known.items() if is_settled(row[0], began)}
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         with open(beside, "wb") as stream:
@@ -128,7 +129,7 @@ class Finder:
 
 
 def make_mask(project: bytes, masks: bytes, paths: Sequence[bytes], complete: bool) -> Mask:
-    """The mask layer for these paths, made if there is none yet below the directory ``masks``."""
+    """Return the mask for these paths; create its layer below the directory ``masks`` if it does not exist."""
     if not paths:
         return NO_MASK._replace(complete=complete)
     with OpenSource(project) as source:

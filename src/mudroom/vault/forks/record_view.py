@@ -111,7 +111,7 @@ class RecordView:
 
 def view_record(reading: FileReader, record: ForkRecord | None) -> RecordView:
     """Return the view of a record. ``reading``: the reader that read the record."""
-    return reading.come_to(record, RecordView) if record is not None else RecordView(None)
+    return reading.derive(record, RecordView) if record is not None else RecordView(None)
 
 
 def _ignored(project: Source, changes: tuple[Change, ...], files: dict[bytes, Entry | None]) -> frozenset[bytes]:

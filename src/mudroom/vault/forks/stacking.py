@@ -10,7 +10,7 @@ import os
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store.store import Vault
 
@@ -20,7 +20,7 @@ def upper_is_empty(fork: Fork) -> bool:
     if fork.has_copy:
         return False  # seal_copy finds the changes
     try:
-        upper = own.open_directory(fork.upper)
+        upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
         return True
     try:
@@ -132,7 +132,7 @@ def restore_record(vault: Vault, fork: Fork) -> None:
     # not record.new: that name is written to, which would change the layer's own record
     beside = fork.path + b"/record.link"
     if kept and os.path.lexists(kept):
-        os.close(own.open_regular(kept))  # fails if it is a symlink
+        os.close(safe_open.open_regular(kept))  # fails if it is a symlink
         if os.path.exists(beside):  # left by a crash
             os.unlink(beside)
         os.link(kept, beside)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
@@ -118,8 +118,8 @@ def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
 
 def _read_originals(place: bytes) -> None:
     try:
-        os.close(own.open_directory(place))
-        rows = read_rows(own.read(place + b"/index"), place + b"/index")
+        os.close(safe_open.open_directory(place))
+        rows = read_rows(safe_open.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
     sizes: dict[str, int] = {}

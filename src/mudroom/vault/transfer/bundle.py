@@ -27,7 +27,7 @@ import msgspec
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import own
+from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import Original, Originals, read_rows
 from mudroom.stage.source import OpenSource
@@ -118,7 +118,7 @@ def _pack_layer(packer: Packer, name: bytes, place: bytes, *, sealed: bool) -> N
     packer.file(name + b"/record", place + b"/record")
     originals = place + b"/originals"
     if os.path.lexists(originals):
-        os.close(own.open_directory(originals))
+        os.close(safe_open.open_directory(originals))
     for part in sorted(os.listdir(originals)) if os.path.isdir(originals) else ():
         if part in (b"index", b"pack") or part.isdigit():
             packer.file(name + b"/originals/" + part, originals + b"/" + part)
@@ -160,8 +160,8 @@ def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
     """Yield the recorded originals of a layer. Raise MudroomError if the index is damaged."""
     index = layer + b"/originals/index"
     try:
-        os.close(own.open_directory(layer + b"/originals"))
-        yield from read_rows(own.read(index), index)
+        os.close(safe_open.open_directory(layer + b"/originals"))
+        yield from read_rows(safe_open.read(index), index)
     except FileNotFoundError:
         return
 

@@ -13,7 +13,7 @@ from typing import IO
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
-from mudroom.stage import own, xattr
+from mudroom.stage import safe_open, xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 
@@ -42,7 +42,7 @@ class Packer:
     def file(self, name: bytes, path: bytes) -> None:
         """Add a file of the vault, if it exists."""
         try:
-            with os.fdopen(own.open_regular(path), "rb") as stream:
+            with os.fdopen(safe_open.open_regular(path), "rb") as stream:
                 info = _info(name, 0o600, 0)
                 info.size = os.fstat(stream.fileno()).st_size
                 self._tar.addfile(info, stream)

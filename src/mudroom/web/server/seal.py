@@ -11,7 +11,7 @@ import stat
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.policy import private
+from mudroom.policy import private_file
 
 _SIZE = 32
 
@@ -23,7 +23,7 @@ class Seal:
 
     def key(self) -> bytes | None:
         """The key there is now. None: there is none that nobody else can know or have chosen."""
-        found = private.read(self._path, _SIZE + 1)
+        found = private_file.read(self._path, _SIZE + 1)
         return found if found is not None and len(found) == _SIZE else None
 
     def prepare(self) -> None:

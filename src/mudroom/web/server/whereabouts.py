@@ -17,7 +17,7 @@ import secrets
 import msgspec
 
 from mudroom.errors import MudroomError
-from mudroom.policy import private
+from mudroom.policy import private_file
 from mudroom.web.server.login import proof_of
 from mudroom.web.server.seal import write_own
 
@@ -73,7 +73,7 @@ class Post:
 
     def other(self) -> Whereabouts | None:
         """Who serves this state directory now, proved. None: nobody, or nobody who answers."""
-        data = private.read(self._path, _LIMIT)
+        data = private_file.read(self._path, _LIMIT)
         try:
             where = msgspec.json.decode(data or b"", type=Whereabouts)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,9 +1,9 @@
-"""``.mudroom/local`` of a project: what is for this machine only, and the files in it.
+"""``.mudroom/local`` of a project, the directory for this machine only, and the files in it.
 
-Rules of this file: nothing is reached through a symbolic link, and what others could have written is not believed: a
-file belongs to the user (or to root) and nobody else may write it, or it is an error. Files are replaced, never
-changed; a reader finds the old one or the new one. A command in a sandbox may read all of this: that it holds on to a
-file must not keep anybody from writing.
+Rules of this file: no symbolic link is followed, and a file that other users could have written is an error: it must
+belong to the user (or to root), and no other user may have write permission. Files are replaced, never modified; a
+reader sees the old file or the new one. A command in a sandbox may read the whole directory; by holding a file open it
+must not be able to block a writer.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ PATIENCE = 10.0
 _PAUSE = 0.005
 _FLOCK = "hhqqi4x"
 """struct flock of fcntl(2) on 64-bit machines: type, whence, start, length, pid."""
-_ELSEWHERE = "what is for this machine is read from the project itself"
+_ELSEWHERE = "replace the link by a real file or directory"
 
 
-class Local:
-    """The directory, while it is open: ``with Local(project) as local``.
+class LocalDirectory:
+    """The directory while it is open: ``with LocalDirectory(project) as local``.
 
-    ``there`` is False if the project has none. With ``write`` it is made, with a ``.gitignore`` in it, and whoever
-    else writes here waits, for ``PATIENCE`` at most (the file ``lock``). Raises UsageError, one line that names the
-    path."""
+    ``there`` is False if the project has none. With ``write``, the directory is created with a ``.gitignore`` in it,
+    and other writers wait for at most ``PATIENCE`` seconds (the file ``lock``). Raises UsageError, one line that names
+    the path.
+    """
 
     def __init__(self, project: bytes, *, write: bool = False) -> None:
         self._project, self._write = project, write
         self._descriptor = self._lock = -1
 
-    def __enter__(self) -> Local:
+    def __enter__(self) -> LocalDirectory:
         try:
             self._open()
         except BaseException:
@@ -60,23 +61,23 @@ class Local:
         return show(self._project) + "/.mudroom/local" + (f"/{show(name)}" if name else "")
 
     def read(self, name: bytes) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """Return the content of a file, or None if it is missing."""
         if not self.there:
             return None
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not make anybody wait
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block the reader
         try:
             descriptor = os.open(name, flags, dir_fd=self._descriptor)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._explained(error, name, self._descriptor, self.shown(name)) from error
+            raise self._explain(error, name, self._descriptor, self.shown(name)) from error
         return read_open(descriptor, self.shown(name))
 
     def replace(self, name: bytes, data: bytes) -> None:
-        """Durable when it returns."""
+        """Replace a file atomically. Durable when it returns."""
         beside = name + b".new"
         try:
-            os.unlink(beside, dir_fd=self._descriptor)  # of a writer that was killed: the lock is ours
+            os.unlink(beside, dir_fd=self._descriptor)  # left by a killed writer: we hold the lock
         except FileNotFoundError:
             pass
         self._create(beside, data, 0o600)
@@ -89,36 +90,39 @@ class Local:
         for name, mode in ((b".mudroom", 0o777), (b"local", 0o700)):
             shown += "/" + name.decode()
             try:
-                found = self._step(name, mode, above, shown)
+                descriptor = self._open_directory(name, mode, above, shown)
             finally:
                 os.close(above)
-            if found < 0:
+            if descriptor < 0:
                 return
-            above = found
+            above = descriptor
         self._descriptor = above
         _require_own(os.fstat(above), shown)
         if self._write:
-            self._take_turn()
-            self._ignore()
+            self._acquire_lock()
+            self._write_gitignore()
 
-    def _take_turn(self) -> None:
-        """Returns with the lock held. It is a write lock of fcntl(2), which needs a descriptor that may write: who can
-        only read takes none, and a read lock, which it can take, is no writer's. That one gets a file of its own."""
+    def _acquire_lock(self) -> None:
+        """Acquire the lock. It is a write lock of fcntl(2), which requires a descriptor open for writing, so a process
+        with read access only cannot take it. Such a process can take a read lock, which no writer does; the lock file
+        is then replaced by a new one."""
         until = time.monotonic() + PATIENCE
         while True:
             self._lock = self._open_lock(b"lock", os.O_CREAT)
-            if _holder(self._lock, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK and self._is_lock(self._lock):
+            if _lock_state(self._lock, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK and self._is_lock(self._lock):
                 return
-            if _holder(self._lock, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK and self._is_lock(self._lock):
+            if _lock_state(self._lock, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK and self._is_lock(self._lock):
                 self._new_lock()
             os.close(self._lock)
             self._lock = -1
             if time.monotonic() > until:
-                raise UsageError(f"{self.shown(b'lock')} is held by another process", "fuser says by which")
+                raise UsageError(
+                    f"{self.shown(b'lock')} is held by another process", f"run: fuser -v {self.shown(b'lock')}"
+                )
             time.sleep(_PAUSE)
 
     def _new_lock(self) -> None:
-        """Put a new file into the lock's place; who has read it keeps the old one."""
+        """Replace the lock file; a process that has opened the old one keeps that."""
         beside = b"lock." + os.urandom(8).hex().encode()
         os.close(self._open_lock(beside, os.O_CREAT | os.O_EXCL))
         os.rename(beside, b"lock", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
@@ -128,18 +132,18 @@ class Local:
         try:
             return os.open(name, flags, 0o600, dir_fd=self._descriptor)
         except OSError as error:
-            raise self._explained(error, name, self._descriptor, self.shown(name)) from error
+            raise self._explain(error, name, self._descriptor, self.shown(name)) from error
 
     def _is_lock(self, descriptor: int) -> bool:
-        """Whether it is still the file that the others find."""
+        """Return whether the descriptor is still the file that other writers open."""
         try:
-            found = os.lstat(b"lock", dir_fd=self._descriptor)
+            current = os.lstat(b"lock", dir_fd=self._descriptor)
         except FileNotFoundError:
             return False
-        return os.path.samestat(found, os.fstat(descriptor))
+        return os.path.samestat(current, os.fstat(descriptor))
 
-    def _step(self, name: bytes, mode: int, above: int, shown: str) -> int:
-        """A descriptor of the directory ``name``; -1 if it is not there."""
+    def _open_directory(self, name: bytes, mode: int, above: int, shown: str) -> int:
+        """Return a descriptor of the directory ``name``, or -1 if it is missing."""
         try:
             if self._write:
                 try:
@@ -150,10 +154,11 @@ class Local:
         except FileNotFoundError:
             return -1
         except OSError as error:
-            raise self._explained(error, name, above, shown) from error
+            raise self._explain(error, name, above, shown) from error
 
-    def _explained(self, error: OSError, name: bytes, above: int, shown: str) -> UsageError:
-        """O_NOFOLLOW says ELOOP of a link, with O_DIRECTORY ENOTDIR (open(2)): neither says it plainly."""
+    def _explain(self, error: OSError, name: bytes, above: int, shown: str) -> UsageError:
+        """Return the error for the user. For a link O_NOFOLLOW gives ELOOP, with O_DIRECTORY ENOTDIR (open(2)); neither
+        names the link."""
         try:
             linked = stat.S_ISLNK(os.lstat(name, dir_fd=above).st_mode)
         except OSError:
@@ -162,8 +167,8 @@ class Local:
             return UsageError(f"{shown} is a symbolic link", _ELSEWHERE)
         return UsageError(f"{shown}: {error.strerror}")
 
-    def _ignore(self) -> None:
-        """Git is to leave alone what is for this machine only."""
+    def _write_gitignore(self) -> None:
+        """Make git ignore the directory."""
         try:
             self._create(b".gitignore", b"*\n", 0o644)
         except FileExistsError:
@@ -177,27 +182,27 @@ class Local:
             os.fsync(stream.fileno())
 
 
-def _holder(descriptor: int, command: int) -> int:
-    """With F_OFD_SETLK: take the write lock; F_UNLCK if that could be done. With F_OFD_GETLK: the type of lock that is
-    in its way (fcntl(2), "Open file description locks")."""
-    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+def _lock_state(descriptor: int, command: int) -> int:
+    """With F_OFD_SETLK: try to take the write lock; return F_UNLCK on success. With F_OFD_GETLK: return the type of the
+    lock in its way (fcntl(2), "Open file description locks")."""
+    request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        found = fcntl.fcntl(descriptor, command, wanted)
+        reply = fcntl.fcntl(descriptor, command, request)
     except BlockingIOError:
         return fcntl.F_WRLCK
-    except PermissionError:  # EACCES is EAGAIN of other systems, and of some network file systems
+    except PermissionError:  # EACCES means EAGAIN on other systems, and on some network file systems
         return fcntl.F_WRLCK
-    kind: int = struct.unpack(_FLOCK, found)[0]
+    kind: int = struct.unpack(_FLOCK, reply)[0]
     return fcntl.F_UNLCK if command == fcntl.F_OFD_SETLK else kind
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
-    """What is in an open file, which is closed. Raises UsageError if it is none, if it is too large, or (``own``) if
-    others than the user and root could have written it."""
+    """Return the content of an open file, and close it. Raise UsageError if it is not a regular file, too large, or
+    (``own``) if users other than this one and root could have written it."""
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
-            raise UsageError(f"{shown} is no file")
+            raise UsageError(f"{shown} is not a regular file")
         if own:
             _require_own(info, shown)
         data = _read(descriptor, LIMIT + 1)

@@ -1,8 +1,8 @@
-"""Files of mudroom's own that lie where a container may write: beside the tree of a layer.
+"""Open mudroom's own files that lie where a container may write: beside the tree of a layer.
 
-An overlay's upper and work directories have to be on one mount, so whoever is loose in a container has the whole
-directory of the layer that it was made for. What is opened there is what it seems to be, or it is an error: no link is
-followed, nothing is waited for, and what is written has a name that was not there before.
+The upper and work directories of an overlay must be on one mount, so a container gets the whole directory of its layer,
+and a command that escapes its view there can write to all of it. Every function here opens a file of the expected kind
+or raises: no link is followed, no open blocks, and a directory is created only under a name that did not exist.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import open_root
 
-_HINT = "a command has put it there; mudroom discard drops the fork, the project is as it was"
+_HINT = "a command has put it there; run `mudroom discard` to drop the fork (the project is unchanged)"
 
 
 def _planted(path: bytes, kind: str) -> MudroomError:
-    return MudroomError(f"{show(path)} is no {kind} of mudroom's", _HINT)
+    return MudroomError(f"{show(path)} is not a {kind} that mudroom made", _HINT)
 
 
 def open_directory(path: bytes) -> int:
-    """Raises FileNotFoundError; MudroomError if it is a link or a file."""
+    """Return a descriptor. Raise FileNotFoundError, or MudroomError if the path is a link or a file."""
     try:
         return open_root(path)
     except OSError as error:
@@ -33,8 +33,8 @@ def open_directory(path: bytes) -> int:
 
 
 def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None) -> int:
-    """``at``: the open directory in which ``path`` is a name. Raises FileNotFoundError; MudroomError if it is a link,
-    or no file."""
+    """Return a descriptor of the regular file. ``at``: the open directory in which ``path`` is a name. Raise
+    FileNotFoundError, or MudroomError if the path is a link or not a regular file."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=at)
     except OSError as error:
@@ -48,13 +48,13 @@ def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None
 
 
 def read(path: bytes) -> bytes:
-    """The whole file. Raises as ``open_regular`` does."""
+    """Return the whole content. Raise as ``open_regular`` does."""
     with os.fdopen(open_regular(path), "rb") as stream:
         return stream.read()
 
 
 def make_directory(path: bytes) -> int:
-    """Opened, and made if it was not there. Raises as ``open_directory`` does."""
+    """Create the directory if it is missing, and return a descriptor. Raise as ``open_directory`` does."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

@@ -73,10 +73,10 @@ def test_it_is_read_once(file: Path) -> None:
 
 def test_what_it_comes_to_is_worked_out_once(file: Path) -> None:
     kept, path = FileCache(clock=later()), os.fsencode(file)
-    assert [kept.come_to(kept.of(path, read), length) for _time in range(3)] == [3, 3, 3]
+    assert [kept.derive(kept.of(path, read), length) for _time in range(3)] == [3, 3, 3]
     assert reads == [path, b"length"]
-    assert kept.come_to(Content([b"else"]), length) == 4  # of what is not kept, each time
-    assert ANEW.come_to(Content([b"other"]), length) == 5
+    assert kept.derive(Content([b"else"]), length) == 4  # of what is not kept, each time
+    assert ANEW.derive(Content([b"other"]), length) == 5
 
 
 def rename_over(path: Path, data: bytes) -> None:
@@ -253,7 +253,7 @@ def test_what_is_put_out_is_let_go_with_what_it_comes_to(tmp_path: Path) -> None
     for path in (one, other):
         path.write_bytes(b"x" * 4_000)
     value = kept.of(os.fsencode(one), read)
-    made = weakref.ref(kept.come_to(value, Content))
+    made = weakref.ref(kept.derive(value, Content))
     held = weakref.ref(value)
     del value
     gc.collect()
@@ -312,7 +312,7 @@ class Using(RuleBasedStateMachine):
             return
         found = self.kept.of(path, read)
         assert found == [self.there[name]]
-        assert self.kept.come_to(found, length) == len(self.there[name])
+        assert self.kept.derive(found, length) == len(self.there[name])
 
     @invariant()
     def it_is_bounded(self) -> None:

@@ -173,7 +173,7 @@ def test_addresses_that_stand_for_no_name_are_judged_as_addresses(town: Town, is
 def test_a_synthetic_address_that_was_never_given_is_refused(town: Town, island: Island) -> None:
     site = Site(town, island, (9000,), HostRule("allow", "198.18.77.77", (9000,)), HostRule("allow", "*", (9000,)))
     assert read_all(island.connect("198.18.77.77", 9000)) == b""
-    assert "stands for no name" in site.door.flow().reason
+    assert "no longer stands for a name" in site.door.flow().reason
 
 
 def test_an_address_that_is_listed_needs_no_name(town: Town, island: Island) -> None:

@@ -1,9 +1,9 @@
-"""TLS over a connection that has begun: what a peer sends is decrypted, what is written to it is encrypted.
+"""TLS over an open connection: received data is decrypted, written data is encrypted.
 
-Rules of this file: it stands between a transport and a ``Peer``, as a protocol for the one and a transport for the
-other, so that all that is done with peers (waiting, bounds, relaying) is the same with TLS. Bytes that came before TLS
-was started are not lost: they are the first that are read. An end without close_notify is a connection that broke, not
-one that ended (RFC 8446 6.1): what was cut off must not look whole.
+Rules of this file: ``_Tls`` stands between a transport and a ``Peer``, as a protocol for the transport and a transport
+for the peer, so peers with TLS wait, are bounded and relay like any other. Bytes that were received before TLS was
+started are not lost: they are read first. An end without close_notify is a broken connection, not a normal end (RFC
+8446 6.1): truncated data must not look complete.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ _PIECE = 256 << 10
 _CUT_OFF = "TLS was cut off, without its end being said"
 
 
-async def secure(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name: str | None = None) -> TlsConnection:
-    """A peer that speaks TLS over ``raw``, whose transport it takes over. ``name``: whom the server must prove to be.
+async def start_tls(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name: str | None = None) -> TlsConnection:
+    """Start TLS over ``raw``, and take over its transport. Return the decrypted side. ``name``: the host that the
+    server's certificate must be for.
 
-    Raises ssl.SSLError, ConnectionError or TimeoutError; the connection is then closed, the reason having been said."""
+    Raise ssl.SSLError, ConnectionError or TimeoutError; the connection is then closed, after an alert with the reason.
+    """
     tls = _Tls(raw, context, server_side, name)
     try:
         async with asyncio.timeout(HANDSHAKE):
@@ -35,14 +37,14 @@ async def secure(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name:
 
 
 class TlsConnection(Peer):
-    """The inside of TLS."""
+    """The decrypted side of a TLS connection."""
 
     protocol = ""
-    """What was agreed on (ALPN); empty: nothing."""
+    """The protocol that ALPN selected; empty if none."""
 
 
 class _Tls(asyncio.Protocol):
-    """Outside a protocol, inside a transport: as much of one as a ``Peer`` uses."""
+    """A protocol to the outside, a transport to the inside: as much of a transport as a ``Peer`` uses."""
 
     def __init__(self, raw: Peer, context: ssl.SSLContext, server_side: bool, name: str | None) -> None:
         self._raw = raw
@@ -52,10 +54,10 @@ class _Tls(asyncio.Protocol):
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_open = False
         self._is_paused = False
-        """By the peer."""
+        """Whether the peer has paused reading."""
         self._is_held = False
-        """The transport is, for that."""
-        self._said_end = False
+        """Whether the transport was paused for that."""
+        self._sent_end = False
         self.peer = TlsConnection()
         self.peer.connection_made(cast("asyncio.Transport", self))
 
@@ -64,19 +66,19 @@ class _Tls(asyncio.Protocol):
         self._incoming.write(self._raw.take(len(self._raw.buffer)))
         if not self._transport.is_closing() and not self._raw.ended:
             self._transport.resume_reading()
-        self._shake()
+        self._handshake()
         if self._raw.ended:
             self.connection_lost(None) if self._raw.lost else self.eof_received()
         await self._ready
 
-    def _shake(self) -> None:
+    def _handshake(self) -> None:
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
             return
         except (ssl.SSLError, ssl.CertificateError) as error:
-            self._flush()  # the alert
+            self._flush()  # send the alert
             self._fail(error)
             return
         self._is_open = True
@@ -96,7 +98,7 @@ class _Tls(asyncio.Protocol):
             self._transport.write(data)
 
     def _read(self) -> None:
-        """Decrypt what is there, as far as the peer takes it."""
+        """Decrypt the received data, as far as the peer accepts it."""
         peer = self.peer
         try:
             while not self._is_paused and not peer.ended:
@@ -106,7 +108,7 @@ class _Tls(asyncio.Protocol):
                     return
                 peer.data_received(data)
         except ssl.SSLWantReadError:
-            self._flush()  # what TLS itself had to answer
+            self._flush()  # send TLS's own replies
             if self._is_held and not self._is_paused and not self._transport.is_closing():
                 self._is_held = False
                 self._transport.resume_reading()
@@ -129,7 +131,7 @@ class _Tls(asyncio.Protocol):
         if self._is_open:
             self._read()
         else:
-            self._shake()
+            self._handshake()
 
     def eof_received(self) -> bool:
         self._raw.eof_received()
@@ -156,7 +158,7 @@ class _Tls(asyncio.Protocol):
     # --- what the peer calls ---
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not data or self._said_end or self._transport.is_closing():
+        if not data or self._sent_end or self._transport.is_closing():
             return
         try:
             self._object.write(data)
@@ -171,7 +173,7 @@ class _Tls(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The transport goes on when all that it brought has been decrypted and taken: else it would pile up."""
+        """Resume the transport only when all its data is decrypted and accepted; otherwise it would accumulate."""
         self._is_paused = False
         asyncio.get_running_loop().call_soon(self._read)
 
@@ -179,13 +181,13 @@ class _Tls(asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing follows; what the other says is still read."""
-        self._say_end()
+        """Send close_notify; data from the other side is still read."""
+        self._send_end()
         if not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
 
     def close(self) -> None:
-        self._say_end()
+        self._send_end()
         self._transport.close()
 
     def abort(self) -> None:
@@ -197,12 +199,12 @@ class _Tls(asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 
-    def _say_end(self) -> None:
-        if self._said_end or not self._is_open:
+    def _send_end(self) -> None:
+        if self._sent_end or not self._is_open:
             return
-        self._said_end = True
+        self._sent_end = True
         try:
             self._object.unwrap()
         except (ssl.SSLError, ValueError):
-            pass  # it has been said; that the other has not said it yet, or still talks, is no concern
+            pass  # close_notify is sent; the other side's is not awaited
         self._flush()

@@ -1,0 +1,328 @@
+"""Types of settings: the check of a value, its JSON Schema, and the display of a default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
+from mudroom.core.command.policy import BY_CLASS
+from mudroom.core.confinement.image import HOST, name_error
+from mudroom.core.confinement.limit import parse_size, show_size
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+
+LONGEST = 100 * 366 * 86400.0
+"""Seconds: a hundred years. In nanoseconds it fits a 64-bit number by far."""
+MOST_WARM = 8
+"""Containers. Each takes some megabytes of memory, and delays other starts by its own."""
+_SHOWN = 80
+"""Characters of a value in a message."""
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _choice(*allowed: str) -> Callable[[Any, str], str]:
+    def convert(value: Any, where: str) -> str:
+        if value not in allowed:
+            raise UsageError(f"{where} is {shown(value)}", "allowed: " + ", ".join(allowed))
+        return str(value)
+
+    return convert
+
+
+def seconds(value: Any, where: str) -> float:
+    """Return seconds from a number, or a text such as 90s, 5m, 1h, 30d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    text = str(value).strip()
+    factor = units.get(text[-1:], 1)
+    try:
+        duration = float(text[:-1] if text[-1:] in units else text) * factor
+    except ValueError:
+        duration = -1.0
+    if LONGEST < duration < float("inf"):
+        raise UsageError(f"{where} is {shown(value)}", "at most a hundred years: 36600d")
+    if isinstance(value, bool) or not 0 < duration <= LONGEST:
+        raise UsageError(f"{where} is {shown(value)}, which is not a time", "write seconds, or 90s, 5m, 1h")
+    return duration
+
+
+def size(value: Any, where: str) -> int:
+    """Return bytes from a number, or a text such as 500MB, 2 GiB."""
+    length = None if isinstance(value, bool) else parse_size(str(value))
+    if length is None:
+        raise UsageError(f"{where} is {shown(value)}, which is not a size", "write bytes, or 500MB, 2GB")
+    return length
+
+
+def least(smallest: int) -> Callable[[Any, str], int]:
+    """Return a check for sizes that are large enough for a command to run."""
+
+    def convert(value: Any, where: str) -> int:
+        length = size(value, where)
+        if length < smallest:
+            raise UsageError(
+                f"{where} is {shown(value)}", f"at least {show_size(smallest)}: with less, nothing can run"
+            )
+        return length
+
+    return convert
+
+
+def count(value: Any, where: str) -> int:
+    """Return a whole number from 1 on, also from a text."""
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
+        value = int(value)
+    return _count(value, where)
+
+
+def processors(value: Any, where: str) -> float:
+    """Return processor time as a number of processors: 0.5, 2."""
+    try:
+        number = -1.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if not 0.01 <= number <= 1 << 16:
+        raise UsageError(f"{where} is {shown(value)}, which is not a number of processors", "write 0.5, 1, 2 …")
+    return number
+
+
+def _count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
+        raise UsageError(f"{where} is {shown(value)}, which is not a number from 1 on")
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise UsageError(f"{where} is {shown(value)}, which is not a number from 0 on")
+    return value
+
+
+def _few(value: Any, where: str) -> int:
+    if _number(value, where) > MOST_WARM:
+        raise UsageError(f"{where} is {shown(value)}, and at most {MOST_WARM} containers are kept ready")
+    return int(value)
+
+
+def _strings(value: Any, where: str) -> list[bytes]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise UsageError(f"{where} must be a list of texts")
+    try:
+        texts = [text.encode() for text in value]
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} holds half a character") from error
+    if any(b"\0" in text for text in texts):
+        raise UsageError(f"{where} holds a NUL character")
+    return texts
+
+
+def _environment(value: Any, where: str) -> tuple[bytes, ...]:
+    entries = _strings(value, where)
+    for item in entries:
+        if item.startswith(b"=") or not item:
+            raise UsageError(f"{where}: {show(item)!r} is neither NAME nor NAME=VALUE")
+    return tuple(entries)
+
+
+def _command(value: Any, where: str) -> tuple[bytes, ...]:
+    """Return a command. A text runs in the shell; a list holds the words of a command."""
+    words = _strings([value] if isinstance(value, str) else value, where)
+    if not words or not words[0].strip():
+        raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
+    return (b"/bin/sh", b"-c", words[0]) if isinstance(value, str) else tuple(words)
+
+
+def _names(value: Any, where: str) -> tuple[bytes, ...]:
+    return tuple(_strings(value, where))
+
+
+def _agents(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(name.decode() for name in _strings(value, where))
+
+
+def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
+    paths = _strings(value, where)
+    for path in paths:
+        if not path.startswith(b"/"):
+            raise UsageError(f"{where}: {show(path)} is not an absolute path")
+        if os.path.realpath(path) == b"/":
+            raise UsageError(f"{where}: {show(path)} is the whole file system", "name what is needed of it")
+    return tuple(os.path.realpath(path) for path in paths)
+
+
+def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
+    paths = _strings(value, where)
+    for path in paths:
+        parts = path.split(b"/")
+        if parts[0] != b"~" or len(parts) < 2 or not all(parts) or b".." in parts or b"." in parts:
+            raise UsageError(f"{where}: {show(path)} is not a file of the home", "write it as ~/.netrc")
+    return tuple(paths)
+
+
+def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
+    """Return patterns of gitignore(5). Raise UsageError for a pattern that cannot match any path."""
+    patterns = _strings(value, where)
+    for pattern in patterns:
+        parts = pattern.removeprefix(b"!").split(b"/")
+        if not any(part.strip() for part in parts) or pattern.startswith(b"#"):
+            raise UsageError(f"{where}: {show(pattern)!r} names nothing")
+        if b"." in parts or b".." in parts:
+            raise UsageError(f"{where}: {show(pattern)} holds '.' or '..'", "write it from the project on")
+    return tuple(patterns)
+
+
+def _level(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
+        raise UsageError(
+            f"{where} is {shown(value)}, which is no level", "0: staged view only; 1: OS sandbox; 2: container"
+        )
+    return value
+
+
+def _levels(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"{where} must be a list of levels", "[1, 2] permits no level 0")
+    return tuple(_level(level, where) for level in value)
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} is {shown(value)}", "allowed: true, false")
+    return value
+
+
+def image(value: Any, where: str) -> str:
+    """Return the name of an image, or ``host``."""
+    wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
+    if wrong:
+        name = f" {shown(value)}" if value != "" else ""
+        raise UsageError(f"{where}:{name} {wrong}", f"write {HOST}, or a name as debian:bookworm")
+    return str(value)
+
+
+def agent_level(value: Any, where: str) -> int:
+    """Return the minimum level for an agent, or REFUSE."""
+    return REFUSE if value == "refuse" else _level(value, where)
+
+
+# --- types ---
+
+
+class ValueType(NamedTuple):
+    convert: Callable[[Any, str], Any]
+    """Check and convert a value as parsed from YAML; the second argument is its position. Raises UsageError."""
+    schema: dict[str, Any]
+    """JSON Schema of the value in the file."""
+    form: str = ""
+    """How to write a value, if the help does not say it."""
+    show: Callable[[Any], str] = str
+    """Return a default for display."""
+    unset: str = "none"
+    """Display of a default of None or an empty list."""
+
+
+def _show_time(value: float) -> str:
+    factor, unit = next((f, u) for f, u in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")) if not value % f)
+    return f"{value / factor:.0f}{unit}"
+
+
+def _show_flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def choices(*allowed: str) -> ValueType:
+    return ValueType(_choice(*allowed), {"enum": list(allowed)})
+
+
+def _texts(convert: Callable[[Any, str], Any], **item: Any) -> ValueType:
+    return ValueType(convert, {"type": "array", "items": {"type": "string", **item}})
+
+
+_LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}
+_NO_LIMIT = "no limit"
+FLAG = ValueType(_flag, {"type": "boolean"}, show=_show_flag)
+COUNT = ValueType(_count, {"type": "integer", "minimum": 1, "maximum": (1 << 31) - 1}, unset=_NO_LIMIT)
+PROCESSORS = ValueType(processors, {"type": ["number", "string"]}, unset=_NO_LIMIT)
+TIME = ValueType(
+    seconds,
+    {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": "^\\s*[0-9.eE+]+\\s*[smhd]?\\s*$"},
+        ]
+    },
+    "seconds, or 90s, 5m, 1h, 30d",
+    _show_time,
+    _NO_LIMIT,
+)
+SIZE = ValueType(
+    size,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": "^\\s*[0-9.]+\\s*([kKmMgGtT]?([iI]?[bB])?)\\s*$"},
+        ]
+    },
+    "bytes, or 500MB, 2 GiB",
+    show_size,
+    _NO_LIMIT,
+)
+_LEVEL_SCHEMA = {"enum": list(LEVELS)}
+LEVEL = ValueType(_level, _LEVEL_SCHEMA, "0: staged view only; 1: OS sandbox; 2: container")
+LEVEL_LIST = ValueType(
+    _levels, {"type": "array", "minItems": 1, "items": _LEVEL_SCHEMA}, show=lambda levels: str(list(levels))
+)
+AGENT_LEVELS = ValueType(
+    agent_level, {"type": "object", "additionalProperties": {"enum": [*LEVELS, "refuse"]}}, "agentId: level, or refuse"
+)
+MODE = ValueType(
+    _choice("none", "gate", "open"),
+    {"enum": ["none", "gate", "open"]},
+    "gate: allowed hosts only; none: no network; open: the host's network",
+    lambda mode: "gate; at level 0 open" if mode == "auto" else str(mode),
+)
+HOSTS = ValueType(_names, {"type": "array", "items": {"type": "string"}}, 'NAME[:PORT,…]; "*.example.com" in quotes')
+PRESETS = ValueType(_names, {"type": "array", "items": {"$ref": "#/$defs/preset"}})
+INSPECTED = ValueType(_names, {"type": "array", "items": {"$ref": "#/$defs/inspect"}})
+ENVIRONMENT = _texts(_environment, pattern="^[^=]")._replace(form="NAME or NAME=VALUE")
+PATHS = _texts(_absolute, pattern="^/.")
+HOME_FILES = _texts(_in_home, pattern="^~/.")
+NAMES = _texts(_names)
+AGENTS = _texts(_agents)
+IMAGE = ValueType(
+    image,
+    _LINE | {"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"},
+    "host: the host's own toolchain; or the name of a local image, never pulled",
+    unset=f"{HOST}, or the image of an agent card",
+)
+WARM = ValueType(_few, {"type": "integer", "minimum": 0, "maximum": MOST_WARM})
+LINES = ValueType(_number, {"type": "integer", "minimum": 0})
+COMMAND = ValueType(
+    _command,
+    {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
+    "a text for the shell, or a list of words",
+)
+CLASSES = ValueType(
+    _names,  # read by policy/command_rules.py
+    {"$ref": "#/$defs/classes"},
+    "CLASS: ACTION",
+    lambda _policy: ", ".join(f"{name}: {action}" for name, action in BY_CLASS.items()),
+)
+RULES = ValueType(
+    _names,  # read by policy/command_rules.py
+    {"type": "array", "items": {"$ref": "#/$defs/rule"}},
+    show=lambda _policy: "none",
+)
+WORDS = ValueType(_names, {"type": "array", "items": _LINE})
+PATTERNS = _texts(_patterns)
+
+
+def size_from(smallest: int) -> ValueType:
+    """Return the type of sizes with a lower limit, in bytes."""
+    return SIZE._replace(convert=least(smallest))
