@@ -175,7 +175,7 @@ def look_around(
         return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
     private = private_places(environ)
     mounted = [bind.path for bind in opened.live if is_below(bind.path, home.path)]
-    stand_in = build_stand_in(home.path, frozenset((*hidden, *mounted)), home.needed_controllers)
+    stand_in = build_stand_in(home.path, frozenset((*hidden, *mounted)), home.needed)
     outside = [path for path in hidden if not any(is_below(path, place) for place in (home.path, *private))]
     around = HostView(
         directories=(

@@ -225,7 +225,12 @@ class Reconciler:
     def _answer_with_markers(self, sides: FileSides) -> ConflictAnswer | None:
         contents = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
-        if None in contents or ours is None or theirs is None or any(why_not_mergeable(data or b"") for data in contents):
+        if (
+            None in contents
+            or ours is None
+            or theirs is None
+            or any(why_not_mergeable(data or b"") for data in contents)
+        ):
             return None
         base, mine, yours = (data or b"" for data in contents)
         merged = merge3(base, mine, yours)
