@@ -23,6 +23,8 @@ from mudroom.session import Session, Stdio
 from mudroom.vault.background import RING
 from mudroom.visits import visit
 
+pytestmark = pytest.mark.both_users
+
 SH = (b"sh", b"-c")
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
 

@@ -25,6 +25,8 @@ from mudroom.session import Session
 from mudroom.vault.background import Book
 from mudroom.vault.fork import Fork
 
+pytestmark = pytest.mark.both_users
+
 ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 SCRIPT = [b"sh", b"run.sh"]
 

@@ -16,6 +16,8 @@ from mudroom.core.container import Engine
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.trial import keep, recall
 
+pytestmark = pytest.mark.both_users
+
 INFO = {"ServerVersion": "28.1", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 LEVEL_2 = ("run", "--level", "2", "--explain")
 

@@ -14,6 +14,8 @@ from mudroom.errors import Unsupported
 from mudroom.granting import Grant
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 FLAT = SimpleNamespace(engine=Engine("docker", b"/usr/bin/docker", nested=False))
 
 

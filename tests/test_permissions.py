@@ -21,6 +21,8 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
 from mudroom.permission import Kept, Standing, drop, keep, load, parse, section_of
 
+pytestmark = pytest.mark.both_users
+
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 

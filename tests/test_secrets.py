@@ -15,6 +15,8 @@ from mudroom.core.secret import is_secret, matches
 from mudroom.core.settings import Settings
 from mudroom.stage.secret import Finder
 
+pytestmark = pytest.mark.both_users
+
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 
 

@@ -17,6 +17,8 @@ from town import Town, echo, read_all, read_exactly, read_until
 from mudroom.core.hosts import HostRule
 from mudroom.net import dns
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

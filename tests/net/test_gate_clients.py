@@ -19,6 +19,8 @@ from town import Town
 
 from mudroom.core.hosts import HostRule
 
+pytestmark = pytest.mark.both_users
+
 
 def needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")

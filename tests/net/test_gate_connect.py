@@ -10,6 +10,8 @@ from town import Town, echo, read_all, read_until
 
 from mudroom.core.hosts import HostRule
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

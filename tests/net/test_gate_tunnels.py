@@ -16,6 +16,8 @@ from town import OpenDoor, Town, echo, read_all, read_exactly, read_until
 
 from mudroom.core.hosts import HostRule
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

@@ -22,6 +22,8 @@ from mudroom.gateway import namespaces_at
 from mudroom.net.ingress import Ingress, Maker
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 FETCH = """
 import http.client, os, sys, urllib.request
 for url in sys.argv[1:]:

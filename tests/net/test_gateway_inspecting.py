@@ -22,6 +22,8 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 FETCH = """
 import os, sys, urllib.request

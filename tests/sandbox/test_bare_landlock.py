@@ -14,7 +14,7 @@ from test_without_namespaces import Contained
 from conftest import Place, full_listing
 from mudroom.sandbox.host import landlock_abi
 
-pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+pytestmark = [pytest.mark.both_users, pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")]
 
 
 @pytest.fixture

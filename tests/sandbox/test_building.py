@@ -13,6 +13,8 @@ from mudroom.core.recipe import Recipe
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.building import Workshop, build
 
+pytestmark = pytest.mark.both_users
+
 MARKS = {LABEL: "debootstrap"}
 RECIPE = Recipe("debootstrap", "x", "trixie", ("git",))
 ROOT = os.geteuid() == 0

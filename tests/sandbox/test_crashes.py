@@ -15,7 +15,7 @@ from box import KINDS, Box
 
 from mudroom.sandbox.client import Client
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal

@@ -22,7 +22,7 @@ from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.held import hold
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",

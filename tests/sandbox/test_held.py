@@ -17,6 +17,8 @@ from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client, Exit
 from mudroom.sandbox.held import Held, Joined, hold
 
+pytestmark = pytest.mark.both_users
+
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
 
 

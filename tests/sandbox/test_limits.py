@@ -23,6 +23,8 @@ from mudroom.sandbox.client import Client
 from mudroom.sandbox.forbidden import in_container
 from mudroom.sandbox.limiter import Limiter, survey
 
+pytestmark = pytest.mark.both_users
+
 UNIFIED = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 CONTROLLERS = [f"/sys/fs/cgroup/{name}" for name in ("memory", "pids", "cpu")]
 

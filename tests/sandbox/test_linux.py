@@ -15,6 +15,8 @@ from mudroom.sandbox.seccomp import compile_filter
 from mudroom.sandbox.step import STEPS
 from mudroom.sandbox.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
 
+pytestmark = pytest.mark.both_users
+
 VAULT = b"/home/u/.local/state/mudroom/p1"
 PROJECT = b"/home/u/work"
 

@@ -18,6 +18,8 @@ from mudroom.sandbox import pause
 from mudroom.sandbox.capture import Output
 from mudroom.sandbox.client import Client
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:

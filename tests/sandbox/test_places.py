@@ -12,6 +12,8 @@ from mudroom.core.spec import Bind
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.host import survey
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def box(tmp_path: Path, client: Client) -> Box:

@@ -14,6 +14,8 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.box import Box
 from mudroom.sandbox.pool import Pool, Rules, covers, serves
 
+pytestmark = pytest.mark.both_users
+
 WANTED = Container("", "image", (), (1000, 1000), (Mount(b"/v/layers", b"/v/layers", True),))
 
 

@@ -17,6 +17,8 @@ from mudroom.sandbox.client import Client
 from mudroom.sandbox.denial import denials, rules_for
 from mudroom.sandbox.syscall import DENY, ENOSYS, NUMBERS
 
+pytestmark = pytest.mark.both_users
+
 ATTEMPTS = """
 import ctypes, errno, os, platform, socket
 libc = ctypes.CDLL(None, use_errno=True)

@@ -22,6 +22,8 @@ from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.inside import compile_remote
 from mudroom.sandbox.remote import RemoteBox, start_remote
 
+pytestmark = pytest.mark.both_users
+
 DOCKER = Engine("docker", b"/usr/bin/docker", remote=True)
 BOX = Container("mudroom-x", "image", (b"cat",), (1000, 1000))
 

@@ -21,6 +21,8 @@ from mudroom.stage.kept import LIMIT, KeptFiles
 from mudroom.stage.reading import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
+pytestmark = pytest.mark.both_users
+
 SECOND = 10**9
 
 

@@ -20,6 +20,8 @@ from mudroom.stage.mounting import mount_overlay, unmount
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.union import Union
 
+pytestmark = pytest.mark.both_users
+
 Shown = dict[bytes, tuple[str, int, bytes]]
 BELOW = ("nothing", "file", "link", "fifo", "directory")
 FIRST = ("untouched", "file", "link", "fifo", "whiteout", "directory", "new", "hard")

@@ -20,6 +20,8 @@ from mudroom.stage.preflight import filesystem, mounts
 from mudroom.stage.source import OpenSource
 from mudroom.stage.union import OneLayer, Union
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,6 @@ from mudroom.vault.approval import Queue
 from mudroom.vault.approver import QueueApprover
 
 pytestmark = [
-    pytest.mark.anybody,
     pytest.mark.slow,
     pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
 ]

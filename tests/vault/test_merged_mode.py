@@ -9,6 +9,8 @@ from conftest import Place, tick
 from mudroom.core.decision import Take
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 FORK = "agent-1"
 
 
