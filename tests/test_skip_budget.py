@@ -72,6 +72,7 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.slow
+@pytest.mark.limit(300)
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["here", "xdist"])
 def test_as_many_as_are_listed_pass_and_one_more_fails(run: Run, workers: tuple[str, ...]) -> None:
     done = run(2, "--skip-budget", "user", *workers)
