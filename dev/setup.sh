@@ -1,4 +1,5 @@
-# Sourced by ./demo and ./check: a virtual environment in .venv with mudroom in it, and the Debian packages they need.
+# Sourced by ./demo, ./check and scripts in dev/: a virtual environment in .venv with mudroom in it, the Debian packages
+# they need, and figures of what each part of a run took.
 # Works on a fresh Debian or Ubuntu with Python 3.11 or newer and nothing else.
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
@@ -7,17 +8,62 @@ as_root() { # run a command as root: directly, by sudo without a question, or no
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
 }
 
-debian_packages() { # install those that are missing; a failure is told, not hidden
+debian_packages() { # install those that are missing: all at once, or else one by one; what cannot be had is said
     missing=
     for package in "$@"; do
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed' || missing="$missing $package"
     done
     [ -z "$missing" ] && return 0
     say "installing Debian packages:$missing"
+    if ! command -v apt-get >/dev/null || ! as_root true; then
+        say "cannot install$missing (not root, and no sudo without a password; or no apt-get): what needs them is skipped"
+        return 1
+    fi
+    as_root apt-get -qq update || say "apt-get update failed: the lists of packages may be old"
     # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends "$@" >/dev/null' sh $missing && return 0
-    say "cannot install$missing (not root, and no sudo without a password): what needs them is skipped by name"
+    apt_install $missing 2>/dev/null && return 0
+    lacking=
+    for package in $missing; do
+        apt_install "$package" || lacking="$lacking $package"
+    done
+    [ -z "$lacking" ] && return 0
+    say "cannot install$lacking: what needs them is skipped"
     return 1
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null
+}
+
+begin_figures() { # a place for what each part took, told at the end by the script that begins it; any user may write there
+    [ -n "${MUDROOM_FIGURES:-}" ] && { figures_are_ours=; return; }
+    figures_are_ours=$(mktemp -d)
+    chmod 0755 "$figures_are_ours"
+    export MUDROOM_FIGURES=$figures_are_ours/figures
+    : >"$MUDROOM_FIGURES"
+    chmod 0666 "$MUDROOM_FIGURES"
+    SECONDS=0
+}
+
+part() { # part NAME COMMAND…: run it, and write down the seconds; its exit status
+    part_name=$1 part_began=$SECONDS part_status=0
+    shift
+    "$@" || part_status=$?
+    part_result=ok
+    [ "$part_status" = 0 ] || part_result="exit status $part_status"
+    [ -z "${MUDROOM_FIGURES:-}" ] || printf 'part\t%s\t%s\t%s\n' "$part_name" $((SECONDS - part_began)) "$part_result" >>"$MUDROOM_FIGURES"
+    return "$part_status"
+}
+
+tell_figures() { # seconds per part, and skipped tests by reason
+    [ -n "${figures_are_ours:-}" ] || return 0
+    awk -F '\t' -v total="$SECONDS" '
+        $1 == "part" { parts = parts sprintf("%6d s  %s%s\n", $3, $2, $4 == "ok" ? "" : ": " $4) }
+        $1 == "skip" { skips = skips sprintf("%6d of %-4s %-11s %s\n", $3, $4, $2, $5) }
+        END { printf "\n%s%6d s  in all\n\nskipped, of how many may be, by pass and reason:\n%s", parts, total, skips }
+    ' "$MUDROOM_FIGURES" >&2
+    rm -rf "$figures_are_ours"
+    figures_are_ours=
 }
 
 find_python() { # the first real interpreter that is new enough; a pyenv shim is slow, so Debian's comes first

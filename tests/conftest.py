@@ -22,6 +22,7 @@ from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
+pytest_plugins = ["skip_budget", "tiers"]
 
 hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
@@ -73,8 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker("engine")
-        if "chromium" in getattr(item, "fixturenames", ()):
-            item.add_marker("anybody")
 
 
 def act_as(session: Session, **changes: Any) -> None:

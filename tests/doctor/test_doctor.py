@@ -12,6 +12,8 @@ from mudroom.doctor.probe import Finding, ShellTrial, _crashes, diagnose, examin
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
 
+pytestmark = pytest.mark.both_users
+
 
 def _listening(*ports: int) -> bytes:
     """As /proc/net/tcp6 has it: number, local address, remote address, state (0A: listening)."""

@@ -22,6 +22,8 @@ from mudroom.session.confinement import gateway
 from mudroom.session.confinement.gateway import namespaces_at
 from town import Town, read_until
 
+pytestmark = pytest.mark.both_users
+
 FETCH = """
 import http.client, os, sys, urllib.request
 for url in sys.argv[1:]:

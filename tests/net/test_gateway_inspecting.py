@@ -22,6 +22,8 @@ from origin import Web
 from seal import Seal
 from town import Town
 
+pytestmark = pytest.mark.both_users
+
 SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 FETCH = """
 import os, sys, urllib.request

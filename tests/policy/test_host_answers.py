@@ -21,6 +21,8 @@ from mudroom.policy.edit_yaml import CannotEdit, insert_text, remove_text
 from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
 from mudroom.policy.local_directory import LocalDirectory
 
+pytestmark = pytest.mark.both_users
+
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 

@@ -23,7 +23,7 @@ from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.held import hold
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",

@@ -19,7 +19,10 @@ from mudroom.sandbox.host.denials import denials
 from mudroom.sandbox.host.host import landlock_abi, without
 from mudroom.sandbox.launcher.mediator import address
 
-pytestmark = pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports here: there is no network")
+pytestmark = [
+    pytest.mark.both_users,
+    pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports here: there is no network"),
+]
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 

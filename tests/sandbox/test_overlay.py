@@ -12,6 +12,8 @@ import pytest
 from box import Box, if_namespaces
 from mudroom.sandbox.client.client import Client, StepFailed
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def box(tmp_path: Path, client: Client) -> Box:

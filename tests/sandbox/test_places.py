@@ -12,6 +12,8 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import survey
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def box(tmp_path: Path, client: Client) -> Box:

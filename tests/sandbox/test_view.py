@@ -17,6 +17,8 @@ from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:

@@ -24,6 +24,8 @@ from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING
 
+pytestmark = pytest.mark.both_users
+
 SH = (b"sh", b"-c")
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
 

@@ -26,6 +26,8 @@ from mudroom.session.shared_sandbox.joined import JoinedSandbox
 from mudroom.vault.forks.background import Book
 from mudroom.vault.store.fork import Fork
 
+pytestmark = pytest.mark.both_users
+
 ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 SCRIPT = [b"sh", b"run.sh"]
 

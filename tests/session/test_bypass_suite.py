@@ -27,6 +27,7 @@ def mistaken(found: Series) -> dict[str, str]:
     return {name: one.error for name, one in found.outcomes.items() if one.error.startswith("mistaken")}
 
 
+@pytest.mark.both_users
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["overlay", "copy", "asked", pytest.param("landlock", marks=needs_landlock)])
 def test_nothing_passes_the_gate(mode: str) -> None:

@@ -18,6 +18,8 @@ from mudroom.errors import MudroomError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.closed_directory import LoosenedDirectories
 
+pytestmark = pytest.mark.both_users
+
 View = Literal["overlay", "copy"]
 
 SCRIPT = """

@@ -21,6 +21,8 @@ from mudroom.core.settings import Settings
 from mudroom.stage.views.mount import best_kind
 from test_property import PROGRAM, perform
 
+pytestmark = pytest.mark.both_users
+
 BASE: list[tuple[Any, ...]] = [
     ("write", "file", "one\ntwo\n"),
     ("write", "other", "o\n"),

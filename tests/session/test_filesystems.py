@@ -17,6 +17,8 @@ from mudroom.core.settings import Settings
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 SHM = Path("/dev/shm")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")
 

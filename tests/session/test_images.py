@@ -21,6 +21,8 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 
+pytestmark = pytest.mark.both_users
+
 BUSYBOX = Path("/bin/busybox")
 TOOLS = ["sh", "ls", "cat", "id", "env", "echo", "mkdir", "touch", "rm", "ln", "stat", "wc", "grep", "mount", "sleep"]
 UID, GID = user_of(os.geteuid(), os.getegid())

@@ -29,6 +29,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
 
+pytestmark = pytest.mark.both_users
+
 VIEWS = ("overlay", "copy")
 
 

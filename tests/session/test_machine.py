@@ -28,14 +28,13 @@ from mudroom.stage.views.real_directory import PlainTree
 from mudroom.vault.forks import flatten
 from mudroom.vault.forks.open_fork import OpenFork
 from test_property import OPERATION, PROGRAM, perform
-
-pytestmark = pytest.mark.anybody
+from tiers import QUICK
 
 # Root, without its capabilities, is refused inside what it could write to outside: files stay writable. An overlay
 # splits hard links of what lies below it (Documentation/filesystems/overlayfs.rst, "Non-standard behavior").
 OPERATIONS = st.lists(OPERATION.filter(lambda one: 0o444 not in one and one[0] != "link"), min_size=1, max_size=4)
 STEPS = int(os.environ.get("MUDROOM_STEPS", "40"))
-EXAMPLES = int(os.environ.get("MUDROOM_MACHINES", "12"))
+EXAMPLES = int(os.environ.get("MUDROOM_MACHINES", "4" if QUICK else "12"))
 
 LOOK = """
 import os, stat

@@ -17,6 +17,8 @@ from mudroom.session.confinement.containers import Containers
 from mudroom.session.confinement.grant import Grant
 from mudroom.session.order import Order, Outcome
 
+pytestmark = pytest.mark.both_users
+
 ENGINE = Engine("docker", b"/usr/bin/docker", nested=False)
 FLAT = SimpleNamespace(engine=ENGINE, forget=lambda _fork: None, close=lambda: None)
 

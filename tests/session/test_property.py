@@ -9,14 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place, full_listing, listing
 from mudroom.sandbox.client.client import Client
-
-pytestmark = pytest.mark.anybody
+from tiers import examples
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "d/e", "d/f", "d/e/g", "a-b", "d/e/h", "b/x", "c/y/z"])
 CONTENT = st.sampled_from(["", "x", "one\ntwo\n", "one\n2\n", "z" * 50, "\0binary\xff"])
@@ -78,7 +76,7 @@ def perform(operations: object, directory: Path) -> None:
 
 
 @settings(
-    max_examples=int(os.environ.get("MUDROOM_EXAMPLES", "60")),
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -17,6 +17,8 @@ import pytest
 
 from clients import BARE, HELLO, Gated, Site, answering, free_port, gated, running, sshd
 
+pytestmark = pytest.mark.both_users
+
 PYTHON = "/usr/bin/python3"
 PATH = os.environ["PATH"] + ":/usr/sbin"
 WAYS = ("by the proxy", "captured")

@@ -15,6 +15,8 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.secret import is_secret, matches
 from mudroom.stage.views.secret import Finder
 
+pytestmark = pytest.mark.both_users
+
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 
 

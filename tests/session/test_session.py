@@ -20,6 +20,8 @@ from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
 from mudroom.vault.apply.execution import Executor
 
+pytestmark = pytest.mark.both_users
+
 
 def verbs(result: Result) -> dict[str, str]:
     return {os.fsdecode(change.path): change.verb for change in counted_changes(result.changeset.changes)}

@@ -14,6 +14,8 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 
+pytestmark = pytest.mark.both_users
+
 
 class Work(NamedTuple):
     script: str

@@ -17,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import _ignored, _rules, _screen, _verdict, _without, choose, never_copied
 from mudroom.stage.source import OpenSource
+from tiers import examples
 
 MB = 1_000_000
 
@@ -220,7 +221,7 @@ def test_what_a_rule_names_is_not_screened_out(patterns: list[str], name: str) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINES, min_size=1, max_size=4), st.lists(LINES, max_size=2))
 def test_git_ignores_the_same(top: list[str], nested: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -21,6 +21,8 @@ from mudroom.stage.file_cache import LIMIT, FileCache
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
+pytestmark = pytest.mark.both_users
+
 SECOND = 10**9
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from conftest import Place, tick
 
+pytestmark = pytest.mark.both_users
+
 NAMES = [
     b"plain",
     b"two words",

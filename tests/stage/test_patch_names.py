@@ -10,6 +10,8 @@ import pytest
 
 from conftest import Place
 
+pytestmark = pytest.mark.both_users
+
 NAMES = (
     b"plain", b"two words", b" edges ", b'quoted"', b"back\\slash", b"line\nfeed", b"tab\t", b"caf\xc3\xa9",
     b"\xff\xfe", b"\xe2\xa0\x80", b"\xe2\x80\xaegpj.exe", b"\x1b[31m", b"d ir/in it", b"a => b", b"{a,b}", b"-rf",

@@ -12,7 +12,7 @@ from monkey.model import Entry, Wish, may_land, merged, selected, wrong_after, w
 from monkey.terminal import Terminal
 from mudroom.tui.review import ReviewScreen
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 STEPS = 220
 
 

@@ -13,7 +13,7 @@ from textual import events
 from conftest import Place
 from driving import Driver, drive
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.slow]
 
 
 def send(driver: Driver, key: str) -> None:

@@ -24,7 +24,7 @@ from hypothesis.strategies import one_of
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.slow]
 
 SECONDS = 20.0
 """For all of it: what has not been asked by then is not asked."""

@@ -162,9 +162,9 @@ def named() -> Iterator[Browser]:
         yield browser
 
 
+@pytest.mark.deep
 @needs_nginx
 @pytest.mark.slow
-@pytest.mark.anybody
 @pytest.mark.parametrize("tls", [True, False], ids=["https", "http"])
 def test_a_review_through_it(place: Place, proxy: Proxy, named: Browser, tls: bool) -> None:
     """Without TLS the page is no secure context (W3C, Secure Contexts): less of what browsers have is there."""

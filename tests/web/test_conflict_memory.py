@@ -19,7 +19,6 @@ def page(place: Place) -> PageSide:
     return PageSide(place)
 
 
-@pytest.mark.anybody
 def test_a_list_of_large_conflicts_is_not_all_in_memory(place: Place, page: PageSide) -> None:
     """Sparse files cost the agent nothing."""
     for number in range(COUNT):

@@ -89,7 +89,6 @@ def test_the_full_screen_has_the_same_rules(place: Place) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anybody
 def test_the_page_shows_that_they_go_together(place: Place, turned: Site, page: Page) -> None:
     page.goto(turned.address("f", "try-1", "review"))
     page.get_by_role("tree", name="Changed files").wait_for()

@@ -10,7 +10,7 @@ from conftest import Place
 from monkey.api import Api
 from monkey.chance import Walk
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.slow]
 
 
 def test_a_walk_at_the_api(place: Place) -> None:

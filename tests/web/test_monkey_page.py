@@ -14,7 +14,7 @@ from monkey.model import Wish
 from monkey.page import Known, Page, keys_of_the_page, wrong_request
 from mudroom.web.api.endpoint import id_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 
 def test_a_walk_at_the_page(place: Place) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 AXE = Path(__file__).parents[2] / "dev/page/node_modules/axe-core/axe.min.js"
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.slow,
     pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm install --prefix dev/page)"),
 ]

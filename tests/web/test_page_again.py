@@ -13,7 +13,7 @@ from mudroom.web.api.review import FEW
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 
 def test_after_an_apply_that_changed_nothing_the_files_are_there_again(place: Place, site: Site, page: Page) -> None:

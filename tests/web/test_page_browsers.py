@@ -13,7 +13,7 @@ from conftest import Place
 from otherbrowsers import Window, chromium, firefox, webkit
 from pagestory import find, lose, tell
 
-pytestmark = [pytest.mark.anybody, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.mark.parametrize("browser", [chromium, firefox, webkit], ids=["chromium", "firefox", "webkit"])

@@ -13,7 +13,7 @@ from mudroom.web.api.region import REGIONS
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 WRITTEN = [

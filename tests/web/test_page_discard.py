@@ -9,6 +9,8 @@ import pytest
 from browser import Site, mudroom, staged
 from conftest import Place
 
+pytestmark = pytest.mark.deep
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -36,7 +38,6 @@ def test_a_list_has_what_a_discard_is_held_to(place: Place, site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anybody
 def test_what_came_since_is_told_and_asked_about(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo x > f")
     page.goto(f"{site.url}#/p/{site.project}")
@@ -59,7 +60,6 @@ def test_what_came_since_is_told_and_asked_about(place: Place, site: Site, page:
 
 
 @pytest.mark.slow
-@pytest.mark.anybody
 def test_the_same_in_a_review(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo x > f")
     page.goto(site.address("f", "try-1", "review"))
@@ -74,7 +74,6 @@ def test_the_same_in_a_review(place: Place, site: Site, page: Page) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anybody
 def test_what_runs_is_ended_and_what_it_has_changed_is_asked_about(place: Place, site: Site, page: Page) -> None:
     mudroom(place, "fork", "new", "try-1")
     words = ["sh", "-c", "echo precious > f; echo ready; exec sleep 60"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mudroom.vault.approvals.queue import Queue
 
 __all__ = ["queue"]
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 BLANK = {
     " ": ["SP"],
     "  x": ["SP", "SP"],

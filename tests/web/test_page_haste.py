@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mudroom.vault.approvals.queue import Queue
 
 __all__ = ["queue"]
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 AT_ONCE = """([css, act]) => {
   const acts = {
     key: (one) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true })),

@@ -10,10 +10,11 @@ from browser import Site, refusing_once, staged
 from conftest import Place
 from mudroom.web.api.review import FEW, MOST
 
+pytestmark = pytest.mark.deep
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
 
-pytestmark = pytest.mark.anybody
 MANY = 2 * FEW + 1_500
 """More than are sifted letter by letter (``CALM`` of review.js)."""
 DRAWN = 100

@@ -14,7 +14,7 @@ from test_page_accessible import AXE, violations
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 TEXT = "".join(f"line_{number} = {number}\n" for number in range(1, 61))
 ONLY_NEW = "Only the new file is chosen: the old one stays in the project, too."

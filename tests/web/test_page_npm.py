@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 REGISTRY = "127.0.0.2"
 """A server of our own, which a proxy is asked for: programs ask none for 127.0.0.1."""
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed"),
 ]

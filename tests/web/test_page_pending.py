@@ -12,7 +12,7 @@ from conftest import Place
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 SCRIPT = "sed -i 's/^line 5$/five/; s/^line 35$/last/' a; echo b > b; echo c > c"

@@ -13,7 +13,7 @@ from conftest import Place
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-pytestmark = [pytest.mark.anybody, pytest.mark.slow, pytest.mark.usefixtures("own_site")]
+pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.usefixtures("own_site")]
 
 
 def test_eight_windows_of_one_browser(place: Place, site: Site, page: Page) -> None:

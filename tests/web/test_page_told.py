@@ -12,7 +12,7 @@ from conftest import Place, tick
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+pytestmark = [pytest.mark.deep, pytest.mark.slow]
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 

@@ -11,6 +11,8 @@ import pytest
 from browser import Site, comes, mudroom, staged
 from conftest import Place
 
+pytestmark = pytest.mark.deep
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -16,6 +16,8 @@ from conftest import Place
 from mudroom.web.server import peer
 from mudroom.web.server.peer import ConnectionEnd, ends, judged, stranger, written
 
+pytestmark = pytest.mark.both_users
+
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TABLE = HEAD + (
     "   0: 0100007F:223D 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0\n"

@@ -11,6 +11,8 @@ import pytest
 
 from conftest import Place
 
+pytestmark = pytest.mark.both_users
+
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}

@@ -41,6 +41,7 @@ def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
     assert cli("ls").stdout.startswith("x  2 files, +0 -1")
 
 
+@pytest.mark.both_users
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")
 def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
     state = cli.place.state

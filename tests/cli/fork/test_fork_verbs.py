@@ -140,6 +140,7 @@ def kinds() -> list[str]:
     return found + (["overlay"] if os.geteuid() == 0 else [])
 
 
+@pytest.mark.both_users
 @pytest.mark.parametrize("kind", ["copy", "fuse", "overlay"])
 def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     if kind not in kinds():
@@ -173,6 +174,7 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     assert (cli.place.project / "made").read_text() == "by an editor\n"
 
 
+@pytest.mark.both_users
 @pytest.mark.parametrize("kind", ["copy", "fuse", "overlay"])
 def test_a_mount_to_look_at(cli: Cli, kind: str) -> None:
     if kind not in kinds():

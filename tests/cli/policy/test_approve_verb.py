@@ -180,6 +180,7 @@ def test_what_cannot_be(cli: Approving, words: tuple[str, ...], said: str) -> No
     assert said in done.stderr
 
 
+@pytest.mark.both_users
 def test_another_users_vault_is_refused_in_one_line(cli: Approving) -> None:
     name = cli.put()
     if os.geteuid() == 0:

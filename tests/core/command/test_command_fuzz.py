@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from command_files import COMMANDS, EVASIONS
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import CLASSES, Classification
+from tiers import examples
 
 UNFINISHED = (b"ls &&", b"ls )", b"ls ) ; rm x", b"((ls); rm x)", b"if ls; then")
 """What is put around these finishes them, or makes them something else."""
@@ -114,7 +115,7 @@ def test_quotes_make_no_command_milder(line: bytes, data: st.DataObject) -> None
 
 @pytest.mark.slow
 @given(noise)
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 def test_nothing_raises(line: bytes) -> None:
     assert classify_line(line).classes
     assert classify_words([line]).classes

@@ -32,6 +32,7 @@ from mudroom.core.tree.entry import same_stamp
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, parent
 from sample import directory, file
+from tiers import examples
 
 
 class Case:
@@ -118,7 +119,7 @@ def _untouched(base: Tree, ours: Tree, path: bytes) -> bool:
 
 
 @given(edits(), edits())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_with_nobody_else_at_work_the_project_becomes_the_fork(start: list[Edit], work: list[Edit]) -> None:
     case = Case(start, work)
     landing, disk = case.land()
@@ -128,7 +129,7 @@ def test_with_nobody_else_at_work_the_project_becomes_the_fork(start: list[Edit]
 
 
 @given(edits(), edits(verbs=["socket", "socket"]), edits(), st.sets(st.sampled_from(PATHS)))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_whatever_the_user_does_meanwhile_is_kept(
     start: list[Edit], work: list[Edit], meanwhile: list[Edit], unknown: set[bytes]
 ) -> None:
@@ -153,7 +154,7 @@ def test_where_directories_cannot_be_renamed(start: list[Edit], work: list[Edit]
 
 
 @given(edits(), edits(verbs=["socket"]), edits(most=3), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_part_of_the_changes(start: list[Edit], work: list[Edit], meanwhile: list[Edit], data: st.DataObject) -> None:
     """Any part, even one that leaves out the directory of what is in it."""
     case = Case(start, work, meanwhile)
@@ -162,7 +163,7 @@ def test_a_part_of_the_changes(start: list[Edit], work: list[Edit], meanwhile: l
 
 
 @given(edits(GIT_PATHS), edits(GIT_PATHS), edits(GIT_PATHS, most=3), st.sets(st.sampled_from(GIT_PATHS), max_size=2))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_repositories_and_what_is_protected(
     start: list[Edit], work: list[Edit], meanwhile: list[Edit], named: set[bytes]
 ) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.text import linediff
 from mudroom.core.text.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified_diff
+from tiers import examples
 
 # Few different lines, so that they repeat; among them those that could be taken for parts of a diff.
 _LINES = [b"", b"a", b"b", b"c", b"a\r", b"\r", b"x\ry", b"\x0c", b"\xff\x00", b"\\ No newline at end of file"]
@@ -347,7 +348,7 @@ newline before it away as well (seen with 2.39)."""
     "command",
     [pytest.param(_PATCH, marks=needs_patch, id="patch"), pytest.param(_APPLY, marks=needs_git, id="git")],
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(pair=pairs(), context=st.sampled_from([3, 3, 0, 1]))
 def test_unified_applies(command: list[str], tmp_path: Path, pair: tuple[bytes, bytes], context: int) -> None:
     old, new = pair

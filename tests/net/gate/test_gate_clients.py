@@ -19,6 +19,8 @@ from origin import Web, certificate, tls
 from settlement import Site
 from town import Town
 
+pytestmark = pytest.mark.both_users
+
 
 def needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")

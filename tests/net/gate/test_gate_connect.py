@@ -10,6 +10,8 @@ import pytest
 from mudroom.core.network.host_rules import HostRule
 from town import Town, echo, read_all, read_until
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

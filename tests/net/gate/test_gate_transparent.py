@@ -17,6 +17,8 @@ from origin import Web, client_context, tls
 from settlement import Site, answers, question
 from town import Town, echo, read_all, read_exactly, read_until
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

@@ -16,6 +16,8 @@ from mudroom.core.network.host_rules import HostRule
 from origin import Web, certificate, client_context, tls
 from town import OpenDoor, Town, echo, read_all, read_exactly, read_until
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:

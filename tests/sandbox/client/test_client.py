@@ -16,6 +16,8 @@ from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, StepFailed
 
+pytestmark = pytest.mark.both_users
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

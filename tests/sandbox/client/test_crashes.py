@@ -15,7 +15,7 @@ import pytest
 from box import KINDS, Box
 from mudroom.sandbox.client.client import Client
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.both_users, pytest.mark.alone]
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal

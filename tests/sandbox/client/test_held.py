@@ -17,6 +17,8 @@ from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit
 from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand, hold
 
+pytestmark = pytest.mark.both_users
+
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from mudroom.sandbox.client.report import ReportError, read_record, read_report
 
+pytestmark = pytest.mark.both_users
+
 WORDS = st.text(max_size=300)
 VALUES = st.recursive(
     st.none()

@@ -13,6 +13,8 @@ from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.container.building import Workshop, build
 
+pytestmark = pytest.mark.both_users
+
 MARKS = {LABEL: "debootstrap"}
 RECIPE = Recipe("debootstrap", "x", "trixie", ("git",))
 ROOT = os.geteuid() == 0

@@ -12,6 +12,8 @@ import pytest
 
 from mudroom.sandbox.container.packing import PackedTree, pack_host, pack_root
 
+pytestmark = pytest.mark.both_users
+
 ROOT = os.geteuid() == 0
 
 

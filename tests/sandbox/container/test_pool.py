@@ -16,6 +16,8 @@ from mudroom.sandbox.container.pool import Pool, Rules, covers, serves
 
 WANTED = Container("", "image", (), (1000, 1000), (ContainerMount(b"/v/layers", b"/v/layers", True),))
 
+pytestmark = pytest.mark.both_users
+
 
 class Fake:
     def __init__(self, container: Container, changed: threading.Condition) -> None:

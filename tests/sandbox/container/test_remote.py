@@ -30,6 +30,8 @@ from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.plain_plan import compile_remote
 from mudroom.sandbox.container.remote import RemoteBox, start_remote
 
+pytestmark = pytest.mark.both_users
+
 DOCKER = Engine("docker", b"/usr/bin/docker", remote=True)
 BOX = Container("mudroom-x", "image", (b"cat",), (1000, 1000))
 

@@ -17,6 +17,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.host.host import landlock_abi
 
+pytestmark = pytest.mark.both_users
+
 MODES = ["overlay", "copy", *(["landlock"] if landlock_abi() else [])]
 HOME = {
     ".cargo/bin/tool": "tool",

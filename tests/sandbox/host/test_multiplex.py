@@ -14,6 +14,8 @@ import pytest
 
 from mudroom.sandbox.host.multiplex import DATA, HEAD, MOST, OPEN, RESET, WINDOW, Mux
 
+pytestmark = pytest.mark.both_users
+
 LONG = os.urandom(3 * WINDOW + 17)
 
 

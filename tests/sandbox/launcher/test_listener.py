@@ -20,6 +20,8 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.linux.plan import PROXY_PORT
 
+pytestmark = pytest.mark.both_users
+
 KINDS = ("overlay", "overlay prepared", "copy", "copy prepared")
 PYTHON = sys.executable
 USUAL = (22, 80, 443)

@@ -18,6 +18,8 @@ from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.launcher import pause
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Box]:

@@ -18,6 +18,8 @@ from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.denials import denials, rules_for
 from mudroom.sandbox.linux.syscall import DENY, ENOSYS, NUMBERS
 
+pytestmark = pytest.mark.both_users
+
 ATTEMPTS = """
 import ctypes, errno, os, platform, socket
 libc = ctypes.CDLL(None, use_errno=True)

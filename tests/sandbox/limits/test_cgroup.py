@@ -24,6 +24,8 @@ from mudroom.sandbox.limits.cgroup import (
 from mudroom.sandbox.limits.limiter import disks
 from mudroom.sandbox.limits.scope import bus_address, make
 
+pytestmark = pytest.mark.both_users
+
 MOUNTINFO = """\
 22 28 0:20 / /proc rw,nosuid - proc proc rw
 30 28 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate

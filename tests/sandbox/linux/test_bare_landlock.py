@@ -14,7 +14,7 @@ from conftest import Place, full_listing
 from mudroom.sandbox.host.host import landlock_abi
 from test_without_namespaces import Contained
 
-pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+pytestmark = [pytest.mark.both_users, pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")]
 
 
 @pytest.fixture

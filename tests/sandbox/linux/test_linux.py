@@ -15,6 +15,8 @@ from mudroom.sandbox.linux.plan import compile_plan, filesystem_rights
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
 
+pytestmark = pytest.mark.both_users
+
 VAULT = b"/home/u/.local/state/mudroom/p1"
 PROJECT = b"/home/u/work"
 

@@ -34,6 +34,8 @@ from mudroom.sandbox.linux.syscall import (
     number_of,
 )
 
+pytestmark = pytest.mark.both_users
+
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, EACCES, ENOSYS, EAFNOSUPPORT = (ERRNO | e for e in (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT))
 AUDIT_ARCH_I386, AUDIT_ARCH_ARM = 0x40000003, 0x40000028

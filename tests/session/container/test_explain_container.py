@@ -16,6 +16,8 @@ from mudroom.core.confinement.container import Engine
 from mudroom.sandbox.container.engine import choose
 from mudroom.sandbox.container.trial import keep, recall
 
+pytestmark = pytest.mark.both_users
+
 INFO = {"ServerVersion": "28.1", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 LEVEL_2 = ("run", "--level", "2", "--explain")
 

@@ -26,8 +26,7 @@ from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, read_all
 from mudroom.stage.views.real_directory import PlainTree, PlainWriter
-
-pytestmark = pytest.mark.anybody
+from tiers import examples
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def perform(tree: Tree, operation: tuple[object, ...]) -> object:
 
 
 @pytest.mark.slow
-@settings(max_examples=int(os.environ.get("MUDROOM_EXAMPLES", "150")), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(operations=st.lists(OPERATION, max_size=14), flush_at=st.integers(0, 14))
 @example(operations=[("rename", b"d", b"b"), ("rename", b"full", b"d"), ("rename", b"b", b"full")], flush_at=14)
 @example(

@@ -20,6 +20,8 @@ from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.views.mount import mount_overlay, unmount
 
+pytestmark = pytest.mark.both_users
+
 Shown = dict[bytes, tuple[str, int, bytes]]
 BELOW = ("nothing", "file", "link", "fifo", "directory")
 FIRST = ("untouched", "file", "link", "fifo", "whiteout", "directory", "new", "hard")

@@ -17,6 +17,8 @@ from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.views.mount import mount_overlay, unmount
 
+pytestmark = pytest.mark.both_users
+
 Shown = dict[bytes, tuple[str, int, bytes]]
 
 ORDINARY = ("nothing", "file", "link", "fifo", "empty", "full", "closed")

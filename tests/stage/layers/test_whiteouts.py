@@ -20,6 +20,8 @@ from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.preflight import filesystem, mounts
 
+pytestmark = pytest.mark.both_users
+
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:

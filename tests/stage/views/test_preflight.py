@@ -22,6 +22,8 @@ from mudroom.stage.views.preflight import (
     submounts,
 )
 
+pytestmark = pytest.mark.both_users
+
 MOUNTINFO = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 28 27 0:27 / /home/me/pro\040ject/vol\134ume ro,nosuid master:3 propagate_from:2 - tmpfs tmpfs ro

@@ -9,6 +9,8 @@ from conftest import Place, tick
 from mudroom.core.merge.resolution_words import Take
 from mudroom.session import Session
 
+pytestmark = pytest.mark.both_users
+
 FORK = "agent-1"
 
 

@@ -33,7 +33,6 @@ from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.approvals.queue import Queue
 
 pytestmark = [
-    pytest.mark.anybody,
     pytest.mark.slow,
     pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
 ]

@@ -1,0 +1,190 @@
+"""The marks that say where a test runs: ``both_users`` stands wherever it matters who runs a test."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+FILES = sorted(TESTS.rglob("test_*.py"))
+ASKS = {"geteuid", "getuid", "getegid", "getgid"}
+SHARED = {"conftest", "browser", "clients"}
+"""Imported by many. Who runs them matters to Chromium's own sandbox, and to where sshd wants a directory."""
+ROOMS = {"sandbox", "stage"}
+"""Folders of tests in which whatever starts a sandbox runs as both users: identities, capabilities, control groups,
+owners and mounts are others for root."""
+STARTS = {"place", "client"}
+"""Fixtures by which a sandbox is started."""
+SAME = {
+    "test_mac_session.py": "a macOS that is played: nothing is confined",
+    "test_command_line.py": "asks for one test that root skips",
+    "test_buffer.py": "the owner of a new file is who made it: said by the process itself",
+    "test_faults.py": "long; root's writing is the same, but for the modes of directories: test_closed_directories",
+    "test_second_writer.py": "as test_faults",
+    "test_approval_faults.py": "asks only to name a file of its own",
+}
+"""Files that ask, and run once; each with its reason."""
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+def helpers(path: Path) -> Iterator[Path]:
+    """The file and what it imports of tests/, directly or not, but what nearly all import."""
+    seen: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        here = waiting.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        yield here
+        for node in ast.walk(tree(here)):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            waiting += [one for name in set(names) - SHARED for one in file_of(name, path.parent)]
+
+
+def file_of(name: str, beside: Path) -> list[Path]:
+    """A module of tests/ that is no test: beside the file, in tests/, or in a folder that pytest has on its path."""
+    if name.startswith(("mudroom", "test_")):
+        return []
+    under = name.replace(".", "/") + ".py"
+    places = [beside, TESTS, *(path for path in TESTS.iterdir() if path.is_dir())]
+    return [place / under for place in places if (place / under).is_file()][:1]
+
+
+def asks_who_runs_it(path: Path) -> bool:
+    """Not if all that comes of it is that root skips the test: an ordinary user does run it then."""
+    skips_root = {
+        id(call)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("skipif")
+        for compare in node.args
+        if isinstance(compare, ast.Compare) and isinstance(compare.ops[0], ast.Eq)
+        for call in ast.walk(compare)
+    }
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {f"os.{name}" for name in ASKS}
+        and id(node) not in skips_root
+        for node in ast.walk(tree(path))
+    )
+
+
+def marks(path: Path) -> set[str]:
+    """Of any test in the file."""
+    return {
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pytest.mark"
+    }
+
+
+def starts_a_sandbox(path: Path) -> bool:
+    arguments = {
+        argument.arg
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef)
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+    }
+    return bool(arguments & STARTS)
+
+
+def takes_an_engine(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.arg) and node.annotation is not None and ast.unparse(node.annotation) == "EngineHere"
+        for node in ast.walk(tree(path))
+    )
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(TESTS))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_what_depends_on_who_runs_it_runs_as_both_users(path: Path) -> None:
+    room = path.relative_to(TESTS).parts[0]
+    asking = [one.name for one in helpers(path) if asks_who_runs_it(one)]
+    depends = bool(asking) or (room in ROOMS and starts_a_sandbox(path))
+    if depends and not takes_an_engine(path):  # dev/engines runs those, as both users too
+        assert "both_users" in marks(path) or path.name in SAME, f"mark it both_users: {asking or STARTS}"
+
+
+def test_every_exception_is_one() -> None:
+    for name in SAME:
+        (path,) = (path for path in FILES if path.name == name)
+        assert "both_users" not in marks(path)
+        room = path.relative_to(TESTS).parts[0]
+        assert any(asks_who_runs_it(one) for one in helpers(path)) or (room in ROOMS and starts_a_sandbox(path)), name
+
+
+def test_what_is_pure_runs_once() -> None:
+    assert [name_of(path) for path in FILES if path.parent.name == "core" and "both_users" in marks(path)] == []
+
+
+def test_the_quick_tier_has_some_of_the_browser_and_not_all() -> None:
+    pages = [path for path in FILES if path.parent.name == "web" and "_page" in path.name]
+    quick = [path.name for path in pages if "deep" not in marks(path)]
+    assert 5 <= len(quick) < len(pages) / 2, quick
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@pytest.mark.skipif(os.geteuid() == 0, reason='')\ndef test_a(): pass", False),
+        ("@pytest.mark.skipif(os.geteuid() != 0, reason='')\ndef test_a(): pass", True),
+        ("@pytest.mark.skipif(os.geteuid() != 0 or X, reason='')\ndef test_a(): pass", True),
+        ("ROOT = os.getuid() == 0", True),
+        ("PROGRAM = 'os.getuid()'", False),
+    ],
+)
+def test_what_asking_is(tmp_path: Path, text: str, expected: bool) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(text)
+    assert asks_who_runs_it(path) is expected
+
+
+@pytest.mark.slow
+def test_a_failure_says_how_it_is_run_again_and_the_sample_of_a_day_is_the_same_all_day(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test_n(n): assert n < 0\n"
+    )
+
+    def run(seed: str) -> tuple[str, set[str]]:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "tiers",
+                "-p",
+                "no:cacheprovider",
+                "--rootdir",
+                ".",
+                "--of-the-day",
+                "3",
+            ],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(TESTS), "MUDROOM_SEED": seed, "MUDROOM_TESTS": "quick", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout, {line for line in done.stdout.splitlines() if line.startswith("MUDROOM_TESTS=quick ")}
+
+    printed, first = run("20261122")
+    assert "tier: quick, MUDROOM_SEED=20261122" in printed
+    assert len(first) == 3
+    assert all("MUDROOM_SEED=20261122 .venv/bin/python -m pytest 'test_it.py::test_n[" in line for line in first)
+    assert run("20261122")[1] == first
+    assert run("20261123")[1] != {line.replace("1122", "1123") for line in first}

@@ -1,0 +1,73 @@
+"""The two tiers of the tests, and the seed of the day.
+
+The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without tests marked ``deep``, each test once, as
+an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. The longest
+property tests have fewer examples in the quick tier (``examples``), and the fault tests a smaller sample (``sample``).
+
+The calls that the fault tests strike, and the deep tests that the quick tier tries (``--of-the-day``), are drawn by a
+seed, MUDROOM_SEED; it is the date (UTC) if nothing else is said. A failed test says how it is run again with it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
+SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
+"""Set for the processes of xdist too: midnight may pass between their starts and ours."""
+
+
+def examples(full: int) -> int:
+    """Examples of a long property test: in the quick tier a quarter of ``full``; MUDROOM_EXAMPLES wins."""
+    return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
+
+
+def sample(full: int) -> int:
+    """Calls that a fault test strikes, of each kind: one in the quick tier."""
+    return 1 if QUICK else full
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("tiers").addoption(
+        "--of-the-day", metavar="N", type=int, help="run only N of the selected tests, drawn by MUDROOM_SEED"
+    )
+
+
+def pytest_report_header() -> str:
+    return f"tier: {'quick' if QUICK else 'deep'}, MUDROOM_SEED={SEED}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    count = config.getoption("--of-the-day")
+    if count is not None and count < len(items):
+        chosen = {item.nodeid for item in random.Random(SEED).sample(items, count)}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
+    if hasattr(config, "workerinput"):
+        longest_first(items)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Files in the order of what their marks say of how long they take: one that is begun last is waited for alone."""
+    weights: Counter[Path] = Counter()
+    for item in items:
+        limit = item.get_closest_marker("limit")
+        weights[item.path] += 10 * limit.args[0] if limit else 100 if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: -weights[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]  # pytest's own type is not public
+    report = yield
+    if report.failed:
+        tier = "MUDROOM_TESTS=quick " if QUICK else ""
+        again = f"{tier}MUDROOM_SEED={SEED} .venv/bin/python -m pytest '{item.nodeid}'"
+        report.sections.append(("To run it again", again))
+    return report
