@@ -1,17 +1,17 @@
-"""What can go wrong, by whose fault it is.
+"""Exceptions, by cause.
 
     MudroomError            mudroom could not do its job                               exit 125
-    ├── UsageError          the caller asked for something that cannot be              exit 125
-    │   └── Refused         the policy does not let it run here                        exit 126
-    ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
-    ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
-    │   └── SideMoved       a side of a conflict is not what was looked at             exit 4
-    │       └── DecidedMeanwhile  nor is what somebody has decided about it
-    ├── ContainerEnded      a command's container was ended before it              exit 125
+    ├── UsageError          the caller's request is not valid                          exit 125
+    │   └── Refused         the policy does not allow the command here                 exit 126
+    ├── Unsupported         this machine cannot provide a requested protection         exit 125
+    ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
+    │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
+    │       └── DecidedMeanwhile  the decision about the conflict has changed since
+    ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
-A denial, a conflict or a command that fails is not here: those are values (``core/result.py``,
-``core/merge/merge.py``). ``message`` says what and why in one line; ``hint`` says what to do about it.
+Denials, conflicts and failing commands are not exceptions but values (``core/result.py``, ``core/merge/merge.py``).
+``message`` says in one line what happened and why; ``hint`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Of an OSError: there is no room. Not a failure of what was looked at."""
+"""errno values of OSError for a full disk or quota. They are not a failure of the path that was accessed."""
 
 
 class MudroomError(Exception):
@@ -43,7 +43,7 @@ class Refused(UsageError):
 
 
 class Unsupported(MudroomError):
-    """``protection`` was asked for; ``needs`` it does; ``found`` is what this machine has instead."""
+    """``protection`` was requested and needs ``needs``; this machine has ``found`` instead."""
 
     def __init__(self, protection: str, needs: str, found: str, hint: str = "") -> None:
         super().__init__(f"{protection} needs {needs}; found: {found}", hint)
@@ -53,7 +53,7 @@ class Unsupported(MudroomError):
 
 
 class ForkMoved(MudroomError):
-    """``path`` is the first that differs from what was reviewed. ``what`` was not done."""
+    """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed."""
 
     exit_code = 4
 
@@ -65,7 +65,7 @@ class ForkMoved(MudroomError):
 
 
 class SideMoved(ForkMoved):
-    """``path``: one side of its conflict is another one than whoever decides has looked at."""
+    """``path``: one side of its conflict has changed since it was shown."""
 
     def __init__(self, path: bytes, shown: str) -> None:
         MudroomError.__init__(
@@ -75,7 +75,7 @@ class SideMoved(ForkMoved):
 
 
 class DecidedMeanwhile(SideMoved):
-    """``path``: somebody else has decided about its conflict, or taken a decision back, since it was looked at."""
+    """``path``: another process has recorded or withdrawn a decision about its conflict since it was shown."""
 
     def __init__(self, path: bytes, shown: str) -> None:
         MudroomError.__init__(
@@ -91,7 +91,7 @@ class CommandNotStarted(MudroomError):
 
 
 class ContainerEnded(MudroomError):
-    """Not by us, and not by the command. ``why`` is what its engine says."""
+    """The container was ended neither by mudroom nor by the command. ``why`` is the engine's reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(

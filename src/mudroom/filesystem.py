@@ -1,7 +1,7 @@
 """The files of a fork as an fsspec file system: ``fsspec.filesystem("mudroom", fork=...)``.
 
-Only whoever asks fsspec for it imports this file: fsspec takes 40 ms to import, and mudroom never needs it.
-Paths start at the project: ``/src/a.py``, with or without the slash, or ``mudroom://`` in front of it.
+This module is imported only through fsspec, because importing fsspec takes 40 ms and mudroom itself does not need it.
+Paths are relative to the project: ``/src/a.py``, with or without the slash, or with ``mudroom://`` in front.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _SCHEME = "mudroom://"
 
 
 class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """``fork``: the name of a fork of the project in the directory ``project``, or an object with its files as ``fs``.
+    """``fork``: the name of a fork of the project in the directory ``project``, or an object with a ``fs`` attribute.
 
-    A file that is written gets its place when it is closed, whole; one left with an exception never does. Symbolic
-    links have the type ``link`` and are not followed.
+    A written file appears at its path, complete, when it is closed; it never appears if its block ends with an
+    exception. Symbolic links have the type ``link`` and are not followed.
     """
 
     protocol = "mudroom"
     root_marker = "/"
-    cachable = False  # a fork can be another one under the same name by then
+    cachable = False  # another fork may have the same name later
 
     def __init__(self, fork: Any, project: str | bytes | os.PathLike[str] = ".", **options: Any) -> None:
         super().__init__(**options)
@@ -46,28 +46,28 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
             self._files = fork.fs
         else:
             session = _open_session(os.fsencode(project))
-            weakref.finalize(self, session.close)  # at the end of the process, too
+            weakref.finalize(self, session.close)  # also at the end of the process
             self._files = session.forks.files(fork)
             self._flush = partial(session.forks.flush, fork)
 
     def flush(self) -> None:
-        """Bring what was written into the fork, where other processes see it. The end of the file system does that,
-        too. Nothing to do for an object with ``fs``, whose owner does it."""
+        """Write buffered changes to the fork, where other processes see them. Closing the file system also does that.
+        For an object with ``fs`` this does nothing: its owner flushes."""
         self._flush()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
+            return [cls._strip_protocol(item) for item in path]
         path = os.fsdecode(path).removeprefix(_SCHEME).strip("/")
         return "/" + path if path else ""
 
     @classmethod
     def _at(cls, path: Any) -> str:
-        """The path as ``Files`` has it."""
+        """Return the path in the form that ``Files`` expects."""
         return str(cls._strip_protocol(path)).removeprefix("/")
 
-    # --- looking ---
+    # --- reading the tree ---
 
     def info(self, path: str, **_options: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
@@ -76,15 +76,15 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
     def ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
         path = self._strip_protocol(path)
         entry = self._files.stat(self._at(path))
-        found = [_info(path, entry)]
+        rows = [_info(path, entry)]
         if entry.kind == "directory":
-            found = [_info(path + "/" + name, below) for name, below in self._files.list(self._at(path)).items()]
-        return found if detail else [one["name"] for one in found]
+            rows = [_info(path + "/" + name, below) for name, below in self._files.list(self._at(path)).items()]
+        return rows if detail else [row["name"] for row in rows]
 
     def modified(self, path: str) -> datetime:
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
-    # --- content ---
+    # --- file contents ---
 
     def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         if "b" in mode:
@@ -93,21 +93,21 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         return _Text(super().open(path, mode.replace("t", "") + "b", **options), **text)
 
     def _open(self, path: str, mode: str = "rb", *, autocommit: bool = True, **_options: Any) -> Any:
-        path, kept = self._at(path), mode.replace("b", "")
-        if kept == "r":
+        path, file_mode = self._at(path), mode.replace("b", "")
+        if file_mode == "r":
             return _Reader(self._files.open(path))
-        if kept not in ("w", "w+", "x", "x+", "a", "a+", "r+"):
+        if file_mode not in ("w", "w+", "x", "x+", "a", "a+", "r+"):
             raise ValueError(f"not a mode of a file: {mode!r}")
-        there = self._files.look(path)
-        if kept == "r+" and there is None:
+        existing = self._files.look(path)
+        if file_mode == "r+" and existing is None:
             raise os_error(errno.ENOENT, os.fsencode(path))
-        draft = self._files.create(path, exclusive=kept[0] == "x")
+        draft = self._files.create(path, exclusive=file_mode[0] == "x")
         draft.at_close, draft.owner = autocommit, self
-        if kept[0] in "ar" and there is not None:
+        if file_mode[0] in "ar" and existing is not None:
             with self._files.open(path) as stream:
                 while data := stream.read(1 << 20):
                     draft.write(data)
-        if kept == "r+":
+        if file_mode == "r+":
             draft.seek(0)
         return draft
 
@@ -131,7 +131,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         else:
             self._files.touch(self._at(path), time.time_ns())
 
-    # --- the tree ---
+    # --- changing the tree ---
 
     def mkdir(self, path: str, create_parents: bool = True, **_options: Any) -> None:
         if not create_parents:
@@ -162,7 +162,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
             self._files.copy(source, target)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
-        """One rename where that does the same; else fsspec's way, which copies."""
+        """Rename if that gives the same result; otherwise copy as fsspec does."""
         renamed = False
         if isinstance(path1, str) and isinstance(path2, str) and not path2.endswith("/") and not self.isdir(path2):
             entry = self._files.look(self._at(path1)) if "*" not in path1 else None
@@ -174,7 +174,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
 
 
 class _Reader(io.BufferedReader):
-    """Tells its size, which fsspec wants to know of a file."""
+    """A reader with the attribute ``size``, which fsspec requires."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.size = stream.seek(0, io.SEEK_END)
@@ -183,7 +183,7 @@ class _Reader(io.BufferedReader):
 
 
 class _Text(io.TextIOWrapper):
-    """Text of a file; one that is written is called off if its block ends with an exception."""
+    """A text file; a file being written is discarded if its block ends with an exception."""
 
     def __exit__(self, kind: object, *error: Any) -> None:
         if kind is not None and isinstance(self.buffer, Draft):
@@ -192,7 +192,7 @@ class _Text(io.TextIOWrapper):
 
 
 def _info(path: str, entry: Entry) -> dict[str, Any]:
-    found = {
+    info = {
         "name": path,
         "size": entry.size,
         "type": {"symlink": "link"}.get(entry.kind, entry.kind),
@@ -204,15 +204,15 @@ def _info(path: str, entry: Entry) -> dict[str, Any]:
         "nlink": entry.links,
         "islink": entry.kind == "symlink",
     }
-    return {**found, "destination": os.fsdecode(entry.target)} if entry.kind == "symlink" else found
+    return {**info, "destination": os.fsdecode(entry.target)} if entry.kind == "symlink" else info
 
 
 def _open_session(project: bytes) -> Session:
-    """A session of its own, which ends with the file system."""
+    """Return a new session, which is closed with the file system."""
     from mudroom.policy.config import environment, places
     from mudroom.session import Session, find_project
 
     environ = environment()
     place = places(environ)
-    found = find_project(os.path.realpath(project), place.home)
-    return Session.open(found, state=place.state, home=place.home, environ=environ)
+    root = find_project(os.path.realpath(project), place.home)
+    return Session.open(root, state=place.state, home=place.home, environ=environ)

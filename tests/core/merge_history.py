@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.merge.marker import mergeable
+from mudroom.core.merge.marker import why_not_mergeable
 from triples import ENV, Triple, git_merge
 
 _ROUGHLY = [1, 1, 2, 2, 3, 5, 10]
@@ -108,7 +108,7 @@ def compare(repository: Path, cases: Iterable[Case]) -> Report:
                 continue
             seen.add(case[:3])
             sides = [blobs.read(blob) for blob in case[:3]]
-            if None in sides or any(mergeable(side or b"") for side in sides):
+            if None in sides or any(why_not_mergeable(side or b"") for side in sides):
                 report.counts["left out"] += 1
                 continue
             triple = sides[0] or b"", sides[1] or b"", sides[2] or b""

@@ -16,7 +16,7 @@ from mudroom.core.result import (
     Result,
     changes_to_json,
     conflicts_to_json,
-    named,
+    path_fields,
     text,
     to_json,
 )
@@ -175,7 +175,7 @@ def test_names_that_are_not_utf8_keep_their_bytes() -> None:
 
 @given(st.binary(max_size=20) | paths())
 def test_a_path_can_always_be_had_back(path: bytes) -> None:
-    found = named(path)
+    found = path_fields(path)
     assert json.loads(json.dumps(found)) == found
     assert (base64.b64decode(found["path_base64"]) if "path_base64" in found else found["path"].encode()) == path
     assert found["path"] == text(path)

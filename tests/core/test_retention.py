@@ -12,12 +12,12 @@ from mudroom.core.retention import (
     YOUNG,
     ApplyFact,
     RetentionLimits,
+    deletion_horizon,
     expired_applies,
     expired_checkpoints,
-    horizon,
-    kept_by,
+    retention_limits,
     surplus_checkpoints,
-    unneeded,
+    unreferenced,
 )
 from mudroom.core.settings import Settings
 from mudroom.core.tree.stack import Checkpoint, ForkState
@@ -83,17 +83,17 @@ def test_automatic_checkpoints_go_by_age_and_number_and_named_ones_stay() -> Non
 
 
 def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
-    assert horizon(NOW, []) == NOW - YOUNG
-    assert horizon(NOW, [NOW - 1, NOW - 3 * DAY]) == NOW - 4 * DAY
+    assert deletion_horizon(NOW, []) == NOW - YOUNG
+    assert deletion_horizon(NOW, [NOW - 1, NOW - 3 * DAY]) == NOW - 4 * DAY
     states = [ForkState("up", ("a",), "b1"), ForkState("up2", checkpoints=(Checkpoint("c", 1, ("d",)),))]
     layers = {"up": 1, "up2": 1, "a": 1, "d": 1, "old": 1, "new": 99}
-    assert unneeded(layers, {"b1": 1, "b2": 1, "b3": 99}, states, 50) == (["old"], ["b2"])
-    assert unneeded(layers, {}, [], 0) == ([], [])
+    assert unreferenced(layers, {"b1": 1, "b2": 1, "b3": 99}, states, 50) == (["old"], ["b2"])
+    assert unreferenced(layers, {}, [], 0) == ([], [])
 
 
 def test_the_settings() -> None:
-    assert kept_by(Settings()) == RetentionLimits(30 * DAY, 50, 5 * 10**9)
-    assert kept_by(Settings(keep_age=1.5)).age == 1_500_000_000 == int(1.5 * SECOND)
+    assert retention_limits(Settings()) == RetentionLimits(30 * DAY, 50, 5 * 10**9)
+    assert retention_limits(Settings(keep_age=1.5)).age == 1_500_000_000 == int(1.5 * SECOND)
 
 
 def test_checkpoints_of_the_very_same_count_as_one() -> None:
@@ -107,5 +107,5 @@ def test_checkpoints_of_the_very_same_count_as_one() -> None:
 
 def test_for_ever_is_a_number_of_nanoseconds() -> None:
     for age in (float("inf"), 1e300):
-        assert 100 * 365 * DAY < kept_by(Settings(keep_age=age)).age < 1 << 63
-    assert kept_by(Settings(keep_age=60.0)).age == 60 * 10**9
+        assert 100 * 365 * DAY < retention_limits(Settings(keep_age=age)).age < 1 << 63
+    assert retention_limits(Settings(keep_age=60.0)).age == 60 * 10**9

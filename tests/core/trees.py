@@ -21,7 +21,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src
 
 from model import Node, Tree, derive  # noqa: E402
 from mudroom.core.merge.diff3 import merge3  # noqa: E402
-from mudroom.core.merge.marker import mergeable  # noqa: E402
+from mudroom.core.merge.marker import why_not_mergeable  # noqa: E402
 from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
 from mudroom.core.merge.merge_tree import FileSides, LiveProject  # noqa: E402
 from mudroom.core.merge.operations import plan_landing  # noqa: E402
@@ -67,7 +67,7 @@ def merge_trees(base: Tree, ours: Tree, theirs: Tree) -> Outcome:
             return Combined(None, reason="no files")
         mode = yours.mode if mine is None else merged_mode(before.mode if before else None, mine.mode, yours.mode)
         contents = [tree[at].content for tree, at in ((base, base_at), (ours, ours_at), (theirs, theirs_at))]
-        if mode is None or (len({*contents}) == 3 and any(mergeable(content) for content in contents)):
+        if mode is None or (len({*contents}) == 3 and any(why_not_mergeable(content) for content in contents)):
             return Combined(None, reason="cannot be merged")
         found = merge3(*contents)
         if not found.clean:

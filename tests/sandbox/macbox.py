@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mudroom.core.confinement.spec import Around, Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 
 WORK = b"/Users/ann/Library/mudroom/p-1/forks/f/copy/work"
 PRIVATE = b"/Users/ann/Library/mudroom/p-1/forks/f/private"
@@ -32,7 +32,7 @@ SPEC = SandboxSpec(
 BARE = SPEC._replace(
     home=b"/Users/ann",
     network="open",
-    around=Around(
+    around=HostView(
         hidden=(STATE, b"/Users/ann/.ssh", b"/Users/ann/.aws", b"/Users/ann/Library/Keychains"),
         covered=(b"/Users/ann/.netrc",),
         live=(Bind(b"/Users/ann/.claude", b"/Users/ann/.claude", writable=True),),

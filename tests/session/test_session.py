@@ -15,14 +15,14 @@ import pytest
 from conftest import Place, full_listing, listing, tick
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.core.tree.change import listed
+from mudroom.core.tree.change import counted_changes
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
 from mudroom.vault.apply.execution import Executor
 
 
 def verbs(result: Result) -> dict[str, str]:
-    return {os.fsdecode(change.path): change.verb for change in listed(result.changeset.changes)}
+    return {os.fsdecode(change.path): change.verb for change in counted_changes(result.changeset.changes)}
 
 
 def test_nothing_reaches_the_project_before_apply(place: Place) -> None:

@@ -21,7 +21,7 @@ from mudroom.core.retention import DAY
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
-from mudroom.session.upkeep import kept_by, problems
+from mudroom.session.upkeep import problems, retention_limits
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.retention.prune import collect_garbage
@@ -278,7 +278,7 @@ class World(Place):
     def leftovers(self) -> list[str]:
         """After everything was applied and undone and old things were cleared away: what is there for nobody."""
         with self.session(self.settings) as session, session.alone("gc"):
-            collect_garbage(session.vault, kept_by(self.settings), session.forks.clock() + DAY)
+            collect_garbage(session.vault, retention_limits(self.settings), session.forks.clock() + DAY)
             vault = Path(os.fsdecode(session.vault.path))
         found = [str(path) for name in ("forks", "layers", "bases", "merged", "trash") for path in _below(vault / name)]
         found += [str(path) for ending in (".new", ".part", ".swap") for path in vault.rglob("*" + ending)]

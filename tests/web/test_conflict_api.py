@@ -376,7 +376,7 @@ def test_what_the_project_has_changed_meanwhile(two: Two) -> None:
         "edited": "changed in the project meanwhile",
         "gained/x": "the project has gained one of that name meanwhile",
         "gone": "deleted in the project meanwhile",
-        "kind": "the project has made something else of it meanwhile",
+        "kind": "replaced in the project by an entry of another kind",
         "mode": "its permissions were changed in the project meanwhile",
         "sub/gone": "deleted in the project meanwhile",
         "sub/new": "its directory is not in the project any more",

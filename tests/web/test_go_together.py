@@ -9,8 +9,8 @@ import pytest
 from browser import Site, staged
 from conftest import Place, listing
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.choice import exactly
-from mudroom.core.tree.dependent_rows import DependentRow, needs, row_of, together
+from mudroom.core.tree.choice import select_exactly
+from mudroom.core.tree.dependent_rows import DependentRow, complete_selection, needs, row_of
 from mudroom.tui.choice import WHOLE, chosen, first_choice, gathered, items_of
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def test_what_is_needed_is_what_an_apply_takes(place: Place) -> None:
     needed = needs(row_of(item.change) for item in items_of(changes))
     assert needed.keys() == {b"g", b"g/a", b"g/s/b"}
     for path in sorted(rows):
-        picked = together({path}, needed, ())
-        landing = {one.path for one in exactly(changes, sorted(picked)) if one.path in rows}
+        picked = complete_selection({path}, needed, ())
+        landing = {one.path for one in select_exactly(changes, sorted(picked)) if one.path in rows}
         assert landing == picked, path
 
 

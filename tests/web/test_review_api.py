@@ -12,7 +12,7 @@ from looking import Looking
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
-from mudroom.review.rows import look
+from mudroom.review.rows import review_fork
 from mudroom.web import shape
 from mudroom.web.api import review
 from mudroom.web.api.endpoint import id_of
@@ -349,7 +349,7 @@ def test_only_rows_that_are_asked_for_are_made(place: Place, monkeypatch: pytest
 
     monkeypatch.setattr(review, "row_of", making)
     monkeypatch.setattr(review, "_TOGETHER", 4)
-    paths = [show_path(change.path) for change in look(place.session(), "f").rows]
+    paths = [show_path(change.path) for change in review_fork(place.session(), "f").rows]
     for first, count in ((5, 5), (0, 1), (29, 1), (30, 9), (4, 26), (0, 30)):
         made.clear()
         found = looking.get("changes", first=first, count=count)["rows"]

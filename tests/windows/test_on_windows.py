@@ -274,11 +274,11 @@ def spec(directory: Path) -> SandboxSpec:
 
 
 def compiled(directory: Path, line: str, level: int) -> WindowsPlan:
-    from mudroom.core.confinement.spec import Around
+    from mudroom.core.confinement.spec import HostView
 
     found = spec(directory)
     if level == 0:
-        found = found._replace(around=Around(), network="open")
+        found = found._replace(around=HostView(), network="open")
     command = WindowsCommand(SHELL, ("cmd", "/d", "/c", line), system_variables(dict(os.environ)))
     return compile_plan(found, Limits(), command, WindowsMachine(), os.urandom(16))
 

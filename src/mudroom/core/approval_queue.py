@@ -1,7 +1,7 @@
-"""A question that waits in the queue, and how it has ended. Values, and what follows from them alone.
+"""Questions in the approval queue and their decisions, as values with pure functions.
 
-An answer for which nobody waited any more counts once, and not for ever; a clock that was set back does not make it
-younger.
+An answer that arrives after its waiter has gone counts once, for a limited time. Setting the clock back does not extend
+that time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
 
 VALIDITY = 3600.0
-"""Seconds for which an answer is kept for the one who asks again."""
+"""Seconds for which an answer is kept for a repeated question."""
 
 State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
 Kind = Literal["command", "host"]
@@ -20,11 +20,11 @@ Kind = Literal["command", "host"]
 
 class Moment(NamedTuple):
     time: int
-    """Nanoseconds since 1970, by a clock that can be set."""
+    """Nanoseconds since 1970, by the system clock, which can be set."""
     running: int
-    """Nanoseconds since the machine was started, asleep or not; no clock of the user's."""
+    """Nanoseconds since boot, including suspend, by a clock that users cannot set."""
     boot: str
-    """Which start that was."""
+    """Identifies the boot."""
 
 
 class QueuedQuestionRecord(NamedTuple):
@@ -34,9 +34,9 @@ class QueuedQuestionRecord(NamedTuple):
     name: str
     when: Moment
     patience: float
-    """Seconds for which somebody would wait; 0: nobody."""
+    """Seconds for which a waiter would wait; 0: there is no waiter."""
     note: str
-    """What has changed since it was asked before; empty: nothing, or it was not."""
+    """Changes since the same question was asked before; empty: no changes, or a new question."""
     command: CommandQuestion | None = None
     host: HostQuestion | None = None
 
@@ -52,7 +52,7 @@ class QueuedQuestionRecord(NamedTuple):
 
 
 class QueueDecision(NamedTuple):
-    """How a question has ended; for good."""
+    """The final decision about a question."""
 
     format: int
     state: State
@@ -63,8 +63,8 @@ class QueueDecision(NamedTuple):
 
 
 def elapsed(since: Moment, now: Moment) -> float:
-    """Seconds, by the clock that shows more of them; infinite if the one that can be set was set back: nothing is
-    known then."""
+    """Return the elapsed seconds, by the clock that shows more. Return infinity if the system clock was set back and no
+    other clock is available."""
     by_clock = (now.time - since.time) / 1e9
     if since.boot and since.boot == now.boot:
         return max(by_clock, (now.running - since.running) / 1e9)
@@ -76,14 +76,14 @@ def answer_of(decision: QueueDecision) -> CommandAnswer:
 
 
 class QueueRow(NamedTuple):
-    """One question, as it is now."""
+    """The present state of a question."""
 
     asked: QueuedQuestionRecord
     decision: QueueDecision | None
     waiter: int
-    """The process that waits for the answer; 0: none does."""
+    """Pid of the waiter; 0: there is none."""
     used: bool
-    """What was decided has been heeded."""
+    """Whether the decision was used."""
     size: int = 0
     """Bytes."""
 
@@ -97,7 +97,8 @@ class QueueRow(NamedTuple):
 
 
 def storable(question: CommandQuestion | HostQuestion) -> CommandQuestion | HostQuestion:
-    """The same with texts that can be written as UTF-8: names come from anywhere. Words and paths are bytes."""
+    """Return the question with texts that can be encoded as UTF-8, because names can come from any source. Words and
+    paths are bytes."""
     if isinstance(question, HostQuestion):
         return question._replace(fork=storable_text(question.fork), agent=storable_text(question.agent))
     verdict = question.verdict
@@ -118,18 +119,19 @@ def storable_text(text: str) -> str:
 
 
 class Room(NamedTuple):
-    """How much is kept, and for how long."""
+    """Limits of the queue's size and age."""
 
     waiting: int = 200
     decided: int = 200
     size: int = 64 << 20
     """Bytes of all questions together."""
     largest: int = 4 << 20
-    """Bytes of one."""
+    """Bytes of one question."""
     unanswered: float = 24 * 3600.0
-    """Seconds for which a question stays that nobody waits for any more."""
+    """Seconds for which a question without a waiter is kept."""
     kept: float = 24 * 3600.0
-    """Seconds for which is kept what was decided, for those who would decide it as well. Commands may hold secrets."""
+    """Seconds for which decisions are kept, for other approvers to see. Limited because commands can contain secrets.
+    """
 
 
 def is_old(row: QueueRow, now: Moment, room: Room) -> bool:
@@ -138,30 +140,31 @@ def is_old(row: QueueRow, now: Moment, room: Room) -> bool:
     return not row.waiter and elapsed(row.asked.when, now) > room.unanswered
 
 
-def surplus(rows: Sequence[QueueRow], now: Moment, room: Room) -> set[str]:
-    """What has to go so that there is room for one more: what is old, then what is decided, then what nobody waits for;
-    of each the oldest first, as ``rows`` are. Raises ValueError if that does not make room."""
+def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: Room) -> set[str]:
+    """Return the names of the questions to delete so that one more fits: expired ones, then decided ones, then those
+    without a waiter, each in the order of ``rows``, oldest first. Raise ValueError if that does not make enough room.
+    """
     decided = [row for row in rows if row.decision is not None]
     waiting = [row for row in rows if row.decision is None]
-    gone = {row.name for row in decided[: max(0, len(decided) - room.decided)]}
-    gone |= {row.name for row in rows if is_old(row, now, room)}
-    size = sum(row.size for row in rows if row.name not in gone)
-    count = sum(row.name not in gone for row in waiting)
+    deleted = {row.name for row in decided[: max(0, len(decided) - room.decided)]}
+    deleted |= {row.name for row in rows if is_old(row, now, room)}
+    size = sum(row.size for row in rows if row.name not in deleted)
+    count = sum(row.name not in deleted for row in waiting)
     for row in [*decided, *waiting]:
-        is_in_the_way = size + room.largest > room.size or (count >= room.waiting and row.decision is None)
-        if is_in_the_way and row.name not in gone and not row.waiter:
-            gone.add(row.name)
+        must_go = size + room.largest > room.size or (count >= room.waiting and row.decision is None)
+        if must_go and row.name not in deleted and not row.waiter:
+            deleted.add(row.name)
             size -= row.size
             count -= row.decision is None
     if size + room.largest > room.size or count >= room.waiting:
-        raise ValueError(f"{count} questions wait already")
-    return gone
+        raise ValueError(f"{count} questions are waiting already")
+    return deleted
 
 
 def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
-    """As ``mudroom.approvals/1`` has it (docs/FORMAT.md)."""
+    """Return the JSON form ``mudroom.approvals/1`` (docs/FORMAT.md)."""
     asked, decision = row.asked, row.decision
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": row.name,
         "kind": asked.kind,
         "state": row.state,
@@ -173,13 +176,13 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
         "note": asked.note,
     }
     if asked.host is not None:
-        found |= {"host": asked.host.host, "port": asked.host.port, "way": asked.host.way}
+        fields |= {"host": asked.host.host, "port": asked.host.port, "way": asked.host.way}
     if asked.command is not None:
-        found |= _command(asked.command)
+        fields |= _command(asked.command)
     ended = None
     if decision is not None:
         ended = {"by": decision.by, "reason": decision.reason, "always": decision.keep, "time": decision.when.time}
-    return found | {"decision": ended, "used": row.used}
+    return fields | {"decision": ended, "used": row.used}
 
 
 def _command(question: CommandQuestion) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A command in the background of a fork, as a value: what was started, how it ended, and both as JSON."""
+"""A background command of a fork as a value: its start, its end, and both as JSON."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ SCHEMA = "mudroom.background/1"
 
 class BackgroundStart(NamedTuple):
     id: str
-    """Unique in the vault; a plain word."""
+    """Unique in the vault; letters and digits only."""
     fork: str
     command: tuple[bytes, ...]
     cwd: bytes
-    """As the command sees it."""
+    """As seen by the command."""
     time: int
     """Nanoseconds since 1970."""
     keeper: int
-    """The pid of the process that holds it: it ends with that."""
+    """Pid of the process that holds the command; the command ends with it."""
     level: int = 1
     agent: str = ""
     timeout: float | None = None
-    """Seconds that it may take; None: no limit."""
+    """Time limit in seconds; None: no limit."""
 
 
 class BackgroundEnd(NamedTuple):
     exit_code: int
-    """128 + the signal for one that a signal has ended."""
+    """128 + the signal number if a signal ended the command."""
     signal: int | None
     timed_out: bool
     time: int
@@ -34,8 +34,8 @@ class BackgroundEnd(NamedTuple):
 
 
 def to_json(started: BackgroundStart, ended: BackgroundEnd | None) -> dict[str, Any]:
-    """Any bytes are kept: what is no UTF-8 becomes surrogates (PEP 383)."""
-    found: dict[str, Any] = {
+    """Return the JSON form. Bytes that are not UTF-8 become surrogates (PEP 383), so that no byte is lost."""
+    row: dict[str, Any] = {
         "schema": SCHEMA,
         "id": started.id,
         "fork": started.fork,
@@ -49,17 +49,17 @@ def to_json(started: BackgroundStart, ended: BackgroundEnd | None) -> dict[str, 
         "state": "running" if ended is None else "ended",
     }
     if ended is not None:
-        found |= {
+        row |= {
             "exit_code": ended.exit_code,
             "signal": ended.signal,
             "timed_out": ended.timed_out,
             "ended": ended.time,
         }
-    return found
+    return row
 
 
 def from_json(data: dict[str, Any]) -> tuple[BackgroundStart, BackgroundEnd | None]:
-    """Raises KeyError, TypeError or ValueError if that is something else."""
+    """Parse the JSON form. Raise KeyError, TypeError or ValueError if it is not valid."""
     if data["schema"] != SCHEMA:
         raise ValueError("written by another mudroom")
     started = BackgroundStart(

@@ -1,4 +1,4 @@
-"""What an agent's runtime gets to know about a fork: before its first command, and whenever it asks."""
+"""Reports about a fork for an agent's runtime: before its first command, and on request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mudroom.core.tree.stack import Checkpoint
 class PreparedFork(NamedTuple):
     fork: str
     created: bool
-    """It was not there before."""
+    """The fork was created by this call."""
     project: bytes
     level: int
     network: str
     view: str
-    """``overlay``, ``copy``; ``landlock``, ``seatbelt``: a copy elsewhere."""
+    """``overlay``, ``copy``; ``landlock``, ``seatbelt``: a copy at another path."""
     agent: str | None
-    """None: nobody judges the commands."""
+    """None: the policy does not judge the commands."""
     actions: tuple[tuple[CommandClass, Action], ...] = ()
-    """What is done about each class of commands that no rule names."""
+    """The action for each class of commands, where no rule names the command."""
     checkpoint: str | None = None
     credentials: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -35,43 +35,46 @@ class ForkReport(NamedTuple):
     created: int
     """Nanoseconds since 1970."""
     state: str
-    """``idle``, ``running``, ``cut off`` (the last command, with mudroom itself), ``mounted``."""
+    """``idle``, ``running``, ``cut off`` (mudroom itself ended during the last command), ``mounted``."""
     command: tuple[bytes, ...]
-    """The last one."""
+    """The last command."""
     exit_code: int | None
     level: int | None
     changeset: Changeset
     checkpoints: tuple[Checkpoint, ...] = ()
     denials: tuple[dict[str, Any], ...] = ()
-    """Of the last commands, newest first: as the result of each had them."""
+    """Denials of the last commands, newest first, as in their results."""
 
 
-def prepared_to_json(one: PreparedFork) -> dict[str, Any]:
+def prepared_to_json(prepared: PreparedFork) -> dict[str, Any]:
     return {
         "schema": "mudroom.prepared/1",
-        **one._asdict(),
-        "project": text(one.project),
-        "actions": dict(one.actions),
-        "credentials": list(one.credentials),
-        "notes": list(one.notes),
+        **prepared._asdict(),
+        "project": text(prepared.project),
+        "actions": dict(prepared.actions),
+        "credentials": list(prepared.credentials),
+        "notes": list(prepared.notes),
     }
 
 
-def inspected_to_json(one: ForkReport) -> dict[str, Any]:
+def inspected_to_json(report: ForkReport) -> dict[str, Any]:
     return {
         "schema": "mudroom.inspected/1",
-        "fork": one.fork,
-        "parent": one.parent or None,
-        "created": one.created,
-        "state": one.state,
-        "command": [text(word) for word in one.command],
-        "exit_code": one.exit_code,
-        "level": one.level,
-        "checkpoints": checkpoints_to_json(one.checkpoints),
-        "denials": list(one.denials),
-        "changes": changes_to_json(one.changeset),
+        "fork": report.fork,
+        "parent": report.parent or None,
+        "created": report.created,
+        "state": report.state,
+        "command": [text(word) for word in report.command],
+        "exit_code": report.exit_code,
+        "level": report.level,
+        "checkpoints": checkpoints_to_json(report.checkpoints),
+        "denials": list(report.denials),
+        "changes": changes_to_json(report.changeset),
     }
 
 
 def checkpoints_to_json(points: Sequence[Checkpoint]) -> list[dict[str, Any]]:
-    return [{"checkpoint": p.name, "time": p.time, "automatic": p.automatic, "layers": len(p.layers)} for p in points]
+    return [
+        {"checkpoint": point.name, "time": point.time, "automatic": point.automatic, "layers": len(point.layers)}
+        for point in points
+    ]

@@ -1,4 +1,4 @@
-"""What a command came to, and its form as JSON (``mudroom.result/1``, docs/FORMAT.md)."""
+"""The result of a command and its JSON form (``mudroom.result/1``, docs/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.confinement.limit import LimitReached, Reading
 from mudroom.core.merge.merge import Conflict
-from mudroom.core.tree.change import Change, Changeset, listed, summarise
+from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
 from mudroom.core.tree.rollup import roll_up
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
-"""The exit code of a command that the policy or its approver refused: nothing has run."""
+"""Exit code of a command that the policy or an approver refused; the command has not run."""
 
 
 class Denial(NamedTuple):
-    """Something that the sandbox refused, as the mechanism that refused it tells; never guessed from output."""
+    """An operation that the sandbox refused, as reported by the refusing mechanism; never guessed from output."""
 
     kind: str
     """``metadata``: chmod, chown, times or xattrs of a file outside. ``system call``: refused by the filter.
@@ -31,7 +31,7 @@ class Denial(NamedTuple):
     """A path, the name of the call, or a host and port."""
     reason: str
     times: int = 1
-    """How often."""
+    """Number of refusals."""
 
 
 class Result(NamedTuple):
@@ -39,7 +39,7 @@ class Result(NamedTuple):
     command: tuple[bytes, ...]
     level: int
     exit_code: int
-    """The command's own, 128 + signal if a signal ended it."""
+    """The command's own exit code, or 128 + signal if a signal ended it."""
     signal: int | None
     timed_out: bool
     duration: float
@@ -50,24 +50,24 @@ class Result(NamedTuple):
     stderr: bytes = b""
     truncated: bool = False
     cpu: float = 0.0
-    """Seconds of processor time, of the command and all that it waited for."""
+    """Seconds of processor time, of the command and the children it waited for."""
     max_rss: int = 0
     """KiB."""
     denials: tuple[Denial, ...] = ()
     reached: tuple[LimitReached, ...] = ()
-    """Limits that did something."""
+    """Limits that affected the command."""
     use: Reading | None = None
-    """What the command's control group has counted, if it had one."""
+    """Counters of the command's control group, if it had one."""
     notes: tuple[str, ...] = ()
-    """What was weaker or other than asked for, and what could not be done."""
+    """Notes about weaker protection, other differences from the request, and failures."""
     checkpoint: str | None = None
-    """By which all that the fork held before can be had back."""
+    """Checkpoint of the fork's contents before the command."""
     approval: CommandAnswer | None = None
-    """What was answered, if somebody was asked whether it may run."""
+    """The approver's answer, if the command needed approval."""
     credentials: tuple[str, ...] = ()
-    """Stores of the user's that were open to the command, as its agent's card names them."""
+    """The user's credential stores that were available to the command, named as in its agent's card."""
     ran: bool = True
-    """False: the policy, or who was asked, has refused it."""
+    """False: the policy or an approver refused the command."""
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "checkpoint": result.checkpoint,
         "changes": changes_to_json(result.changeset),
         "denials": [denial_to_json(denial) for denial in result.denials],
-        "limits": [{**one._asdict(), "text": str(one)} for one in result.reached],
+        "limits": [{**limit._asdict(), "text": str(limit)} for limit in result.reached],
         "use": _use(result.use),
         "applied": None,
         "notes": list(result.notes),
@@ -100,12 +100,12 @@ def to_json(result: Result) -> dict[str, Any]:
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    found = verdict._asdict() | {"classes": list(verdict.classes)}
-    return {key: value for key, value in found.items() if key != "instead" or value}
+    fields = verdict._asdict() | {"classes": list(verdict.classes)}
+    return {key: value for key, value in fields.items() if key != "instead" or value}
 
 
 def denial_to_json(denial: Denial) -> dict[str, Any]:
-    return {"kind": denial.kind, **named(denial.target, "target"), "reason": denial.reason, "count": denial.times}
+    return {"kind": denial.kind, **path_fields(denial.target, "target"), "reason": denial.reason, "count": denial.times}
 
 
 def _use(use: Reading | None) -> dict[str, Any] | None:
@@ -122,7 +122,7 @@ def _use(use: Reading | None) -> dict[str, Any] | None:
 
 
 def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[str, Any]:
-    """``moves``: which of the changes are the two ends of a file that was moved and changed."""
+    """Return changes as JSON. ``moves``: pairs of changes that are a renamed and modified file."""
     ends = {path: move for move in moves for path in (move.old, move.new)}
     summary = summarise(changeset.changes)
     _rows, rolls = roll_up(changeset.changes, lines=1_000_000)
@@ -136,9 +136,9 @@ def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[st
             "lines_removed": summary.lines_removed,
             "bytes": summary.size,
         },
-        "files": [_file(change, ends.get(change.path)) for change in listed(changeset.changes)],
+        "files": [_file(change, ends.get(change.path)) for change in counted_changes(changeset.changes)],
         "rollup": [
-            named(roll.path, suffix=b"/")
+            path_fields(roll.path, suffix=b"/")
             | {
                 verb: count
                 for verb, count in zip(("added", "modified", "deleted", "renamed"), roll[1:5], strict=True)
@@ -147,14 +147,14 @@ def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[st
             | {"bytes": roll.size}
             for roll in rolls
         ],
-        "remarks": [named(remark.path) | {"text": remark.text} for remark in changeset.remarks],
+        "remarks": [path_fields(remark.path) | {"text": remark.text} for remark in changeset.remarks],
     }
 
 
 def _file(change: Change, move: Move | None) -> dict[str, Any]:
     entry = change.entry
     row: dict[str, Any] = {
-        **named(change.path),
+        **path_fields(change.path),
         "change": change.verb,
         "type": entry.kind,
         "lines_added": change.lines_added,
@@ -164,27 +164,27 @@ def _file(change: Change, move: Move | None) -> dict[str, Any]:
         "flags": list(change.flags),
     }
     if change.source:
-        row |= named(change.source, "from")
+        row |= path_fields(change.source, "from")
     if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:
         row["mode"] = [f"{change.base.mode:04o}", f"{change.staged.mode:04o}"]
     if not change.original_known:
         row["original_known"] = False
     if move is not None:
-        row |= named(move.other(change.path), "moved_from" if change.path == move.new else "moved_to")
+        row |= path_fields(move.other(change.path), "moved_from" if change.path == move.new else "moved_to")
         row["similarity"] = move.percent
     return row
 
 
-def named(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str, str]:
-    """A path under ``key``, and its bytes under ``key_base64`` if they are not UTF-8."""
-    found = {key: text(path + suffix)}
+def path_fields(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str, str]:
+    """Return a path under ``key``, and its bytes under ``key_base64`` if they are not UTF-8."""
+    fields = {key: text(path + suffix)}
     if not _is_text(path):
-        found[key + "_base64"] = binascii.b2a_base64(path + suffix, newline=False).decode()
-    return found
+        fields[key + "_base64"] = binascii.b2a_base64(path + suffix, newline=False).decode()
+    return fields
 
 
 def text(raw: bytes) -> str:
-    """For JSON: a name that is not UTF-8 has U+FFFD in it, and ``path_base64`` beside it holds the bytes."""
+    """Decode bytes for JSON. Invalid UTF-8 becomes U+FFFD; ``path_base64`` holds the bytes of such a name."""
     return raw.decode("utf-8", "replace")
 
 
@@ -201,7 +201,7 @@ def conflicts_to_json(conflicts: Sequence[Conflict]) -> list[dict[str, str]]:
 
 
 def _conflict(conflict: Conflict) -> dict[str, str]:
-    found = named(conflict.path) | {"reason": conflict.reason}
+    fields = path_fields(conflict.path) | {"reason": conflict.reason}
     if conflict.base_at:
-        found |= named(conflict.base_at, "base")
-    return found | (named(conflict.ours_at, "ours") if conflict.ours_at else {})
+        fields |= path_fields(conflict.base_at, "base")
+    return fields | (path_fields(conflict.ours_at, "ours") if conflict.ours_at else {})

@@ -1,5 +1,5 @@
-"""What can be set for a project, with the defaults. ``policy/parse.py`` reads one file of it, ``policy/combine.py``
-all."""
+"""Settings of a project, with defaults. ``policy/parse.py`` reads one file of settings, ``policy/combine.py`` all
+files."""
 
 from __future__ import annotations
 
@@ -22,85 +22,86 @@ EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 class Settings(NamedTuple):
     level: int = 1
-    """Of a command without a card: 0, the staged view only; 1, sandboxed."""
+    """For a command without a card: 0, the staged view only; 1, sandboxed."""
     levels: LevelPolicy = LevelPolicy()
     network: Network | Literal["auto"] = "auto"
-    """``auto``: through the gate; at level 0, which is no isolation, the host's."""
+    """``auto``: through the gate; at level 0, which is no isolation, the host's network."""
     hosts: tuple[HostRule, ...] = ()
-    """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
+    """Host rules of the gate: the policy's rules and presets. This machine's answers are added to them
     (``policy/host_answers.py``)."""
     network_cards: tuple[str, ...] = ()
-    """Agents (by agentId) whose cards are taken at their word about hosts, as far as no rule denies them."""
+    """Agents (by agentId) whose cards may add hosts, unless a rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()
-    """Hosts that are not looked into, whatever rules say."""
+    """Hosts whose TLS connections are not inspected, whatever other rules say."""
     view: ViewChoice = "auto"
     timeout: float | None = None
     """Seconds; None: no limit."""
     environment: tuple[bytes, ...] = ()
-    """NAME or NAME=VALUE, beyond the allowlist."""
+    """NAME or NAME=VALUE, in addition to the allowlist."""
     engine: EngineChoice = "auto"
-    """Whose containers there are at level 2; ``auto``: the first that answers."""
+    """Container engine at level 2; ``auto``: the first that is available."""
     image: str | None = None
-    """What containers are made from: a name, or ``host`` (``core/confinement/image.py``). None: nobody has said so, and
-    a card may
-    ask; then, and by itself, it is the host's own toolchain."""
+    """Image of containers: a name, or ``host`` (``core/confinement/image.py``). None: not set; a card may then choose
+    an image, and the default is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
-    """Agents (by agentId) whose cards may say which image they run in."""
+    """Agents (by agentId) whose cards may choose their image."""
     warm: int = 0
-    """Containers that a session keeps ready beside those that are in use."""
+    """Containers that a session keeps ready in addition to those in use."""
     secrets_mask: tuple[bytes, ...] = ()
-    """Names, or names with a ``*`` at an end, that are shown empty to commands beyond the usual ones."""
+    """Names, or names with ``*`` at either end, of files that appear empty to commands, in addition to the built-in
+    names."""
     secrets_show: tuple[bytes, ...] = ()
     """Paths and names of secrets that commands may read."""
     credentials: tuple[bytes, ...] = ()
     """Files of the home that commands may read, as ``~/NAME``."""
     read: tuple[bytes, ...] = ()
-    """Absolute paths shown read-only, beyond system directories and toolchains."""
+    """Absolute paths that are visible read-only, in addition to system directories and toolchains."""
     output_limit: int = 8 * 1024 * 1024
-    """Bytes of captured stdout, and of stderr; the rest is dropped and said to be."""
+    """Bytes of captured stdout, and of stderr. Further output is dropped and reported as truncated."""
     limits: Limits = Limits()
-    """What a command, and all of the vault together, may use."""
+    """Resource limits of a command, and of the vault's sandboxes together."""
     copy_limit: int = 500 * 1024 * 1024
-    """Bytes that a staged copy may have."""
+    """Largest size of a staged copy in bytes."""
     copy_exclude: tuple[bytes, ...] = ()
-    """Patterns as in gitignore(5): what a staged copy leaves out."""
+    """Patterns as in gitignore(5) of files that a staged copy omits."""
     copy_gitignore: bool = False
-    """A staged copy leaves out what the project's .gitignore files name, even if there is room for it."""
+    """A staged copy omits the files ignored by the project's .gitignore, even if there is room for them."""
     verify: tuple[bytes, ...] = ()
-    """The command that has to succeed on the result of an apply before it is written; empty: none."""
+    """Command that must succeed on the result of an apply before it is written; empty: none."""
     verify_when: VerifyWhen = "merged"
-    """``merged``: when something was merged or decided; ``always``; ``never``."""
+    """``merged``: if a file was merged or a conflict decided; ``always``; ``never``."""
     verify_timeout: float | None = None
     """Seconds; None: no limit."""
     keep_age: float = 30 * 86400.0
-    """Seconds. Applies and automatic checkpoints that are older go."""
+    """Seconds. Older applies and automatic checkpoints are deleted."""
     keep_applies: int = 50
-    """So many applies stay to be undone, and so many automatic checkpoints of each fork."""
+    """Number of applies that are kept for undo, and of automatic checkpoints of each fork."""
     keep_journal: int = 64 * 10**6
-    """Bytes of the journal's database; beyond that older events move to an archive. None ever goes."""
+    """Bytes of the journal's database. Older events beyond that move to an archive; no event is deleted."""
     keep_journal_age: float = 90 * 86400.0
-    """Seconds. Events that are older move to an archive."""
+    """Seconds. Older events move to an archive."""
     keep_bytes: int = 5 * 10**9
-    """Bytes on disk that the applies may have together; the oldest go first."""
+    """Bytes on disk of all applies together; the oldest are deleted first."""
 
     commands: CommandPolicy = CommandPolicy()
-    """What is done about agents' commands. The user's own are not judged by it."""
+    """Rules for agents' commands. They do not apply to the user's own commands."""
     background: Action = "allow"
-    """What is done about an agent's command that is to go on beside others."""
+    """Action for an agent's command that is to run in the background."""
     approval_timeout: float = 300.0
-    """Seconds that a question about a command waits; then it is denied."""
+    """Seconds after which a pending question about a command is denied."""
     user_level: int | None = None
-    """Of the user's own commands; None: as ``level``. From here on: of ``mudroom run``."""
+    """Level of the user's own commands; None: as ``level``. This and the following settings apply to ``mudroom run``.
+    """
     auto_apply: AutoApply = "never"
-    """What is applied without being asked about; ``trusted``: what commands of ``trusted`` did."""
+    """Changes that are applied without a question; ``trusted``: changes of commands in ``trusted``."""
     auto_apply_trusted: bool = False
-    """The same as ``auto_apply: trusted``, beside it."""
+    """The same as ``auto_apply: trusted``, in addition to it."""
     auto_apply_flagged: bool = False
-    """Even what runs by itself later is applied without being asked about."""
+    """Apply changes flagged ``executes-later`` without a question, too."""
     trusted: tuple[Pattern, ...] = ()
     """First words of commands."""
     show_diff_threshold: int = 0
-    """Lines: a diff that has no more is shown at once."""
+    """Lines: a diff of at most this length is shown immediately."""
 
     def network_at(self, level: int) -> Network:
         if self.network == "auto":
@@ -117,13 +118,13 @@ class LeftOut(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The settings, and how they came about."""
+    """The settings and their origin."""
 
     settings: Settings = Settings()
     left_out: tuple[LeftOut, ...] = ()
     why: str = ""
-    """Why it was left out, a clause."""
+    """Reason for ``left_out``, as a clause."""
     given: tuple[Any, ...] = ()
-    """What counts, item by item (``policyfile.Given``), if that was asked for."""
+    """The effective items (``policyfile.Given``), if they were requested."""
     files: tuple[bytes, ...] = ()
-    """Whose change may change the settings, those that are not there included."""
+    """Files, including missing ones, whose changes can change the settings."""

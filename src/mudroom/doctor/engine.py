@@ -1,4 +1,5 @@
-"""What containers give on this machine: every engine is looked for, and the one that would be used starts two."""
+"""Protections of containers on this machine. All engines are searched; the engine that commands would use starts two
+containers."""
 
 from __future__ import annotations
 
@@ -34,29 +35,29 @@ class EngineRow(NamedTuple):
 
 
 Gate = Callable[[], tuple[State, str, str]]
-"""Runs a command at level 2 and says what it sees of the gate."""
+"""Runs a command at level 2 and returns the state of the gate as seen inside."""
 
 
 def examine_engines(
     directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineKind | None = None
 ) -> list[EngineRow]:
-    """``directory``: mudroom's state for as long as this runs. ``wanted``: the engine of the policy, the only one that
-    commands would get; None: the first that can be used."""
+    """Return the rows for containers. ``directory``: mudroom's state directory during the examination. ``wanted``: the
+    policy's engine, the only one that commands could use; None: the first that works."""
     kinds = KINDS if wanted is None else (wanted,)
-    with ThreadPoolExecutor(len(kinds)) as pool:  # one that hangs makes nobody wait for the next one that does
-        looked = list(pool.map(lambda kind: next(survey(environ, (kind,))), kinds))
-    founds = [found for found in looked if found.is_installed or wanted is not None]
-    here = [found.engine for found in founds if found.engine is not None and not found.engine.remote]
-    if not here:
-        return [_by_the_policy(_none(founds, wanted), wanted), *_not_probed("no container can be started")]
-    engine = here[0]
+    with ThreadPoolExecutor(len(kinds)) as pool:  # engines in parallel, so that one that hangs does not delay the next
+        surveyed = list(pool.map(lambda kind: next(survey(environ, (kind,))), kinds))
+    candidates = [found for found in surveyed if found.is_installed or wanted is not None]
+    local = [found.engine for found in candidates if found.engine is not None and not found.engine.remote]
+    if not local:
+        return [_by_the_policy(_none(candidates, wanted), wanted), *_not_probed("no container can be started")]
+    engine = local[0]
     try:
         tried, trial = _try(engine, directory, environ)
     except MudroomError as error:
-        none = EngineRow(ENGINE, "missing", error.message, error.hint)
-        return [_by_the_policy(none, wanted), *_not_probed("no container could be started")]
+        row = EngineRow(ENGINE, "missing", error.message, error.hint)
+        return [_by_the_policy(row, wanted), *_not_probed("no container could be started")]
     return [
-        _by_the_policy(_engine(tried, founds), wanted),
+        _by_the_policy(_engine(tried, candidates), wanted),
         walls(trial),
         inside(tried),
         EngineRow(GATE, *gate()),
@@ -65,7 +66,7 @@ def examine_engines(
 
 
 def _by_the_policy(row: EngineRow, wanted: EngineKind | None) -> EngineRow:
-    """With the setting that keeps every other engine out of it."""
+    """Add the setting that excludes all other engines."""
     if wanted is None:
         return row
     fix = f"{row.fix}; or {ANY}" if row.fix else ""
@@ -80,14 +81,14 @@ def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tu
     return tried, trial
 
 
-def _none(founds: list[FoundEngine], wanted: EngineKind | None) -> EngineRow:
-    far = next((found.engine for found in founds if found.engine is not None), None)
-    if far is not None:
-        found = f"{far.title}, in a virtual machine: commands in a copy, a container for each"
+def _none(candidates: list[FoundEngine], wanted: EngineKind | None) -> EngineRow:
+    remote = next((found.engine for found in candidates if found.engine is not None), None)
+    if remote is not None:
+        found = f"{remote.title}, in a virtual machine: commands in a copy, a container for each"
         return EngineRow(ENGINE, "degraded", found, "an engine of this machine itself")
-    problems = "; ".join(found.problem for found in founds) or "none is installed"
+    problems = "; ".join(found.problem for found in candidates) or "none is installed"
     return EngineRow(
-        ENGINE, "missing", problems, "; or ".join(found.hint for found in founds if found.hint) or install(wanted)
+        ENGINE, "missing", problems, "; or ".join(found.hint for found in candidates if found.hint) or install(wanted)
     )
 
 
@@ -95,10 +96,10 @@ def _not_probed(why: str) -> list[EngineRow]:
     return [EngineRow(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
 
 
-def _engine(engine: Engine, founds: list[FoundEngine]) -> EngineRow:
-    """The first counts; the others are told, with what is in their way."""
+def _engine(engine: Engine, candidates: list[FoundEngine]) -> EngineRow:
+    """Return the row of the first engine; the others are listed, with their problems."""
     by = f" by {' '.join(engine.options)}" if engine.options else ""
-    others = [found for found in founds if found.kind != engine.kind]
+    others = [found for found in candidates if found.kind != engine.kind]
     usable = [found.engine.title for found in others if found.engine is not None]
     more = f"; container.engine chooses another: {', '.join(usable)}" if usable else ""
     broken = "".join(f"; not usable: {found.problem}" for found in others if found.engine is None)
@@ -107,8 +108,8 @@ def _engine(engine: Engine, founds: list[FoundEngine]) -> EngineRow:
 
 def walls(trial: ContainerTrial) -> EngineRow:
     lost = [
-        what
-        for what, holds in (
+        problem
+        for problem, holds in (
             ("its user is root", trial.user != 0),
             ("capabilities are left", not trial.capabilities),
             ("privileges can be gained", trial.gains_none),
@@ -119,7 +120,7 @@ def walls(trial: ContainerTrial) -> EngineRow:
     ]
     if lost:
         return EngineRow(
-            WALLS, "missing", ", ".join(lost), "the engine does not do what it was told: another one, or level 1"
+            WALLS, "missing", ", ".join(lost), "the engine ignores its options: use another engine, or level 1"
         )
     found = f"user {trial.user}, no capability, no_new_privs, our filter, no network but its own loopback"
     return EngineRow(WALLS, "strict", found)
@@ -127,8 +128,10 @@ def walls(trial: ContainerTrial) -> EngineRow:
 
 def inside(engine: Engine) -> EngineRow:
     if engine.nested:
-        return EngineRow(INSIDE, "strict", "what a command has at level 1, it has in the container, too")
-    found = "none: commands share a container per fork, in a copy, and programs that heed no proxy have no network"
+        return EngineRow(INSIDE, "strict", "commands in the container have the namespaces of level 1")
+    found = (
+        "none: commands share a container per fork, in a copy, and programs that ignore proxy settings have no network"
+    )
     return EngineRow(INSIDE, "degraded", found, _permit())
 
 
@@ -136,13 +139,13 @@ _PERMITTING = {"kernel/apparmor_restrict_unprivileged_userns": "0", "kernel/unpr
 
 
 def _permit() -> str:
-    """What most often forbids it: AppArmor's restriction of user namespaces, or Debian's."""
-    for name, wanted in _PERMITTING.items():
+    """Return a fix for the usual cause: AppArmor's or Debian's restriction of user namespaces."""
+    for name, permitting in _PERMITTING.items():
         path = f"/proc/sys/{name}"
         if os.path.exists(path):
             with open(path, encoding="ascii", errors="replace") as stream:
-                if stream.read().strip() != wanted:
-                    return f"sudo sysctl {name.replace('/', '.')}={wanted}"
+                if stream.read().strip() != permitting:
+                    return f"sudo sysctl {name.replace('/', '.')}={permitting}"
     return "permit user namespaces in containers: sudo sysctl user.max_user_namespaces=15000"
 
 

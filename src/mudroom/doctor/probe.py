@@ -1,5 +1,5 @@
-"""What this machine can protect: probes that do the thing and look what came of it. Nothing is concluded from a
-version number where it can be tried."""
+"""Protections of this machine, tested by probes that perform an operation and check the result. Version numbers are
+used only where nothing can be tested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.confinement.why import AccessReason
+from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
@@ -22,7 +22,7 @@ from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.session import Session
 
 State = Literal["strict", "degraded", "missing", "not probed"]
-"""``not probed``: nothing could be run that would have found it out."""
+"""``not probed``: the probe could not run."""
 
 
 class Finding(NamedTuple):
@@ -33,29 +33,29 @@ class Finding(NamedTuple):
 
 
 def why_call(name: str) -> list[AccessReason]:
-    """What the filter refuses of a system call. Raises UsageError for a name that nobody knows."""
+    """Explain the filter's rules for a system call. Raise UsageError for a name that is not a system call."""
     rules = rules_for(name)
     if not rules and not name.isidentifier():
-        raise UsageError(f"{name} is no system call", "a path has a / in it")
+        raise UsageError(f"{name} is not a system call", "a path has a / in it")
     if not rules:
         return [
-            AccessReason(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)
+            AccessReason(name, "allowed", "no rule of the filter names it; the view decides what it can access", False)
         ]
     return [
-        AccessReason(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True)
-        for r in rules
+        AccessReason(name, f"{'with some arguments ' * bool(rule.conditions)}{error_name(rule)}", rule.reason, True)
+        for rule in rules
     ]
 
 
 class ShellTrial(NamedTuple):
-    """What came of a shell script in a sandbox."""
+    """Result of a shell script in a sandbox."""
 
     out: bytes = b""
     notes: tuple[str, ...] = ()
     changed: int = 0
     denials: tuple[bytes, ...] = ()
     error: str = ""
-    """Why it could not even be started."""
+    """Reason why it could not be started."""
 
 
 Runner = Callable[[Settings, str], ShellTrial]
@@ -64,8 +64,8 @@ Runner = Callable[[Settings, str], ShellTrial]
 def examine(
     directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], engine: EngineChoice = "auto"
 ) -> list[Finding]:
-    """Try everything in ``directory``, an empty one on the file system where mudroom keeps its state. ``engine``: which
-    one the policy has commands use."""
+    """Run all probes in ``directory``, which is empty and on the file system of mudroom's state. ``engine``: the
+    policy's container engine."""
     if sys.platform == "darwin":
         return examine_mac(DarwinClient(), directory, home=home, environ=environ)
     numbers = iter(range(1000))
@@ -81,9 +81,9 @@ def examine(
         denials = tuple(denial.target for denial in result.denials)
         return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    counts_processes = found[0].state == "strict" and os.geteuid() != 0
-    return [*found, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
+    findings = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    counts_processes = findings[0].state == "strict" and os.geteuid() != 0
+    return [*findings, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
@@ -108,20 +108,20 @@ def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mappi
 
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
     try:
-        return [Finding(*one) for one in try_seatbelt(client, directory, home=home, search=search)]
+        return [Finding(*row) for row in try_seatbelt(client, directory, home=home, search=search)]
     finally:
         client.close()
 
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
-    """Each kind of limit, with a control group made for it and removed again."""
+    """Test each kind of limit with a control group that is created and removed for the test."""
     client = Client()
     client.start()
     try:
-        found = survey(client.settle, environ, directory, counts_processes=counts_processes)
+        rows = survey(client.settle, environ, directory, counts_processes=counts_processes)
     finally:
         client.close()
-    return [Finding(f"limit: {one.limit}", one.state, one.found, one.fix) for one in found]
+    return [Finding(f"limit: {row.limit}", row.state, row.found, row.fix) for row in rows]
 
 
 def _core_pattern() -> str:
@@ -136,20 +136,20 @@ def diagnose(run: Runner, landlock: int, *others: Finding) -> list[Finding]:
         except MudroomError as error:
             return ShellTrial(error=error.message)
 
-    found = [_sandbox, _overlay, _hidden, _network, _gate, _privileges, _init, _filter, _told]
-    return [*(probe(attempt) for probe in found), _landlock(landlock), *others]
+    probes = [_sandbox, _overlay, _hidden, _network, _gate, _privileges, _init, _filter, _reports]
+    return [*(probe(attempt) for probe in probes), _landlock(landlock), *others]
 
 
-def _not_probed(name: str, found: ShellTrial) -> Finding:
-    return Finding(name, "not probed", found.error or "the probe did not run as it should have")
+def _not_probed(name: str, trial: ShellTrial) -> Finding:
+    return Finding(name, "not probed", trial.error or "the probe did not run as it should have")
 
 
 def _is_ours(out: bytes, *kinds: str) -> bool:
-    """Whether what a command says of its namespaces (namespaces(7)) names one that we are in ourselves."""
+    """Return whether the output contains the identifier of one of our own namespaces (namespaces(7))."""
     return any(os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) in out for kind in kinds)
 
 
-_PERMIT = "permit user namespaces: see the first of these"
+_PERMIT = "permit user namespaces: see the first row"
 _REDIRECT = "nftables in the kernel: modprobe -a nf_tables nft_redir nft_chain_nat"
 
 
@@ -171,7 +171,7 @@ def _permit() -> tuple[str, str]:
 
 
 def _overlay(run: Runner) -> Finding:
-    """Remove a directory and make it again: what goes wrong (EIO) on an overlay that is not fully supported."""
+    """Remove a directory and create it again, which fails with EIO on an overlay that is not fully supported."""
     name = "the overlay view"
     out, _notes, changed, _denials, error = run(Settings(view="overlay"), "rm -r d && mkdir d && touch d/new && ls d")
     if error:
@@ -183,78 +183,79 @@ def _overlay(run: Runner) -> Finding:
 
 
 def _hidden(run: Runner) -> Finding:
-    """The host's servers and other processes: what is not there cannot be connected to, signalled or read."""
+    """Test whether servers and processes of the host are visible; invisible ones cannot be connected to, signalled or
+    read."""
     name = "nothing of the host in sight"
     script = (
         "find /run /var/run /tmp /dev/shm -maxdepth 3 -type s | wc -l; ls -d /proc/[0-9]* | wc -l; "
         "readlink /proc/self/ns/mnt /proc/self/ns/pid"
     )
-    found = run(Settings(), script)
-    numbers = [int(word) for word in found.out.split() if word.isdigit()]
+    trial = run(Settings(), script)
+    numbers = [int(word) for word in trial.out.split() if word.isdigit()]
     if len(numbers) != 2:
-        return _not_probed(name, found)
-    if numbers[0] == 0 and numbers[1] <= 8 and not _is_ours(found.out, "mnt", "pid"):
+        return _not_probed(name, trial)
+    if numbers[0] == 0 and numbers[1] <= 8 and not _is_ours(trial.out, "mnt", "pid"):
         return Finding(name, "strict", "private /run, /tmp, /dev/shm and /proc: no socket and no process of the host")
-    found_instead = "the host's processes and names can be seen; Landlock decides what may be opened"
-    return Finding(name, "degraded", found_instead, _PERMIT)
+    exposure = "the host's processes and names can be seen; Landlock decides what may be opened"
+    return Finding(name, "degraded", exposure, _PERMIT)
 
 
 def _network(run: Runner) -> Finding:
     name = "no network"
-    found = run(Settings(network="none"), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
-    if b"lo" not in found.out.split():
-        return _not_probed(name, found)
-    if found.out.split()[:-1] == [b"lo"] and not _is_ours(found.out, "net"):
+    trial = run(Settings(network="none"), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
+    if b"lo" not in trial.out.split():
+        return _not_probed(name, trial)
+    if trial.out.split()[:-1] == [b"lo"] and not _is_ours(trial.out, "net"):
         return Finding(name, "strict", "a network namespace with nothing but its own loopback")
     return Finding(name, "degraded", "sockets refused by a filter", _PERMIT)
 
 
 def _gate(run: Runner) -> Finding:
-    """Where the command sees itself surrounded by the gate's listeners: proc_pid_net(5), 0A is TCP_LISTEN."""
+    """Test which of the gate's listeners the command sees: proc_pid_net(5), 0A is TCP_LISTEN."""
     name = "the gate"
     script = "cat /proc/net/tcp /proc/net/tcp6; echo $http_proxy; readlink /proc/self/ns/net"
-    found = run(Settings(network="gate"), script)
-    fields = [line.split() for line in found.out.splitlines()]
-    ports = {int(one[1].rpartition(b":")[2], 16) for one in fields if len(one) > 3 and one[3] == b"0A"}
-    if b"net:[" not in found.out:
-        return _not_probed(name, found)
-    if _is_ours(found.out, "net"):
-        if b"http://" in found.out:
-            return Finding(name, "degraded", "one port of loopback, for programs that heed http_proxy", _PERMIT)
+    trial = run(Settings(network="gate"), script)
+    fields = [line.split() for line in trial.out.splitlines()]
+    ports = {int(row[1].rpartition(b":")[2], 16) for row in fields if len(row) > 3 and row[3] == b"0A"}
+    if b"net:[" not in trial.out:
+        return _not_probed(name, trial)
+    if _is_ours(trial.out, "net"):
+        if b"http://" in trial.out:
+            return Finding(name, "degraded", "one port of loopback, for programs that use http_proxy", _PERMIT)
         return Finding(name, "missing", "no network namespace, and Landlock knows no ports before its ABI 4", _PERMIT)
     if REDIRECTED in ports:
-        return Finding(name, "strict", "every port of every address leads there, and names are looked up there")
+        return Finding(name, "strict", "every port of every address is redirected to it, and so are DNS queries")
     if PROXY_PORT in ports:
         usual = ", ".join(map(str, sorted(ports - {PROXY_PORT, 53})))
         if not usual:
-            return Finding(name, "degraded", "for programs that heed http_proxy", _PERMIT)
+            return Finding(name, "degraded", "for programs that use http_proxy", _PERMIT)
         return Finding(name, "degraded", f"by http_proxy, and ports {usual}; others are refused", _REDIRECT)
-    return Finding(name, "missing", "nobody listens inside")
+    return Finding(name, "missing", "no listener inside")
 
 
 def _privileges(run: Runner) -> Finding:
     name = "no privileges"
-    found = run(Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
-    fields = dict(line.split(b":\t") for line in found.out.splitlines())
+    trial = run(Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
+    fields = dict(line.split(b":\t") for line in trial.out.splitlines())
     if b"CapEff" not in fields:
-        return _not_probed(name, found)
+        return _not_probed(name, trial)
     empty = all(int(fields.get(b"Cap" + name, b"1"), 16) == 0 for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd"))
     if empty and fields.get(b"NoNewPrivs") == b"1":
-        return Finding(name, "strict", "no capability left, none to be gained")
+        return Finding(name, "strict", "no capability, and no way to gain one")
     if int(fields[b"CapEff"], 16):
         return Finding(name, "missing", "capabilities are left")
     return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied", _PERMIT)
 
 
 def _init(run: Runner) -> Finding:
-    """Of the sandbox's first process, memory and descriptors are nobody's to read (PR_SET_DUMPABLE, prctl(2)). It is
-    the parent of the command, and number 1 only in a pid namespace of its own."""
+    """Test whether the command can read memory and descriptors of the sandbox's first process (PR_SET_DUMPABLE,
+    prctl(2)). It is the parent of the command, and has pid 1 only in a pid namespace of its own."""
     name = "a first process that is nobody's to read"
-    found = run(Settings(), "cd /proc/$PPID || exit; cat environ maps; readlink root fd/*; echo end")
-    if found.out == b"end\n":
+    trial = run(Settings(), "cd /proc/$PPID || exit; cat environ maps; readlink root fd/*; echo end")
+    if trial.out == b"end\n":
         return Finding(name, "strict", "its memory and its descriptors are closed to the command")
-    if not found.out.endswith(b"end\n"):
-        return _not_probed(name, found)
+    if not trial.out.endswith(b"end\n"):
+        return _not_probed(name, trial)
     return Finding(name, "missing", "the command may read its memory or its descriptors")
 
 
@@ -262,36 +263,39 @@ def _filter(run: Runner) -> Finding:
     script = (
         f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>&1 | tail -1; grep Seccomp: /proc/self/status'
     )
-    found = run(Settings(), script)
-    if b"Seccomp:" not in found.out:
-        return _not_probed("a system call filter", found)
-    if b"Seccomp:\t2" in found.out:
+    trial = run(Settings(), script)
+    if b"Seccomp:" not in trial.out:
+        return _not_probed("a system call filter", trial)
+    if b"Seccomp:\t2" in trial.out:
         return Finding(
             "a system call filter", "strict", "namespaces, mounts, tracing, keyrings, io_uring … are refused"
         )
     return Finding("a system call filter", "missing", "seccomp is not in force", "a kernel with CONFIG_SECCOMP_FILTER")
 
 
-def _told(run: Runner) -> Finding:
-    """Refused calls in the result: seccomp_unotify(2)."""
+def _reports(run: Runner) -> Finding:
+    """Test whether refused calls are in the result: seccomp_unotify(2)."""
     name = "refusals are told"
     script = f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>/dev/null; echo end'
-    found = run(Settings(), script)
-    if found.denials == (b"socket",):
-        return Finding(name, "strict", "what the filter refuses is in the result: mudroom policy why")
-    if found.out != b"end\n":
-        return _not_probed(name, found)
+    trial = run(Settings(), script)
+    if trial.denials == (b"socket",):
+        return Finding(name, "strict", "refused calls are in the result: mudroom policy why")
+    if trial.out != b"end\n":
+        return _not_probed(name, trial)
     return Finding(
         name,
         "degraded",
-        "only refused changes of metadata are" if found.denials or found.notes else "the filter refuses in silence",
+        "only refused changes of metadata are reported"
+        if trial.denials or trial.notes
+        else "refusals of the filter are not reported",
         "Linux 5.0 or later, user namespaces, and no other program that listens to our filter",
     )
 
 
 def _crashes(core_pattern: str, most: int) -> Finding:
-    """The one thing here that is not tried: it would be a crash that the host is told of. ``most``: our own hard limit
-    of core dumps, which a command's cannot exceed; it has to be 1. See ``core/confinement/limit.py``."""
+    """Return the row about core dumps. This is the only row without a test: a crash would be reported to the host.
+    ``most``: our own hard limit of core dumps, the highest possible for a command; it has to be 1. See
+    ``core/confinement/limit.py``."""
     name = "crashes stay inside"
     if core_pattern.startswith("@"):
         found = f"the kernel hands crashes to the host's {core_pattern}, whatever the limit of core dumps"

@@ -1,4 +1,4 @@
-"""What this Windows can protect, by doing it: each probe runs a command and looks what came of it."""
+"""Protections of this Windows machine, tested by probes that run a command and check the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.spec import Around, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
 from mudroom.sandbox.windows.calls import CallFailed, Calls
@@ -26,10 +26,10 @@ class WindowsRow(NamedTuple):
 
 
 class CmdTrial(NamedTuple):
-    """What came of a line for cmd.exe."""
+    """Result of running a line in cmd.exe."""
 
     code: int | None = None
-    """None: it did not even start, or did not end in time."""
+    """None: the command did not start, or did not end in time."""
     out: bytes = b""
     error: str = ""
 
@@ -48,8 +48,8 @@ _NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) runn
 
 
 def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
-    """``outside``: a file of the user's, in a directory that is not given to any command. It holds ``_SECRET``,
-    and is looked at after each probe."""
+    """Run all probes. ``outside``: a file of the user in a directory that no command has access to. It contains
+    ``_SECRET``, and is checked after each probe."""
     return [
         _sandbox(run),
         _files(run, outside),
@@ -58,31 +58,31 @@ def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
         _gate(run),
         _terminal(run),
         _bare(run, outside),
-        *(_limit(run, *one) for one in _LIMITS),
+        *(_limit(run, *limit) for limit in _LIMITS),
     ]
 
 
 def _sandbox(run: Runner) -> WindowsRow:
-    found = run(ProbeRequest("echo in"))
-    if found.out.strip() == b"in":
+    trial = run(ProbeRequest("echo in"))
+    if trial.out.strip() == b"in":
         return WindowsRow("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
-    return WindowsRow("a sandbox", "missing", found.error or "the probe did not run as it should have", _NO_CONTAINER)
+    return WindowsRow("a sandbox", "missing", trial.error or "the probe did not run as it should have", _NO_CONTAINER)
 
 
 def _files(run: Runner, outside: str) -> WindowsRow:
     name = "nothing of the host in sight"
-    found = run(ProbeRequest(f'echo in& type "{outside}"& echo x>> "{outside}"'))
+    trial = run(ProbeRequest(f'echo in& type "{outside}"& echo x>> "{outside}"'))
     if _changed(outside):
         return WindowsRow(name, "missing", "a file of the user's was written")
-    if not found.out.startswith(b"in"):
-        return _not_probed(name, found)
-    if _SECRET in found.out:
+    if not trial.out.startswith(b"in"):
+        return _not_probed(name, trial)
+    if _SECRET in trial.out:
         return WindowsRow(name, "missing", "a file of the user's can be read")
-    return WindowsRow(name, "strict", "only what names the sandbox, or all packages, can be opened")
+    return WindowsRow(name, "strict", "only files whose ACL names the sandbox, or all packages, can be opened")
 
 
 def _changed(outside: str) -> bool:
-    """Whether the file is another than it was before a probe; then it is put right for the next one."""
+    """Return whether a probe has changed the file; restore it for the next probe."""
     try:
         with open(outside, "rb") as stream:
             if stream.read() == _SECRET:
@@ -96,43 +96,43 @@ def _changed(outside: str) -> bool:
 
 def _job(run: Runner) -> WindowsRow:
     name = "all that a command started ends with it"
-    found = run(ProbeRequest("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
-    if not found.out.startswith(b"in"):
-        return _not_probed(name, found)
-    if found.error:
-        return WindowsRow(name, "missing", found.error)
+    trial = run(ProbeRequest("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
+    if not trial.out.startswith(b"in"):
+        return _not_probed(name, trial)
+    if trial.error:
+        return WindowsRow(name, "missing", trial.error)
     return WindowsRow(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
 
 
 def _network(run: Runner) -> WindowsRow:
     name = "no network"
-    found = run(ProbeRequest("echo in"))
-    if not found.out.startswith(b"in"):
-        return _not_probed(name, found)
-    why = "an AppContainer with no capability; the firewall that enforces it is not tried: it would be traffic"
-    return WindowsRow(name, "degraded", why, "try it: curl in mudroom run")
+    trial = run(ProbeRequest("echo in"))
+    if not trial.out.startswith(b"in"):
+        return _not_probed(name, trial)
+    reason = "an AppContainer with no capability; the firewall that enforces it is not tried: it would be traffic"
+    return WindowsRow(name, "degraded", reason, "try it: curl in mudroom run")
 
 
 def _gate(run: Runner) -> WindowsRow:
-    found = run(ProbeRequest("echo in", network="gate"))
-    return WindowsRow("the gate", "missing" if found.error else "strict", found.error or "reached from inside")
+    trial = run(ProbeRequest("echo in", network="gate"))
+    return WindowsRow("the gate", "missing" if trial.error else "strict", trial.error or "reached from inside")
 
 
 def _terminal(run: Runner) -> WindowsRow:
-    found = run(ProbeRequest("exit 7", terminal=(80, 25)))
-    if found.code == 7:
+    trial = run(ProbeRequest("exit 7", terminal=(80, 25)))
+    if trial.code == 7:
         return WindowsRow("a terminal of its own", "strict", "a pseudo-console")
-    return WindowsRow("a terminal of its own", "missing", found.error or "none that works", "Windows 10 1809 or later")
+    return WindowsRow("a terminal of its own", "missing", trial.error or "none that works", "Windows 10 1809 or later")
 
 
 def _bare(run: Runner, outside: str) -> WindowsRow:
     name = "level 0: writing only in the fork"
-    found = run(ProbeRequest(f'echo in& echo x>> "{outside}"', level=0, network="open"))
+    trial = run(ProbeRequest(f'echo in& echo x>> "{outside}"', level=0, network="open"))
     if _changed(outside):
         return WindowsRow(name, "missing", "a file of the user's was written")
-    if not found.out.startswith(b"in"):
-        return WindowsRow(name, "missing", found.error or "the probe did not run as it should have")
-    return WindowsRow(name, "degraded", "a write-restricted token; what Everyone may write can be written")
+    if not trial.out.startswith(b"in"):
+        return WindowsRow(name, "missing", trial.error or "the probe did not run as it should have")
+    return WindowsRow(name, "degraded", "a write-restricted token; files that Everyone may write are writable")
 
 
 _LIMITS = (
@@ -144,18 +144,18 @@ _LIMITS = (
 
 
 def _limit(run: Runner, kind: str, limits: Limits) -> WindowsRow:
-    found = run(ProbeRequest("exit 7", limits=limits))
-    if found.code == 7:
+    trial = run(ProbeRequest("exit 7", limits=limits))
+    if trial.code == 7:
         return WindowsRow(f"limit: {kind}", "strict", "held by the job object")
-    return WindowsRow(f"limit: {kind}", "missing", found.error or "the probe did not run as it should have")
+    return WindowsRow(f"limit: {kind}", "missing", trial.error or "the probe did not run as it should have")
 
 
-def _not_probed(name: str, found: CmdTrial) -> WindowsRow:
-    return WindowsRow(name, "not probed", found.error or "the probe did not run as it should have")
+def _not_probed(name: str, trial: CmdTrial) -> WindowsRow:
+    return WindowsRow(name, "not probed", trial.error or "the probe did not run as it should have")
 
 
 def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
-    """Try everything in ``directory``, an empty one. Raises OSError where this is not Windows."""
+    """Run all probes in ``directory``, which is empty. Raise OSError if this is not Windows."""
     from mudroom.sandbox.windows.native import Native
 
     calls = Native()
@@ -170,31 +170,33 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     variables = system_variables(variables)
     numbers = iter(range(1000))
 
-    def run(asked: ProbeRequest) -> CmdTrial:
-        return _run(calls, machine, variables, directory + b"\\%d" % next(numbers), asked)
+    def run(request: ProbeRequest) -> CmdTrial:
+        return _run(calls, machine, variables, directory + b"\\%d" % next(numbers), request)
 
     return diagnose(run, os.fsdecode(outside))
 
 
 def _run(
-    calls: Calls, machine: WindowsMachine, variables: Mapping[str, str], place: bytes, asked: ProbeRequest
+    calls: Calls, machine: WindowsMachine, variables: Mapping[str, str], place: bytes, request: ProbeRequest
 ) -> CmdTrial:
-    """One line for cmd.exe, with a fork and a scratch of its own; at most a minute."""
+    """Run a line in cmd.exe, with its own fork and scratch directory, for at most a minute."""
     work, scratch = place + b"\\work", place + b"\\scratch"
     for path in (work, scratch):
         os.makedirs(path)
-    around = None if asked.level else Around()
-    spec = SandboxSpec(work, Copy(work), work, work, scratch, network=asked.network, around=around)
+    around = None if request.level else HostView()
+    spec = SandboxSpec(work, Copy(work), work, work, scratch, network=request.network, around=around)
     roots = [value for name, value in variables.items() if name.upper() == "SYSTEMROOT"]
     shell = join(roots[0] if roots else "C:\\Windows", "System32\\cmd.exe")
-    # the line is the shell's own language, so it is not quoted as a word
-    command = WindowsCommand(shell, ("cmd", "/d", "/c", "@LINE@"), variables, asked.terminal)
+    # the line is in the shell's own language, so it is not quoted as a word
+    command = WindowsCommand(shell, ("cmd", "/d", "/c", "@LINE@"), variables, request.terminal)
     output = place + b"\\out.txt"
     with open(os.devnull, "rb") as null, open(output, "wb") as out:
         try:
-            plan = compile_plan(spec, asked.limits, command, machine, os.urandom(16))
-            steps = tuple(_with_line(step, asked.line) for step in plan.steps)
-            handles = None if asked.terminal else (_handle(null.fileno()), _handle(out.fileno()), _handle(out.fileno()))
+            plan = compile_plan(spec, request.limits, command, machine, os.urandom(16))
+            steps = tuple(_with_line(step, request.line) for step in plan.steps)
+            handles = (
+                None if request.terminal else (_handle(null.fileno()), _handle(out.fileno()), _handle(out.fileno()))
+            )
             running = start(calls, plan._replace(steps=steps), handles)
         except MudroomError as error:
             return CmdTrial(error=error.message)

@@ -1,4 +1,4 @@
-"""What has happened in a project, and what a rollback would drop: for front doors that draw."""
+"""The history of a project, and the changes that a rollback would drop, for graphical and terminal front ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.tree.change import Changeset, listed
+from mudroom.core.tree.change import Changeset, counted_changes
 from mudroom.errors import ForkMoved
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.forks.stacking import find_checkpoint, timeline
@@ -19,28 +19,27 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 PATIENCE = 1.0
-"""Seconds for which a journal is searched before what was found until then is given."""
+"""Seconds after which a search of a journal returns the events found so far."""
 
 
 class DroppedChanges(NamedTuple):
-    """What a fork has changed since a checkpoint: a rollback drops it."""
+    """Changes of a fork since a checkpoint, which a rollback drops."""
 
     fingerprint: str
     changes: tuple[Change, ...]
     rows: tuple[Change, ...]
-    """Those that a person counts."""
+    """Changes that are counted for the user."""
 
 
 def preview(session: Session, fork: str, point: str) -> DroppedChanges:
-    """Raises UsageError if there is no such checkpoint."""
+    """Return the changes since a checkpoint. Raise UsageError if there is no such checkpoint."""
     find_checkpoint(session.vault.fork(fork), point)
     return _dropped(_since(session, fork, point))
 
 
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
-    """Drop that, if it is what somebody has seen (``DroppedChanges.fingerprint``): raises ForkMoved otherwise. Returns
-    the
-    checkpoint by which it can be had back."""
+    """Roll back to a checkpoint and return the checkpoint that restores the dropped changes. ``seen``: fingerprint of
+    the changes that the user saw (``DroppedChanges.fingerprint``). Raise ForkMoved if the changes are different now."""
 
     def require() -> None:
         if _dropped(_since(session, fork, point)).fingerprint != seen:
@@ -50,16 +49,16 @@ def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint 
 
 
 def _since(session: Session, fork: str, point: str) -> Changeset:
-    with session.forks.compare(f"{fork}@{point}", fork) as found:
-        return found.changeset
+    with session.forks.compare(f"{fork}@{point}", fork) as comparison:
+        return comparison.changeset
 
 
 def _dropped(changeset: Changeset) -> DroppedChanges:
-    return DroppedChanges(fingerprint(changeset), changeset.changes, tuple(listed(changeset.changes)))
+    return DroppedChanges(fingerprint(changeset), changeset.changes, tuple(counted_changes(changeset.changes)))
 
 
 def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
-    """The checkpoints of a fork, oldest first, and whether nothing has changed since."""
+    """Return the checkpoints of a fork, oldest first, each with whether the fork is unchanged since."""
     return timeline(session.vault.fork(fork))
 
 
@@ -67,19 +66,19 @@ class Page(NamedTuple):
     events: tuple[Event, ...]
     """Newest first."""
     following: int | None
-    """What comes after them is before this number; None: nothing does. There may be fewer than were asked for."""
+    """Older events are before this number; None: there are none. A page can have fewer events than requested."""
 
 
 def search(
     session: Session, where: EventFilter, before: int, count: int, clock: Callable[[], float] = time.monotonic
 ) -> Page:
-    """The newest ``count`` events before that number that are wanted: those that are found in a second."""
-    found: list[Event] = []
+    """Return the newest ``count`` matching events before that number. The search ends after ``PATIENCE``."""
+    events: list[Event] = []
     until = clock() + PATIENCE
-    for looked in session.vault.journal.looked(where, before):
-        found += looked.events
-        if len(found) >= count:
-            return Page(tuple(found[:count]), found[count - 1].number)
+    for chunk in session.vault.journal.looked(where, before):
+        events += chunk.events
+        if len(events) >= count:
+            return Page(tuple(events[:count]), events[count - 1].number)
         if clock() > until:
-            return Page(tuple(found), looked.down_to)
-    return Page(tuple(found), None)
+            return Page(tuple(events), chunk.down_to)
+    return Page(tuple(events), None)

@@ -1,8 +1,8 @@
-"""Which folder becomes a project: looking around below a few roots, and what staging one would take.
+"""Selection of a folder that becomes a project: listing folders below a few roots, and measuring the cost of staging.
 
-1. A folder is what lies at or below a root, found by descriptor, component by component (``stage/beneath.py``): a
-   symbolic link on the way is never followed, and no text is compared in its place.
-2. Nothing is written, and no vault is made.
+1. A folder is at or below a root. It is opened by descriptor, component by component (``stage/beneath.py``): a symbolic
+   link on the way is never followed, and paths are never compared as text instead.
+2. No file is written, and no vault is created.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from mudroom.stage.views.preflight import check_project
 from mudroom.vault.store.store import Vault
 
 MOST = 500
-"""Folders that are listed."""
+"""Most folders in a listing."""
 ENTRIES = 200_000
 SECONDS = 1.5
-"""A measure looks at no more, and takes no longer."""
+"""Most entries that a measurement visits, and most seconds that it takes."""
 _MARKERS = (
     b".git", b".hg", b".jj", b".mudroom", b"package.json", b"pyproject.toml", b"setup.py", b"Cargo.toml", b"go.mod",
     b"pom.xml", b"build.gradle", b"build.gradle.kts", b"CMakeLists.txt", b"Makefile", b"composer.json", b"Gemfile",
     b"mix.exs", b"deno.json", b"flake.nix",
 )  # fmt: skip
-"""By what is in it: somebody works there."""
+"""Names that mark a folder as a project."""
 
 
 class Folder(NamedTuple):
@@ -47,19 +47,19 @@ class Folder(NamedTuple):
     name: bytes
     is_project: bool = False
     problem: str = ""
-    """Why it cannot be looked into; empty: it can."""
+    """Why it cannot be opened; empty if it can."""
 
 
 class Listing(NamedTuple):
     folders: tuple[Folder, ...]
     more: int
-    """Folders beyond those."""
+    """Number of folders that are not listed."""
 
 
 @contextmanager
-def opened(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, int]]:
-    """A folder at or below one of the roots: the root, and a descriptor of the folder. Raises UsageError if it is not,
-    OSError if it cannot be opened; ELOOP: there is a symbolic link on the way."""
+def open_folder(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the root and a descriptor of a folder at or below one of the roots. Raise UsageError if it is not below
+    one, and OSError if it cannot be opened; ELOOP: a component is a symbolic link."""
     for root in sorted(roots, key=len):
         if not is_below(path, root):
             continue
@@ -69,7 +69,7 @@ def opened(roots: Sequence[bytes], path: bytes) -> Iterator[tuple[bytes, int]]:
         except ValueError as error:
             raise UsageError(str(error)) from None
         if path != join(root, below):
-            raise UsageError(f"{show(path)} is not written as a folder's path is")
+            raise UsageError(f"{show(path)} is not a normalised path")
         top = open_root(root)
         try:
             with directory(top, below) as descriptor:
@@ -84,40 +84,40 @@ def join(above: bytes, name: bytes) -> bytes:
     return above.rstrip(b"/") + b"/" + name if name else above
 
 
-def listing(at: bytes, descriptor: int) -> Listing:
-    """The folders in an open one, hidden ones last. A symbolic link to one is named, and not followed."""
-    found = []
+def list_folders(at: bytes, descriptor: int) -> Listing:
+    """Return the folders in an open folder, hidden ones last. A symbolic link is listed, but not followed."""
+    entries = []
     with os.scandir(descriptor) as scan:
         for item in scan:
             try:
                 if item.is_dir(follow_symlinks=False) or (item.is_symlink() and item.is_dir()):
-                    found.append((os.fsencode(item.name), item.is_symlink()))
+                    entries.append((os.fsencode(item.name), item.is_symlink()))
             except OSError:
-                continue  # gone since, or a link that leads to itself
-    found.sort(key=lambda one: (one[0].startswith(b"."), one[0].lower(), one[0]))
+                continue  # deleted meanwhile, or a link that leads to itself
+    entries.sort(key=lambda entry: (entry[0].startswith(b"."), entry[0].lower(), entry[0]))
     rows = [
         Folder(join(at, name), name, False, "a symbolic link, which is not followed")
         if is_link
-        else looked_at(join(at, name), name, descriptor)
-        for name, is_link in found[:MOST]
+        else inspect_folder(join(at, name), name, descriptor)
+        for name, is_link in entries[:MOST]
     ]
-    return Listing(tuple(rows), len(found) - len(rows))
+    return Listing(tuple(rows), len(entries) - len(rows))
 
 
-def looked_at(path: bytes, name: bytes, above: int | None) -> Folder:
-    """``above``: a descriptor of the folder that it is in; None: ``path`` is a root."""
+def inspect_folder(path: bytes, name: bytes, above: int | None) -> Folder:
+    """Return the description of a folder. ``above``: a descriptor of its parent; None: ``path`` is a root."""
     try:
         descriptor = open_root(path) if above is None else _open(name, above)
     except OSError as error:
         return Folder(path, name, False, (error.strerror or str(error)).lower())
     try:
-        return described(path, name, descriptor)
+        return describe_folder(path, name, descriptor)
     finally:
         os.close(descriptor)
 
 
-def described(path: bytes, name: bytes, descriptor: int) -> Folder:
-    """The same of one that is open."""
+def describe_folder(path: bytes, name: bytes, descriptor: int) -> Folder:
+    """Return the description of an open folder."""
     return Folder(path, name, any(_has(descriptor, marker) for marker in _MARKERS))
 
 
@@ -133,18 +133,18 @@ def _has(descriptor: int, name: bytes) -> bool:
         return False
 
 
-def why_not(path: bytes, home: bytes, state: bytes) -> str:
-    """Why a folder (a real path) cannot be a project, in words; empty if it can."""
+def why_no_project(path: bytes, home: bytes, state: bytes) -> str:
+    """Return why a folder (a real path) cannot be a project, or an empty string if it can."""
     if is_below(path, state):
         return f"{show(path)} is part of mudroom's own state"
     try:
         check_project(path, home, state)
     except UsageError as error:
-        return error.message  # its hint is for who types commands
+        return error.message  # the hint is for the command line
     return ""
 
 
-# --- what staging it would take ---
+# --- cost of staging ---
 
 
 class Measured(NamedTuple):
@@ -152,18 +152,18 @@ class Measured(NamedTuple):
     size: int
     """Bytes."""
     complete: bool
-    """False: there is more, which was not looked at."""
+    """False: some entries were not visited."""
     copied: int
     """Bytes of a staged copy."""
     excluded: tuple[tuple[bytes, str], ...]
-    """What a copy would leave out, the largest first, and its size in words."""
+    """Paths that a copy would omit, the largest first, with their sizes as text."""
     secrets: tuple[bytes, ...]
     unread: int
-    """Directories that we may not read."""
+    """Directories without read permission."""
 
 
 def measure(root: int, settings: Settings, clock: Callable[[], float] = time.monotonic) -> Measured:
-    """``root``: a descriptor of the folder. Raises UsageError for a pattern of the policy that means nothing."""
+    """Measure a folder. ``root``: its descriptor. Raise UsageError for an invalid pattern in the policy."""
     source = DirectorySource(root)
     items, complete, unread = _walked(source, clock() + SECONDS, clock)
     files = [(path, entry) for path, entry in items.items() if entry.kind != "directory"]
@@ -188,20 +188,20 @@ def measure(root: int, settings: Settings, clock: Callable[[], float] = time.mon
 
 def _is_secret(path: bytes, settings: Settings) -> bool:
     *above, name = path.split(b"/")
-    if any(one in ELSEWHERE for one in above) or matches(path, settings.secrets_show):
+    if any(directory_name in ELSEWHERE for directory_name in above) or matches(path, settings.secrets_show):
         return False
     return is_secret(name) or matches(name, settings.secrets_mask)
 
 
 def _walked(source: DirectorySource, until: float, clock: Callable[[], float]) -> tuple[dict[bytes, Entry], bool, int]:
-    """Entries, a directory before what is in it; whether these are all; directories that cannot be read. Other file
-    systems are named, not entered, as a copy does."""
+    """Return the entries, each directory before its contents; whether they are complete; and the number of unreadable
+    directories. Other file systems are listed but not entered, as in a copy."""
     top = os.fstat(source.root)
-    found: dict[bytes, Entry] = {}
+    entries: dict[bytes, Entry] = {}
     pending, unread = [b""], 0
     while pending:
-        if len(found) >= ENTRIES or clock() > until:
-            return found, False, unread
+        if len(entries) >= ENTRIES or clock() > until:
+            return entries, False, unread
         path = pending.pop()
         try:
             names = source.names(path)
@@ -209,26 +209,27 @@ def _walked(source: DirectorySource, until: float, clock: Callable[[], float]) -
             unread += 1
             continue
         for name, entry in names.items():
-            at = path + b"/" + name if path else name
-            found[at] = entry
+            child = path + b"/" + name if path else name
+            entries[child] = entry
             if entry.kind == "directory" and entry.device == top.st_dev:
-                pending.append(at)
-    return found, True, unread
+                pending.append(child)
+    return entries, True, unread
 
 
 class Outlook(NamedTuple):
-    """What a command would get in a folder, were it a project."""
+    """The conditions of a command in a folder, if the folder were a project."""
 
     settings: Settings
     level: int | None
-    """None: it would be refused; ``notes`` say why."""
+    """None: the command would be refused; ``notes`` say why."""
     view: str
     """``overlay``, ``copy`` …"""
     notes: tuple[str, ...] = ()
 
 
-def outlook(project: bytes, settings: Settings, *, home: bytes, environ: Mapping[bytes, bytes]) -> Outlook:
-    """By a session on a vault that there is none of: nothing is asked of it but what it would do."""
+def predict_run(project: bytes, settings: Settings, *, home: bytes, environ: Mapping[bytes, bytes]) -> Outlook:
+    """Return the conditions, determined by a session on a vault that does not exist. The session is only asked, and
+    runs no command."""
     with Session(Vault(b"/nonexistent", project), home=home, environ=environ, settings=settings) as session:
         try:
             grant = session.granted()
@@ -239,9 +240,10 @@ def outlook(project: bytes, settings: Settings, *, home: bytes, environ: Mapping
 
 
 def is_same(descriptor: int, path: bytes) -> bool:
-    """Whether an open folder is what is at a path now."""
+    """Return whether an open folder is still the one at a path."""
     try:
-        one, other = os.fstat(descriptor), os.stat(path, follow_symlinks=False)
+        opened_stat, path_stat = os.fstat(descriptor), os.stat(path, follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_ISDIR(other.st_mode) and (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    same_inode = (opened_stat.st_dev, opened_stat.st_ino) == (path_stat.st_dev, path_stat.st_ino)
+    return stat.S_ISDIR(path_stat.st_mode) and same_inode

@@ -1,6 +1,5 @@
-"""What is shown of a fork's changes to somebody who decides about them, and what they may choose: for front doors that
-draw (``web/``, ``tui/``). Values; nothing is written, and nobody is said to have reviewed anything.
-"""
+"""Rows of a fork's review: its changes with their contents, and which of them can be selected, for ``web/`` and
+``tui/``. Values; this module writes nothing and marks nothing as reviewed."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ __all__ = [
     "RowDifference",
     "RowSide",
     "TaggedChange",
-    "collected_seldom",
+    "cache_record",
     "difference",
+    "fewer_collections",
     "has_hunks",
     "is_at_rest",
-    "keep_reading",
-    "look",
     "open_side",
+    "review_fork",
     "stamp_of",
     "tags_of",
 ]
@@ -43,30 +42,30 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.record_view import TaggedChange
 
 
-AGAIN = "look again: it has moved on"
+AGAIN = "look again: the fork has changed"
 
 
 class ReviewedFork(NamedTuple):
     fork: str
     fingerprint: str
-    """Of all of it: an apply is held to it (``reviewed``)."""
+    """Fingerprint of the whole fork; passed to an apply as ``reviewed``."""
     changes: tuple[Change, ...]
-    """All of them."""
+    """All changes."""
     rows: tuple[Change, ...]
-    """Those that a person counts."""
+    """Changes that are counted for the user."""
     tags: Mapping[bytes, tuple[str, ...]]
-    """Of each row, by its path, what to filter by: its flags (``executes-later``, ``secret``, ``protected``, ``mode``,
+    """Tags of each row, by path, for filters: its flags (``executes-later``, ``secret``, ``protected``, ``mode``,
     ``type`` …), and ``binary``, ``large``, ``ignored``."""
     remarks: tuple[Remark, ...]
     running: bool
-    """A command is at work in it: what that one changes may be missing here."""
+    """A command is running in the fork; its changes may be missing here."""
     summary: Summary
     tagged: TaggedChange
-    """The rows with their tags, and what else is made of them once."""
+    """The rows with their tags, and other data derived from them once."""
 
 
-def look(session: Session, fork: str) -> ReviewedFork:
-    """What a fork holds now. Raises UsageError if there is none of that name."""
+def review_fork(session: Session, fork: str) -> ReviewedFork:
+    """Return the present changes of a fork. Raise UsageError if there is no such fork."""
     from mudroom.vault.forks.record_view import gist_of
 
     gist = gist_of(session.vault.reading, session.forks.record(fork))
@@ -76,7 +75,7 @@ def look(session: Session, fork: str) -> ReviewedFork:
 
 
 def is_at_rest(session: Session, fork: str) -> bool:
-    """Whether no command is at work in it: then nobody waits for its lock for long."""
+    """Return whether no command is running in the fork; a lock on it is then available soon."""
     place = session.vault.fork(fork)
     if place.interrupted is None:
         return True
@@ -85,9 +84,10 @@ def is_at_rest(session: Session, fork: str) -> bool:
 
 
 @contextmanager
-def collected_seldom() -> Iterator[None]:
-    """For who holds lists of changes. One of 100,000 is a million objects and no cycle: with Python's own numbers a
-    third of the time that reading it takes goes into looking for some, again and again (gc.set_threshold)."""
+def fewer_collections() -> Iterator[None]:
+    """Reduce garbage collections while lists of changes are held. A list of 100,000 changes has a million objects and
+    no cycles; with Python's default thresholds a third of the time to read it goes into repeated collections
+    (gc.set_threshold)."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -96,65 +96,65 @@ def collected_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def keep_reading(session: Session) -> None:
-    """For who looks at many files of a fork: each of them would have all of the record read again."""
+def cache_record(session: Session) -> None:
+    """Cache the fork's record, for callers that read many files of a fork: otherwise each read parses it again."""
     from mudroom.stage.file_cache import FileCache
 
     session.vault.reading = FileCache()
 
 
 class RowSide(NamedTuple):
-    """One side of a change; of what is not there, ``entry`` is None."""
+    """One side of a change; ``entry`` is None if that side has no file."""
 
     entry: Entry | None
     lines: int = 0
-    """Of a text that was read."""
+    """Number of lines of a text that was read; otherwise 0."""
     image: str = ""
-    """A media type that a browser shows as an image; empty: none."""
+    """Media type of an image that browsers can show; otherwise empty."""
 
 
 LINE_LIMIT = 250_000
-"""Lines of both sides together that are compared: as many as take a second if they were written to take long."""
+"""Most lines of both sides together that are compared: a hostile text of this size takes a second."""
 Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
 
 
 class MovedRow(NamedTuple):
-    """The other end of a move. Each end is a change of its own: this is for looking at them, not for choosing."""
+    """The other end of a similar rename, for display only. Each end is a change that is selected separately."""
 
     path: bytes
     is_source: bool
-    """Whether it was moved from there; else it was moved to there."""
+    """Whether the file was moved from that path; otherwise it was moved to it."""
     percent: int
-    """How much of it is the same."""
+    """Similarity in percent."""
     compared: bool
-    """Whether the old side is what is at that path: then no blocks of the change are what is shown."""
+    """Whether the old side shown is the file at that path. Its blocks are then not those of the change."""
 
 
 class RowDifference(NamedTuple):
     change: Change
     kind: Kind
-    """What there is to see: ``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text of more than
-    4 MiB, or ``LINE_LIMIT``), ``masked`` (a secret: never read), ``unknown`` (what it was is not known any more)."""
+    """``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text of more than 4 MiB, or
+    ``LINE_LIMIT``), ``masked`` (a secret: never read), ``unknown`` (the old content is not known any more)."""
     old: RowSide
     new: RowSide
     texts: Texts | None
-    """Of a text: its blocks and hunks."""
+    """Blocks and hunks of a text; None for other kinds."""
     version: str
-    """Of both sides, as they were written down: another one whenever one of them is."""
+    """Identifies both sides as recorded; changes whenever one of them changes."""
     moved: MovedRow | None = None
-    """Of what was added or deleted: where it was moved from, or to, and changed."""
+    """The other end of a similar rename, for an added or deleted file."""
 
     @property
     def is_divisible(self) -> bool:
-        """Whether blocks of it can be chosen: those of a move are not those of the change."""
+        """Whether blocks can be selected. Blocks of a similar rename are not blocks of the change."""
         compared = self.moved is not None and self.moved.compared
         return self.texts is not None and not compared and has_hunks(self.change)
 
 
 @contextmanager
-def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
-    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Forks.compare`` has them.
-    Raises UsageError."""
+def open_sides(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
+    """Yield a reader for both sides of a fork's changes. ``between``: two states to compare instead, as in
+    ``Forks.compare``. Raise UsageError if one does not exist."""
     from mudroom.vault.forks.both_sides import ComparedPath, SideReader
     from mudroom.vault.forks.record_view import gist_of
 
@@ -168,23 +168,26 @@ def opened(session: Session, fork: str, between: tuple[str, str] | None = None) 
         yield sides
 
 
-def found(sides: Pair, path: bytes) -> SidePair:
-    """The change at a path. Raises UsageError if there is none."""
-    two = sides.find(path)
-    if two is None:
+def find_change(sides: Pair, path: bytes) -> SidePair:
+    """Return the change at a path. Raise UsageError if there is none."""
+    pair = sides.find(path)
+    if pair is None:
         raise UsageError(f"the fork has no change at {show(path)}", AGAIN)
-    return two
+    return pair
 
 
-def is_masked(session: Session, two: SidePair, between: tuple[str, str] | None = None) -> bool:
-    """Whether it is, or was, a secret of the project: nobody reads that for a review. A file of such a name that the
-    fork has made itself is none; of other states that are compared it is not told whose it is."""
-    return (two.old is not None or between is not None) and session.forks.secrets.hides(two.source or two.change.path)
+def is_masked(session: Session, pair: SidePair, between: tuple[str, str] | None = None) -> bool:
+    """Return whether the file is, or was, a secret of the project, which is never read for a review. A file that the
+    fork created under such a name is not masked. When two other states are compared, the creator is not known, and the
+    file is masked."""
+    return (pair.old is not None or between is not None) and session.forks.secrets.hides(
+        pair.source or pair.change.path
+    )
 
 
-def is_masked_conflict(session: Session, found: ForkConflict) -> bool:
-    """Whether it is a secret wherever one of the sides has it, or had it: a rename makes it none."""
-    paths = {found.path, found.base.path, found.ours.path, found.theirs.path}
+def is_masked_conflict(session: Session, conflict: ForkConflict) -> bool:
+    """Return whether the path of any side is a secret: a rename does not make a secret readable."""
+    paths = {conflict.path, conflict.base.path, conflict.ours.path, conflict.theirs.path}
     return any(session.forks.secrets.hides(path) for path in paths)
 
 
@@ -197,33 +200,32 @@ def difference(
     *,
     as_new: bool = False,
 ) -> RowDifference:
-    """What a fork would change at the path of one of its rows. What was moved there and changed is shown beside what it
-    was, or ``as_new``. Raises UsageError if there is nothing (any more), and ForkMoved if the file is another one than
-    that."""
+    """Return the difference at the path of a row. A similar rename is compared with its old path, unless ``as_new``.
+    Raise UsageError if there is no change (any more), and ForkMoved if the file has changed since it was recorded."""
     from mudroom.core.text.difference import Texts
 
-    with opened(session, fork, between) as sides:
-        two = before = found(sides, path)
-        moved = _moved(session, sides, two, as_new=as_new)
+    with open_sides(session, fork, between) as sides:
+        pair = before = find_change(sides, path)
+        moved = _moved(session, sides, pair, as_new=as_new)
         if moved is not None and moved.compared:
-            before = found(sides, moved.path)
-            two = two._replace(old=before.old, source=moved.path)
+            before = find_change(sides, moved.path)
+            pair = pair._replace(old=before.old, source=moved.path)
 
         def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> RowDifference:
             lines = texts.lines if texts is not None else (0, 0)
-            old, new = RowSide(two.old, lines[0], images[0]), RowSide(two.new, lines[1], images[1])
-            return RowDifference(two.change, kind, old, new, texts, _version(two), moved)
+            old, new = RowSide(pair.old, lines[0], images[0]), RowSide(pair.new, lines[1], images[1])
+            return RowDifference(pair.change, kind, old, new, texts, _version(pair), moved)
 
-        kind = "masked" if is_masked(session, two, between) else _kind_of_entries(two)
+        kind = "masked" if is_masked(session, pair, between) else _kind_of_entries(pair)
         if kind is not None:
             return seen(kind)
-        heads = _content(sides, before, "old", HEAD), _content(sides, two, "new", HEAD)
+        heads = _content(sides, before, "old", HEAD), _content(sides, pair, "new", HEAD)
         if heads[0] is None or heads[1] is None:
             return seen("unknown")
         images = picture_of(heads[0], path), picture_of(heads[1], path)
         if is_binary(heads[0]) or is_binary(heads[1]):
             return seen("image" if any(images) else "binary", images)
-        old, new = _content(sides, before, "old", TEXT_LIMIT + 1), _content(sides, two, "new", TEXT_LIMIT + 1)
+        old, new = _content(sides, before, "old", TEXT_LIMIT + 1), _content(sides, pair, "new", TEXT_LIMIT + 1)
         if old is None or new is None:
             return seen("unknown")
         if max(len(old), len(new)) > TEXT_LIMIT or old.count(b"\n") + new.count(b"\n") > LINE_LIMIT:
@@ -234,30 +236,31 @@ def difference(
 def open_side(
     session: Session, fork: str, path: bytes, which: Which, between: tuple[str, str] | None = None
 ) -> int | None:
-    """A descriptor of one side of a row. None: there is no file, it is not known any more, or is not shown to anybody.
-    Raises as ``difference`` does."""
-    with opened(session, fork, between) as sides:
-        two = found(sides, path)
-        return None if is_masked(session, two, between) else sides.open(two, which)
+    """Return a descriptor of one side of a row, or None if there is no file, it is not known any more, or it is masked.
+    Raise as ``difference`` does."""
+    with open_sides(session, fork, between) as sides:
+        pair = find_change(sides, path)
+        return None if is_masked(session, pair, between) else sides.open(pair, which)
 
 
-def _moved(session: Session, sides: Pair, two: SidePair, *, as_new: bool) -> MovedRow | None:
-    """Where what was added came from, or what was deleted went to, as far as anybody may be told."""
-    change = two.change
+def _moved(session: Session, sides: Pair, pair: SidePair, *, as_new: bool) -> MovedRow | None:
+    """Return the other end of a similar rename, unless it is hidden or has changed."""
+    change = pair.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
         return None
     move = sides.move(change.path, session.forks.secrets.hides)
     other = sides.find(move.other(change.path)) if move is not None else None
     if move is None or other is None or (other.old is not None and _content(sides, other, "old", 0) is None):
-        return None  # the project has changed it meanwhile
+        return None  # the project has changed the file meanwhile
     is_source = change.verb == "added"
     return MovedRow(other.change.path, is_source, move.percent, is_source and not as_new)
 
 
-def _kind_of_entries(two: SidePair) -> Kind | None:
-    """None: files, to be looked into. What was a directory or a link had no lines: all of the file is new."""
-    kinds = {entry.kind for entry in (two.old, two.new) if entry is not None}
-    if kinds == {"file"} or (two.new is not None and two.new.kind == "file" and kinds <= _KNOWN):
+def _kind_of_entries(pair: SidePair) -> Kind | None:
+    """Return the kind by entries alone, or None if contents have to be read. A former directory or link has no lines:
+    the whole file is new."""
+    kinds = {entry.kind for entry in (pair.old, pair.new) if entry is not None}
+    if kinds == {"file"} or (pair.new is not None and pair.new.kind == "file" and kinds <= _KNOWN):
         return None
     if "symlink" in kinds:
         return "link"
@@ -269,11 +272,12 @@ def _kind_of_entries(two: SidePair) -> Kind | None:
 _KNOWN = {"file", "directory", "symlink"}
 
 
-def _content(sides: Pair, two: SidePair, which: Which, most: int) -> bytes | None:
-    """At most so many bytes; none of what is no file, or not there. None: it cannot be told any more."""
-    entry = two.old if which == "old" else two.new
-    return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(two, which, most)
+def _content(sides: Pair, pair: SidePair, which: Which, most: int) -> bytes | None:
+    """Return at most ``most`` bytes, empty bytes for entries without content or missing ones, or None if the content is
+    not known any more."""
+    entry = pair.old if which == "old" else pair.new
+    return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(pair, which, most)
 
 
-def _version(two: SidePair) -> str:
-    return blake2b(repr((two.change.verb, two.source, two.old, two.new)).encode(), digest_size=16).hexdigest()
+def _version(pair: SidePair) -> str:
+    return blake2b(repr((pair.change.verb, pair.source, pair.old, pair.new)).encode(), digest_size=16).hexdigest()

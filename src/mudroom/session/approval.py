@@ -175,11 +175,11 @@ class Approval:
         decide what is run, with their values: those that were asked for, and of the usual ones PATH and its like."""
         from mudroom.core.approval.approval import terms_of
         from mudroom.core.command.variable import runs_code
-        from mudroom.core.confinement.environment import select
+        from mudroom.core.confinement.environment import select_variables
 
         settings, grant = order.actor.settings, order.grant
         extra = (*settings.environment, *grant.variables)
-        env = select(self._machine.confinement.variables, home=b"", cwd=b"", network=False, extra=extra)
+        env = select_variables(self._machine.confinement.variables, home=b"", cwd=b"", network=False, extra=extra)
         named = {item.partition(b"=")[0] for item in extra} & env.keys()
         deciding = sorted(b"%s=%s" % (name, env[name]) for name in env if name in named or runs_code(name))
         terms = terms_of(

@@ -80,14 +80,14 @@ class Changes:
         has no hunks to choose from: binary and large files, links, directories, what is deleted or turns into
         something else."""
         from mudroom.core.text.linediff import is_binary
-        from mudroom.core.tree.change import listed
+        from mudroom.core.tree.change import counted_changes
         from mudroom.stage.originals.collection import TEXT_LIMIT
         from mudroom.stage.source import read_all
 
         changes = self.of(name).changes
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
             ground, staged = opened.ground(), opened.staged()
-            for change in listed(list(changes)):
+            for change in counted_changes(list(changes)):
                 if paths and not any(is_below(change.path, path) for path in paths):
                     continue
                 old = new = None

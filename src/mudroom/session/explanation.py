@@ -18,8 +18,8 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
+    from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.confinement.container_report import ContainerReport
-    from mudroom.core.confinement.why import AccessReason
     from mudroom.vault.store.store import Vault
 
 
@@ -44,14 +44,14 @@ class Explanation:
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:
         """Return what a command finds at an absolute path, and why."""
-        from mudroom.core.confinement.why import AccessReason, why_place
+        from mudroom.core.confinement.access_reason import AccessReason, explain_path
 
         project = self._vault.project
         mask, _notes = forks.secrets.look(self._actor.settings)
         inside = path[len(project) + 1 :]
         if path.startswith(project + b"/") and inside in mask.paths:
             return AccessReason(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
-        return why_place(self._plan(project), path, show(path))
+        return explain_path(self._plan(project), path, show(path))
 
     def _surroundings(self) -> ContainerReport | None:
         """Return the container that a command would get, as far as that is known without starting one."""

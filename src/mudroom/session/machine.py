@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.confinement.limit import needed, without_groups
+from mudroom.core.confinement.limit import needed_controllers, without_groups
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.client import Client, Running, StepFailed
@@ -171,7 +171,7 @@ class Machine:
 
     def _limits(self, mode: Mode, order: Order, outcome: Outcome) -> tuple[Rlimits, Leaf | None]:
         limits = order.actor.settings.limits
-        if not needed(limits):
+        if not needed_controllers(limits):
             return (), None
         if order.grant.level == 2:
             allowed = self.containers.allowed(limits)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.confinement.limit import LimitReached, Reading, difference, reached, reached_else
+from mudroom.core.confinement.limit import LimitReached, Reading, difference, other_reached_limits, reached_limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
@@ -268,12 +268,12 @@ class OwnSandbox:
         self, group: Leaf | Gauge | None, ended: Exit, *, timed_out: bool, output: CapturedOutput
     ) -> tuple[tuple[LimitReached, ...], Reading | None]:
         limits, signal = self._order.actor.settings.limits, ended.status & 0x7F
-        others = reached_else(limits, signal, *_of_output(self._order, timed_out=timed_out, output=output))
+        others = other_reached_limits(limits, signal, *_of_output(self._order, timed_out=timed_out, output=output))
         use = group.reading() if group is not None else None
         if group is None or use is None:
             return others, None
         before, now = group.totals()
-        return (*reached(limits, use, difference(now, before)), *others), use
+        return (*reached_limits(limits, use, difference(now, before)), *others), use
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:
@@ -285,7 +285,9 @@ def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tupl
 def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: CapturedOutput) -> tuple[LimitReached, ...]:
     """Return the limits that a command has reached in a sandbox that others share."""
     signal = ended.status & 0x7F
-    return reached_else(order.actor.settings.limits, signal, *_of_output(order, timed_out=timed_out, output=output))
+    return other_reached_limits(
+        order.actor.settings.limits, signal, *_of_output(order, timed_out=timed_out, output=output)
+    )
 
 
 def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outcome) -> tuple[Flow, ...]:

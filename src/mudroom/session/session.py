@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.approval.approval import CommandApprover, Remember
     from mudroom.core.command.policy import CommandPolicy
-    from mudroom.core.confinement.why import AccessReason
+    from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
     from mudroom.session.changes import Changes

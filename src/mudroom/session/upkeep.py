@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.retention import SECOND, RetentionLimits, kept_by
+from mudroom.core.retention import SECOND, RetentionLimits, retention_limits
 from mudroom.errors import MudroomError
 from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache
@@ -47,7 +47,7 @@ __all__ = [
     "failed",
     "host_answer",
     "host_question",
-    "kept_by",
+    "retention_limits",
     "vault_named",
     "vaults_of",
     "why_unusable",

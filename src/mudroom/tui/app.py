@@ -20,7 +20,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.text.escaping import escaped
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
-from mudroom.review.rows import collected_seldom, keep_reading
+from mudroom.review.rows import cache_record, fewer_collections
 from mudroom.tui.desk import ReviewDesk, forks_of
 from mudroom.tui.dialog import Choose, Working
 from mudroom.tui.pane import Pieces
@@ -72,7 +72,7 @@ class ReviewApp(App[None]):
     def __init__(self, session: Session, fork: str | None, hands: Hands, *, handles_signals: bool = True) -> None:
         super().__init__()
         self.session, self.hands = session, hands
-        keep_reading(session)
+        cache_record(session)
         self.fork = fork
         self.desk: ReviewDesk | None = None
         self.code = 0
@@ -174,7 +174,7 @@ def review(session: Session, fork: str | None, hands: Hands) -> ReviewEnd:
     """
     app = ReviewApp(session, fork, hands)
     try:
-        with collected_seldom():
+        with fewer_collections():
             app.run(mouse=False)
     finally:
         if app.desk is not None:

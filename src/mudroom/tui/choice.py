@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.tree.change import Change, listed
-from mudroom.core.tree.dependent_rows import DependentRow, Needs, has_turned, needs, row_of, together
+from mudroom.core.tree.change import Change, counted_changes
+from mudroom.core.tree.dependent_rows import DependentRow, Needs, complete_selection, has_turned, needs, row_of
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import is_below
 
@@ -73,7 +73,7 @@ def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
     found: list[Item] = []
     repositories: dict[bytes, int] = {}
     inside: dict[int, list[bytes]] = {}
-    for change in listed(changes):
+    for change in counted_changes(changes):
         git = git_directory(change.path)
         if git is None or git == change.path or is_protected(change.path):
             found.append(Item(change.path, change))
@@ -98,7 +98,7 @@ def gathered(items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collect
     needed = _needs(items)
     if not needed:
         return dict(picks)
-    found = together(picks.keys(), needed, before)
+    found = complete_selection(picks.keys(), needed, before)
     return {item.path: picks.get(item.path, WHOLE) for item in items if item.path in found}
 
 

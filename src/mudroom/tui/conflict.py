@@ -18,8 +18,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.core.merge.diff3 import MergedText
-from mudroom.core.merge.resolution_words import Choice, Either, said
-from mudroom.core.merge.resolve_hunks import resolved
+from mudroom.core.merge.resolution_words import Choice, Either, choice_words
+from mudroom.core.merge.resolve_hunks import resolve_text
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.tui.conflictrow import (
@@ -123,7 +123,11 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         lines[0] += f"   [{said_of_all(conflict)}]"
         lines.append(f" {conflict.reason}")
         if places:
-            here = said(self.said.get(self.place_number)) if self.said or not conflict.decided else "decided as a whole"
+            here = (
+                choice_words(self.said.get(self.place_number))
+                if self.said or not conflict.decided
+                else "decided as a whole"
+            )
             how = "the whole file" if self.is_whole else "one place"
             lines.append(f" place {self.place_number + 1} of {places}: {here}   1, 2 and 3 are for {how}")
         self.query_one("#what", Static).update("\n".join(lines))
@@ -200,7 +204,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             await self._decide(lambda: self.desk.decide(conflict, side))
 
     def _keep(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
-        self.desk.decide(conflict, "content", resolved(merged, [choices[at] for at in range(merged.conflicts)]))
+        self.desk.decide(conflict, "content", resolve_text(merged, [choices[at] for at in range(merged.conflicts)]))
 
     def _both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
         if merged is not None:

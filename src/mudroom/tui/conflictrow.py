@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.merge.diff3 import Chunk, MergedText
-from mudroom.core.merge.marker import chosen, mergeable
-from mudroom.core.merge.read_resolution import choices_of
-from mudroom.core.merge.resolution_words import OPEN, Choice, said_of_take
+from mudroom.core.merge.marker import chosen_lines, why_not_mergeable
+from mudroom.core.merge.read_resolution import read_choices
+from mudroom.core.merge.resolution_words import OPEN, Choice, take_words
 from mudroom.core.merge.resolve_hunks import lines_at
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
@@ -26,13 +26,13 @@ MOST = 2_000
 
 
 def said_of_all(conflict: ForkConflict) -> str:
-    return said_of_take(conflict.take) if conflict.decided else OPEN
+    return take_words(conflict.take) if conflict.decided else OPEN
 
 
 def decided_choices(conflict: ForkConflict, merged: MergedText | None) -> dict[int, Choice]:
     """By place; none if it was decided in another way, or is not."""
     content = conflict.result
-    found = choices_of(merged, content) if merged is not None and content is not None else None
+    found = read_choices(merged, content) if merged is not None and content is not None else None
     return dict(enumerate(found or ()))
 
 
@@ -88,8 +88,8 @@ def _made(merged: MergedText, at: int, choice: Choice | None) -> Sequence[bytes]
     chunk = merged.chunks[at]
     is_last = at + 1 == len(merged.chunks)
     if isinstance(choice, list):
-        return split_lines(b"".join(chosen(chunk, lines_at(chunk, choice, is_last=is_last), is_last=is_last)))
-    return chosen(chunk, choice, is_last=is_last) if choice is not None else ()
+        return split_lines(b"".join(chosen_lines(chunk, lines_at(chunk, choice, is_last=is_last), is_last=is_last)))
+    return chosen_lines(chunk, choice, is_last=is_last) if choice is not None else ()
 
 
 def rows_of_all(conflict: ForkConflict) -> list[Pieces]:
@@ -97,7 +97,7 @@ def rows_of_all(conflict: ForkConflict) -> list[Pieces]:
     content = conflict.result
     if content is None:
         return [[("the file will be gone", "dim")]] if conflict.take == "delete" else []
-    if mergeable(content):
+    if why_not_mergeable(content):
         return [[(f"{len(content):,} bytes", "head")]]
     lines = split_lines(content)
     return [_line(line, "") for line in lines[:MOST]] + _more(len(lines))

@@ -18,7 +18,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.review.activity import DroppedChanges, preview, roll_back
-from mudroom.review.rows import difference, is_masked_conflict, look, stamp_of
+from mudroom.review.rows import difference, is_masked_conflict, review_fork, stamp_of
 from mudroom.tui.choice import Choice, Item, Pick, items_of
 from mudroom.tui.diffrow import FileRows, FileText
 
@@ -94,7 +94,7 @@ class ReviewDesk:
     def see(self) -> SeenFork:
         """Look at the fork; an apply is held to this from here on."""
         self._require_there()
-        found = look(self.session, self.fork)
+        found = review_fork(self.session, self.fork)
         record = self.session.forks.record(self.fork)
         conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
@@ -120,7 +120,7 @@ class ReviewDesk:
 
     def fingerprint(self) -> str | None:
         """Of what the fork holds now; None if it is gone."""
-        return look(self.session, self.fork).fingerprint if self.session.vault.has_fork(self.fork) else None
+        return review_fork(self.session, self.fork).fingerprint if self.session.vault.has_fork(self.fork) else None
 
     def _is_at_rest(self) -> bool:
         """Whether no command holds the fork; its end may be far off, and is not waited for."""
@@ -302,7 +302,7 @@ def forks_of(session: Session) -> list[tuple[str, int, int]]:
     found = []
     for fork in session.vault.forks():
         try:
-            seen = look(session, fork.name)
+            seen = review_fork(session, fork.name)
         except (MudroomError, OSError):
             continue
         found.append((fork.name, fork.state.created, len(seen.rows)))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.merge.apply_summary import landed_words, turned_words
+from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
@@ -73,7 +73,7 @@ def landed(found: LandingResult, wanted: Choice) -> list[Pieces]:
             [(f"{show_words(verified.command)} {how}; the project is as it was", "bad")],
             *([(show(line.encode()), "")] for line in output),
         ]
-    rows: list[Pieces] = [[(landed_words(applied.written, applied.removed, len(found.kept)), "good")]]
+    rows: list[Pieces] = [[(apply_words(applied.written, applied.removed, len(found.kept)), "good")]]
     rows += _conflicts(applied, "C conflict, stays in the fork:")
     rows += _named(
         "merged with what the project had changed:", "head", [path for path in found.merged if path not in wanted.picks]
@@ -92,7 +92,7 @@ def landed(found: LandingResult, wanted: Choice) -> list[Pieces]:
 
 def undone(applied: ApplyResult) -> list[Pieces]:
     return [
-        [(turned_words("undo", applied.written, applied.removed, len(applied.again), applied.holder), "good")],
+        [(undo_words("undo", applied.written, applied.removed, len(applied.again), applied.holder), "good")],
         *_conflicts(applied, "stays as it is, for it was changed since:"),
         *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],

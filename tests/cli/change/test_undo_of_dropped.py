@@ -7,7 +7,7 @@ import json
 import pytest
 
 from conftest import Place, tick
-from mudroom.core.merge.apply_summary import landed_words, turned_words
+from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.tui import tell
 from mudroom.tui.choice import Choice
 from test_vault_verb import Cli
@@ -77,8 +77,8 @@ def test_full_screen_and_in_the_list(cli: Cli) -> None:
 
 
 def test_in_words() -> None:
-    assert landed_words(0, 0, 0) == "0 written"
-    assert landed_words(2, 1, 3) == "2 written, 1 removed"
-    assert turned_words("undo", 1, 2, 0, "") == "1 brought back, 2 removed"
-    assert turned_words("undo", 1, 0, 2, "try-1") == "1 brought back, 0 removed, 2 in try-1 again"
-    assert turned_words("redo", 0, 0, 2, "x") == "the project stays as it is, 2 files are out of x again"
+    assert apply_words(0, 0, 0) == "0 written"
+    assert apply_words(2, 1, 3) == "2 written, 1 removed"
+    assert undo_words("undo", 1, 2, 0, "") == "1 brought back, 2 removed"
+    assert undo_words("undo", 1, 0, 2, "try-1") == "1 brought back, 0 removed, 2 in try-1 again"
+    assert undo_words("redo", 0, 0, 2, "x") == "the project stays as it is, 2 files are out of x again"

@@ -56,5 +56,8 @@ def test_why_of_a_call_or_a_path(cli: Cli, about: str, code: int, said: str) -> 
 
 def test_nonsense_is_one_line(cli: Cli) -> None:
     done = cli("policy", "why", "no-such-call")
-    assert (done.returncode, done.stderr) == (125, "mudroom: no-such-call is no system call (a path has a / in it)\n")
+    assert (done.returncode, done.stderr) == (
+        125,
+        "mudroom: no-such-call is not a system call (a path has a / in it)\n",
+    )
     assert cli("policy", "allow").returncode == 125

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.core.confinement.certificate_trust import INSIDE, merge, named, trust
+from mudroom.core.confinement.certificate_trust import INSIDE, merge, named_bundles, trust
 from mudroom.core.confinement.spec import Bind
 
 ONE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -20,8 +20,8 @@ def test_the_users_own_bundles_are_found() -> None:
         b"NODE_EXTRA_CA_CERTS": b"/b.pem",
         b"AWS_CA_BUNDLE": b"c",
     }
-    assert named(environ) == [b"/a.pem", b"/b.pem"]
-    assert named({}) == []
+    assert named_bundles(environ) == [b"/a.pem", b"/b.pem"]
+    assert named_bundles({}) == []
 
 
 def test_all_is_shown_in_one_directory_and_in_the_systems_places() -> None:

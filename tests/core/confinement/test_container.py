@@ -14,9 +14,9 @@ from mudroom.core.confinement.container import (
     is_image,
     list_argv,
     mount_option,
+    path_error,
     remove_argv,
     run_argv,
-    unspeakable,
     variants,
 )
 
@@ -217,7 +217,7 @@ _AWKWARD = st.text(alphabet=st.sampled_from(list(",\"'\r\n= :\\-aé$\t{}\x01")),
 @given(_AWKWARD | st.text(min_size=1, max_size=20), st.sampled_from(["docker", "podman"]), st.booleans())
 def test_a_mount_is_read_as_it_was_meant(name: str, kind: EngineKind, writable: bool) -> None:
     path = b"/" + name.encode("utf-8", "surrogatepass")
-    if unspeakable(path, kind):
+    if path_error(path, kind):
         with pytest.raises(ValueError, match="its name"):
             mount_option(ContainerMount(path, b"/x"), kind)
         return
@@ -229,7 +229,7 @@ def test_a_mount_is_read_as_it_was_meant(name: str, kind: EngineKind, writable: 
 @given(_AWKWARD)
 def test_apple_splits_at_every_comma_and_equals_sign(name: str) -> None:
     path = b"/" + name.encode()
-    if unspeakable(path, "container"):
+    if path_error(path, "container"):
         assert b"," in path or b"=" in path
         return
     parts = [part.split(b"=") for part in mount_option(ContainerMount(path, path), "container").split(b",")]
@@ -251,7 +251,7 @@ def test_apple_splits_at_every_comma_and_equals_sign(name: str) -> None:
     ],
 )
 def test_what_an_engine_cannot_be_told(path: bytes, kind: EngineKind, why: str) -> None:
-    said = unspeakable(path, kind)
+    said = path_error(path, kind)
     assert why in said
     assert bool(said) is bool(why)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.confinement.credential_file import has_password, holds_secret, identity, is_credential
+from mudroom.core.confinement.credential_file import git_identity, has_password, holds_secret, is_credential
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_settings_of_git(settings: bytes, secret: bool) -> None:
     ],
 )
 def test_who_the_user_is(settings: bytes, expected: bytes) -> None:
-    assert identity(settings) == expected
+    assert git_identity(settings) == expected
 
 
 def test_a_password_is_in_a_url() -> None:

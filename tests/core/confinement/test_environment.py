@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.confinement.environment import select, select_inside
+from mudroom.core.confinement.environment import select_image_variables, select_variables
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
@@ -26,13 +26,13 @@ PROXIES = b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS
 
 def selected(environ: dict[bytes, bytes], *extra: bytes, network: bool = False) -> dict[bytes, bytes]:
     """Without what every command gets."""
-    found = select(environ, home=b"/home/u", cwd=b"/p", network=network, extra=extra)
+    found = select_variables(environ, home=b"/home/u", cwd=b"/p", network=network, extra=extra)
     assert found.items() >= OURS.items()
     return {name: value for name, value in found.items() if name not in OURS and (name, value) not in PATH.items()}
 
 
 def test_what_every_command_gets() -> None:
-    assert select({}, home=b"/home/u", cwd=b"/p", network=False) == OURS | PATH
+    assert select_variables({}, home=b"/home/u", cwd=b"/p", network=False) == OURS | PATH
 
 
 def test_home_and_directory_are_those_of_the_sandbox() -> None:
@@ -104,7 +104,7 @@ def test_no_name_gets_in_by_chance(environ: dict[bytes, bytes], network: bool) -
 def inside(
     image: dict[bytes, bytes], environ: dict[bytes, bytes], *extra: bytes, proxy: bytes = b""
 ) -> dict[bytes, bytes]:
-    return select_inside(image, environ, home=b"/home/u", cwd=b"/p", user=b"u", proxy=proxy, extra=extra)
+    return select_image_variables(image, environ, home=b"/home/u", cwd=b"/p", user=b"u", proxy=proxy, extra=extra)
 
 
 def test_an_image_has_its_own_variables_and_of_the_hosts_only_the_terminals() -> None:

@@ -10,11 +10,11 @@ from mudroom.core.confinement.image_recipe import (
     bootstrap_words,
     build_words,
     default_name,
+    error_line,
     import_words,
     labels,
-    last_words,
     recipe_error,
-    split,
+    split_names,
     suite_of,
 )
 
@@ -110,10 +110,10 @@ def test_debootstrap() -> None:
 
 
 def test_last_words() -> None:
-    assert last_words("I: fine\nE: no such suite\nI: cleaning\n") == "E: no such suite"
-    assert last_words("one\n\n two \n") == "two"
-    assert last_words("") == "it failed and said nothing"
+    assert error_line("I: fine\nE: no such suite\nI: cleaning\n") == "E: no such suite"
+    assert error_line("one\n\n two \n") == "two"
+    assert error_line("") == "it failed and said nothing"
 
 
 def test_packages_by_comma() -> None:
-    assert split(["a,b", "c", ",", ""]) == ("a", "b", "c")
+    assert split_names(["a,b", "c", ",", ""]) == ("a", "b", "c")

@@ -16,19 +16,19 @@ from mudroom.core.confinement.limit import (
     Limits,
     Reading,
     Write,
+    command_limits,
     difference,
     explain_limits,
-    needed,
-    of_command,
-    of_total,
+    needed_controllers,
+    other_reached_limits,
     parse_size,
-    reached,
-    reached_else,
+    reached_limits,
     reading_v1,
     reading_v2,
     rlimits,
     show_size,
     stand_in,
+    total_limits,
     writes_v1,
     writes_v2,
 )
@@ -77,13 +77,13 @@ def test_what_is_shown_can_be_read_again(number: int, unit: str) -> None:
 
 
 def test_only_what_needs_a_group_asks_for_one() -> None:
-    assert needed(Limits(open_files=10, file_size=10)) == frozenset()
-    assert needed(Limits(total_memory=10)) == {"memory"}
-    assert needed(ALL) == {"memory", "pids", "cpu", "io"}
+    assert needed_controllers(Limits(open_files=10, file_size=10)) == frozenset()
+    assert needed_controllers(Limits(total_memory=10)) == {"memory"}
+    assert needed_controllers(ALL) == {"memory", "pids", "cpu", "io"}
 
 
 def test_what_is_written_in_version_2() -> None:
-    assert list(writes_v2(of_command(ALL), ["8:0", "259:1"], 1)) == [
+    assert list(writes_v2(command_limits(ALL), ["8:0", "259:1"], 1)) == [
         Write("memory", "memory.max", "512000000"),
         Write("memory", "memory.swap.max", "0", True),
         Write("pids", "pids.max", "101"),
@@ -91,11 +91,11 @@ def test_what_is_written_in_version_2() -> None:
         Write("io", "io.max", "8:0 rbps=1048576 wbps=1048576"),
         Write("io", "io.max", "259:1 rbps=1048576 wbps=1048576"),
     ]
-    assert [one.content for one in writes_v2(of_total(ALL), ())] == ["2147483648", "0", "500", "200000 100000"]
+    assert [one.content for one in writes_v2(total_limits(ALL), ())] == ["2147483648", "0", "500", "200000 100000"]
 
 
 def test_what_is_written_in_version_1() -> None:
-    assert list(writes_v1(of_command(ALL._replace(io=None)), 1)) == [
+    assert list(writes_v1(command_limits(ALL._replace(io=None)), 1)) == [
         Write("memory", "memory.limit_in_bytes", "512000000"),
         Write("memory", "memory.swappiness", "0", True),
         Write("pids", "pids.max", "101"),
@@ -177,12 +177,12 @@ def test_a_kernel_that_writes_something_else_breaks_nothing(texts: dict[str, str
     ],
 )  # fmt: skip
 def test_what_is_said(limits: Limits, now: Reading, total: Reading, lines: list[str]) -> None:
-    assert [str(one) for one in reached(limits, now, total)] == lines
+    assert [str(one) for one in reached_limits(limits, now, total)] == lines
 
 
 def test_what_is_said_of_the_others() -> None:
-    assert reached_else(Limits(), 25, None, None) == ()  # a signal of that name, but no limit of ours
-    assert [str(one) for one in reached_else(ALL, 25, 90.0, 8 << 20)] == [
+    assert other_reached_limits(Limits(), 25, None, None) == ()  # a signal of that name, but no limit of ours
+    assert [str(one) for one in other_reached_limits(ALL, 25, 90.0, 8 << 20)] == [
         "killed: file size, 1 MB",
         "killed: time, 90 s",
         "cut: output, 8 MiB",

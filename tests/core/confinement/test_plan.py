@@ -14,7 +14,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("root", b"/vault/scratch", ((b"mode", b"0755"),)), "a new, empty root"),
     (("host", b"/vault/scratch", 7), "the host's root, with all that is mounted there (ro,nosuid,nodev)"),
     (("image", b"/vault/scratch", 7), "the image's root, with all that is mounted there (ro,nosuid,nodev)"),
-    (("beneath", b"home/u"), "make sure that /home/u is no link"),
+    (("beneath", b"home/u"), "make sure that /home/u is not a link"),
     (("enter",), "start from the session's prepared root"),
     (("bind", b"/usr", b"usr", 7, False), "show /usr at /usr (ro,nosuid,nodev)"),
     (("bind", b"/c", b"h/.cache", 6, False), "show /c at /h/.cache (nosuid,nodev)"),

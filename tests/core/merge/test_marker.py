@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.merge.diff3 import Chunk, MergedText, merge3
-from mudroom.core.merge.marker import LINES, Labels, Style, marker_size, mergeable, resolve, unresolved, with_markers
+from mudroom.core.merge.marker import (
+    LINES,
+    Labels,
+    Style,
+    has_markers,
+    marker_size,
+    resolve,
+    why_not_mergeable,
+    with_markers,
+)
 
 LABELS = Labels(b"o", b"b", b"t")
 CASES = {
@@ -41,7 +50,7 @@ def test_they_grow_where_the_text_has_such_lines() -> None:
     shown = with_markers(merged, LABELS, "merge")
     assert shown == b"<<<<<<<< o\nx\n========\ny\n>>>>>>>> t\n<<<<<<< a\n========\n"
     assert marker_size(merged) == 8
-    assert unresolved(shown, 8) and not unresolved(shown.replace(b"<<<<<<<< o", b"").replace(b">>>>>>>> t", b""), 8)
+    assert has_markers(shown, 8) and not has_markers(shown.replace(b"<<<<<<<< o", b"").replace(b">>>>>>>> t", b""), 8)
 
 
 def test_two_sides_that_are_the_same_are_shown() -> None:
@@ -63,7 +72,7 @@ def test_two_sides_that_are_the_same_are_shown() -> None:
     ],
 )
 def test_a_text_with_markers_is_told(text: bytes, expected: bool) -> None:
-    assert unresolved(text) == expected
+    assert has_markers(text) == expected
 
 
 def test_what_is_decided_is_no_conflict_any_more() -> None:
@@ -98,9 +107,9 @@ def test_both_of_what_has_no_newline() -> None:
     ],
 )
 def test_what_can_be_merged(data: bytes, reason: str) -> None:
-    assert mergeable(data, 4) == reason
+    assert why_not_mergeable(data, 4) == reason
 
 
 def test_a_text_of_very_many_lines_is_not_merged() -> None:
-    assert mergeable(b"\n" * LINES) == ""
-    assert mergeable(b"\n" * (LINES + 1)) == "it has too many lines"
+    assert why_not_mergeable(b"\n" * LINES) == ""
+    assert why_not_mergeable(b"\n" * (LINES + 1)) == "it has too many lines"

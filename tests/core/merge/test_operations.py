@@ -224,7 +224,7 @@ def refused(landing: Landing) -> dict[bytes, str]:
 
 
 ORPHAN = "its directory is not in the project any more"
-STUCK = "turns a directory into something else, but not all of it can go along"
+STUCK = "replaces a directory, but not everything below it can be applied"
 
 
 def test_a_new_directory_is_one_operation() -> None:
@@ -329,7 +329,7 @@ def test_a_file_does_not_become_a_directory_without_what_is_withheld_in_it() -> 
 def test_what_lies_in_a_directory_that_cannot_come_is_refused_at_every_depth() -> None:
     landing, _disk = Case([], [folder(b"d"), folder(b"d/e"), put(b"d/e/f")], [put(b"d", b"mine")]).land()
     assert refused(landing) == {
-        b"d": "the project has gained a different one meanwhile",
+        b"d": "also created in the project, but different",
         b"d/e": ORPHAN,
         b"d/e/f": ORPHAN,
     }
@@ -448,7 +448,7 @@ def test_naming_a_hook_does_not_change_the_mode_of_the_directory_it_is_in() -> N
     assert told(landing) == [("place", b".git/hooks/a", False)]
 
 
-MOVED_ON = "the repository moved on in the project meanwhile"
+MOVED_ON = "the repository has changed in the project meanwhile"
 
 
 def test_one_conflict_in_a_repository_is_a_conflict_of_all_of_it() -> None:

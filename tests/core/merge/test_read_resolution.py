@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.merge.diff3 import MergedText, merge3
-from mudroom.core.merge.read_resolution import choices_of
+from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.merge.resolution_words import Choice
-from mudroom.core.merge.resolve_hunks import resolved
+from mudroom.core.merge.resolve_hunks import resolve_text
 
 BASE = b"0\n1\n2\n3\n4\n5\n6\n7\n"
 OURS = b"0\nours\n2\n3\n4\n5\nours 6\n7\n"
@@ -32,7 +32,7 @@ CHOICES: list[list[Choice]] = [
 def test_as_it_was_said(choices: list[Choice]) -> None:
     merged = merge3(BASE, OURS, THEIRS)
     assert merged.conflicts == 2
-    assert choices_of(merged, resolved(merged, choices)) == choices
+    assert read_choices(merged, resolve_text(merged, choices)) == choices
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_as_it_was_said(choices: list[Choice]) -> None:
     ],
 )
 def test_what_was_made_in_another_way(content: bytes) -> None:
-    assert choices_of(merge3(BASE, OURS, THEIRS), content) is None
+    assert read_choices(merge3(BASE, OURS, THEIRS), content) is None
 
 
 def test_lines_that_are_a_side_are_that_side() -> None:
     merged = merge3(BASE, OURS, THEIRS)
-    assert choices_of(merged, resolved(merged, [["ours"], ["6"]])) == ["ours", "base"]
+    assert read_choices(merged, resolve_text(merged, [["ours"], ["6"]])) == ["ours", "base"]
 
 
 def test_the_way_with_fewer_lines_by_hand() -> None:
@@ -63,15 +63,15 @@ def test_the_way_with_fewer_lines_by_hand() -> None:
     sides: list[Choice] = ["ours", "theirs", "both", "base"]
     for side in sides:
         choices = [side] * merged.conflicts
-        assert choices_of(merged, resolved(merged, choices)) == choices
+        assert read_choices(merged, resolve_text(merged, choices)) == choices
 
 
 def test_a_text_without_conflicts() -> None:
     merged = merge3(b"1\n2\n", b"1\nours\n", b"1\n2\n")
-    assert choices_of(merged, b"1\nours\n") == []
-    assert choices_of(merged, b"1\n2\n") is None
-    assert choices_of(MergedText(()), b"") == []
-    assert choices_of(MergedText(()), b"x") is None
+    assert read_choices(merged, b"1\nours\n") == []
+    assert read_choices(merged, b"1\n2\n") is None
+    assert read_choices(MergedText(()), b"") == []
+    assert read_choices(MergedText(()), b"x") is None
 
 
 LINE = st.tuples(st.sampled_from(["a", "b", "c", "", "é"]), st.sampled_from(["\n", "\n", "\n", "\r\n"]))
@@ -85,9 +85,9 @@ SIDES: st.SearchStrategy[Choice] = st.sampled_from(["ours", "theirs", "both", "b
 def test_sides_are_always_found(base: bytes, ours: bytes, theirs: bytes, data: st.DataObject) -> None:
     merged = merge3(base, ours, theirs)
     choices = data.draw(st.lists(SIDES, min_size=merged.conflicts, max_size=merged.conflicts))
-    text = resolved(merged, choices)
-    found = choices_of(merged, text)
-    assert found is not None and resolved(merged, found) == text
+    text = resolve_text(merged, choices)
+    found = read_choices(merged, text)
+    assert found is not None and resolve_text(merged, found) == text
     assert all(isinstance(one, str) for one in found), "nothing was written by hand"
 
 
@@ -100,16 +100,16 @@ def test_lines_are_always_found_where_all_lines_end_alike(
 ) -> None:
     merged = merge3(base, ours, theirs)
     choices = data.draw(st.lists(SIDES | LINES, min_size=merged.conflicts, max_size=merged.conflicts))
-    text = resolved(merged, choices)
-    found = choices_of(merged, text)
-    assert found is not None and resolved(merged, found) == text
+    text = resolve_text(merged, choices)
+    found = read_choices(merged, text)
+    assert found is not None and resolve_text(merged, found) == text
 
 
 @given(ENDED, ENDED, ENDED, ENDED)
 def test_of_any_text_nothing_wrong_is_told(base: bytes, ours: bytes, theirs: bytes, content: bytes) -> None:
     merged = merge3(base, ours, theirs)
-    found = choices_of(merged, content)
-    assert found is None or resolved(merged, found) == content
+    found = read_choices(merged, content)
+    assert found is None or resolve_text(merged, found) == content
 
 
 @pytest.mark.parametrize("written", ["x", "same", ""])
@@ -119,8 +119,8 @@ def test_many_places_take_no_time(written: str) -> None:
     sides = [b"".join(b"%s %d\nsame\n" % (name, n) for n in range(count)) for name in (b"base", b"ours", b"theirs")]
     chunks = merge3(*sides)
     assert chunks.conflicts == count
-    text = resolved(chunks, [[written, "same", "same"]] * count)
+    text = resolve_text(chunks, [[written, "same", "same"]] * count)
     begun = time.monotonic()
-    found = choices_of(chunks, text)
+    found = read_choices(chunks, text)
     assert time.monotonic() - begun < 10
     assert found is not None

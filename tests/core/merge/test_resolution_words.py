@@ -8,7 +8,7 @@ from typing import get_args
 
 import mudroom
 from mudroom.core.merge import resolution_words
-from mudroom.core.merge.resolution_words import Either, Side, Take, said, said_of_take
+from mudroom.core.merge.resolution_words import Either, Side, Take, choice_words, take_words
 
 PAGE = Path(mudroom.__file__).parent / "web/page"
 
@@ -28,16 +28,16 @@ def test_there_is_a_word_for_each() -> None:
 
 
 def test_what_is_said() -> None:
-    assert [said(one) for one in (None, "ours", "base", [], ["x"])] == [
+    assert [choice_words(one) for one in (None, "ours", "base", [], ["x"])] == [
         "not decided", "the project's", "the original", "lines of your own", "lines of your own",
     ]  # fmt: skip
-    assert [said_of_take(one) for one in ("theirs", "content", "other")] == [
+    assert [take_words(one) for one in ("theirs", "content", "other")] == [
         "decided: the fork's", "decided: merged", "decided: other",
     ]  # fmt: skip
 
 
 def test_the_page_says_the_same_of_a_file() -> None:
-    assert table("conflict.js", "DECIDED") == {take: said_of_take(take) for take in get_args(Take)}
+    assert table("conflict.js", "DECIDED") == {take: take_words(take) for take in get_args(Take)}
 
 
 def test_the_page_says_the_same_of_a_place() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import resolve
 from mudroom.core.merge.resolution_words import Choice
-from mudroom.core.merge.resolve_hunks import resolved, rewritten
+from mudroom.core.merge.resolve_hunks import resolve_text, rewrite_lines
 from mudroom.core.text.linediff import split_lines
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
@@ -29,7 +29,7 @@ CHOICES: list[tuple[list[Choice], bytes]] = [
 
 @pytest.mark.parametrize(("choices", "expected"), CHOICES)
 def test_place_by_place(choices: list[Choice], expected: bytes) -> None:
-    assert resolved(merged(), choices) == expected
+    assert resolve_text(merged(), choices) == expected
 
 
 ENDS: list[tuple[bytes, bytes, list[str], bytes]] = [
@@ -46,7 +46,7 @@ ENDS: list[tuple[bytes, bytes, list[str], bytes]] = [
 
 @pytest.mark.parametrize(("base", "ours", "lines", "expected"), ENDS)
 def test_how_lines_end(base: bytes, ours: bytes, lines: list[str], expected: bytes) -> None:
-    assert resolved(merged(base, ours), [lines]) == expected
+    assert resolve_text(merged(base, ours), [lines]) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_how_lines_end(base: bytes, ours: bytes, lines: list[str], expected: byt
     ],
 )
 def test_of_equal_lines_that_end_otherwise_each_keeps_its_own(before: bytes, lines: list[str], expected: bytes) -> None:
-    assert rewritten(split_lines(before), lines) == expected
+    assert rewrite_lines(split_lines(before), lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_of_equal_lines_that_end_otherwise_each_keeps_its_own(before: bytes, lin
     [
         (["ours"], "there are 2 places to decide, and 1 were decided"),
         ([["a\nb"], "ours"], "a line has no newline in it"),
-        ([["\ud800"], "ours"], "a line is no text"),
+        ([["\ud800"], "ours"], "a line is not valid text"),
     ],
 )
 def test_what_is_no_decision(choices: list[Choice], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        resolved(merged(), choices)
+        resolve_text(merged(), choices)
 
 
 TEXTS = st.lists(
@@ -89,4 +89,4 @@ def test_the_projects_own_lines_are_as_they_were(base: bytes, ours: bytes, their
     lines: list[Choice] = [
         [line.removesuffix(b"\n").removesuffix(b"\r").decode() for line in chunk.ours] for chunk in conflicts
     ]
-    assert resolved(found, lines) == resolve(found, dict.fromkeys(range(len(conflicts)), "ours")).content()
+    assert resolve_text(found, lines) == resolve(found, dict.fromkeys(range(len(conflicts)), "ours")).content()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.change import Change, Changeset, Summary, listed, summarise
+from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes, summarise
 from mudroom.core.tree.path import is_below
 from sample import added, deleted, directory, file, modified, paths, symlink
 
@@ -61,7 +61,7 @@ LISTED: list[tuple[str, list[Change], list[bytes], Summary]] = [
     ("changes", "expected", "summary"), [row[1:] for row in LISTED], ids=[row[0] for row in LISTED]
 )
 def test_what_is_listed_and_counted(changes: list[Change], expected: list[bytes], summary: Summary) -> None:
-    assert [change.path for change in listed(changes)] == expected
+    assert [change.path for change in counted_changes(changes)] == expected
     assert summarise(changes) == summary
     assert summary.files == summary.added + summary.modified + summary.deleted + summary.renamed
 
@@ -78,7 +78,7 @@ def changesets(draw: st.DrawFn) -> list[Change]:
 
 @given(changesets())
 def test_nothing_is_left_out_but_directories_that_something_listed_is_in(changes: list[Change]) -> None:
-    rows = listed(changes)
+    rows = counted_changes(changes)
     assert [change for change in changes if change in rows] == rows, "in their order"
     for change in changes:
         if change not in rows:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.change import Change, listed
-from mudroom.core.tree.choice import at_or_below, exactly
+from mudroom.core.tree.change import Change, counted_changes
+from mudroom.core.tree.choice import select_below, select_exactly
 from sample import added, deleted, directory, file, modified, paths, symlink
 
 RENAMED = Change(b"new/f", "renamed", None, file(5), source=b"old/f")
@@ -37,14 +37,14 @@ EXACTLY: list[tuple[str, list[Change], list[bytes], list[bytes]]] = [
     ("changes", "wanted", "expected"), [row[1:] for row in EXACTLY], ids=[row[0] for row in EXACTLY]
 )
 def test_exactly(changes: list[Change], wanted: list[bytes], expected: list[bytes]) -> None:
-    assert [change.path for change in exactly(changes, wanted)] == expected
+    assert [change.path for change in select_exactly(changes, wanted)] == expected
 
 
 def test_at_or_below() -> None:
-    assert [change.path for change in at_or_below(NEW, [b"d/e"])] == [b"d", b"d/e", b"d/e/f"]
-    assert at_or_below(NEW, [b"d"]) == NEW
-    assert at_or_below(NEW, [b"d/e/f", b"nothing"]) == NEW[:3]
-    assert at_or_below([added(b"d-e"), added(b"d")], [b"d"]) == [added(b"d")]
+    assert [change.path for change in select_below(NEW, [b"d/e"])] == [b"d", b"d/e", b"d/e/f"]
+    assert select_below(NEW, [b"d"]) == NEW
+    assert select_below(NEW, [b"d/e/f", b"nothing"]) == NEW[:3]
+    assert select_below([added(b"d-e"), added(b"d")], [b"d"]) == [added(b"d")]
 
 
 @st.composite
@@ -62,13 +62,13 @@ def changesets(draw: st.DrawFn) -> list[Change]:
 
 @given(changesets())
 def test_all_rows_are_all_changes(changes: list[Change]) -> None:
-    assert exactly(changes, [change.path for change in listed(changes)]) == changes
+    assert select_exactly(changes, [change.path for change in counted_changes(changes)]) == changes
 
 
 @given(changesets(), st.data())
 def test_what_was_wanted_is_there_in_its_order(changes: list[Change], data: st.DataObject) -> None:
-    rows = [change.path for change in listed(changes)]
+    rows = [change.path for change in counted_changes(changes)]
     wanted = data.draw(st.sets(st.sampled_from(rows))) if rows else set()
-    found = exactly(changes, wanted)
+    found = select_exactly(changes, wanted)
     assert wanted <= {change.path for change in found}
     assert found == [change for change in changes if change in found]

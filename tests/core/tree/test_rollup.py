@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.change import Change, listed, summarise
+from mudroom.core.tree.change import Change, counted_changes, summarise
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 from mudroom.core.tree.rollup import MANY, Roll, roll_up, whole_directories
 from sample import added, deleted, directory, file, modified, names
@@ -105,7 +105,7 @@ def test_every_change_is_shown_exactly_once(changes: list[Change], lines: int) -
     rows, rolls = roll_up(changes, lines)
     tops = [roll.path for roll in rolls]
     assert tops == sorted(tops, key=sort_key)
-    for change in listed(changes):
+    for change in counted_changes(changes):
         assert (change in rows) + sum(is_below(change.path, top) for top in tops) == 1
     assert all(row in changes for row in rows)
     whole = summarise(changes)

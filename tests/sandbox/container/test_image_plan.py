@@ -37,18 +37,18 @@ LINES = """\
 namespaces: user, mount, pid, ipc, uts, cgroup, net
 stop mount events from passing between here and the host
 the image's root, with all that is mounted there (ro,nosuid,nodev)
-make sure that /.mudroom is no link
-make sure that /dev is no link
-make sure that /home/u is no link
-make sure that /opt/live is no link
-make sure that /proc is no link
-make sure that /run is no link
-make sure that /srv/data is no link
-make sure that /srv/state/vaults/p1 is no link
-make sure that /sys is no link
-make sure that /tmp is no link
-make sure that /var/tmp is no link
-make sure that /work/p is no link
+make sure that /.mudroom is not a link
+make sure that /dev is not a link
+make sure that /home/u is not a link
+make sure that /opt/live is not a link
+make sure that /proc is not a link
+make sure that /run is not a link
+make sure that /srv/data is not a link
+make sure that /srv/state/vaults/p1 is not a link
+make sure that /sys is not a link
+make sure that /tmp is not a link
+make sure that /var/tmp is not a link
+make sure that /work/p is not a link
 private tmpfs at /dev (nosuid,noexec)
 show /dev/null at /dev/null (nosuid,noexec)
 private tmpfs at /dev/shm (nosuid,nodev)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan, explain
-from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
 from mudroom.sandbox.linux.bare_plan import PERMITTED, RULES, compile_bare
 from mudroom.sandbox.linux.syscall import DENY, NUMBERS
 
 VAULT = b"/home/u/.local/state/mudroom/vaults/p1"
 PROJECT = b"/home/u/work"
-AROUND = Around(
+AROUND = HostView(
     directories=((b"/home/u/.config", 0o700), (b"/home/u/.config/gh", 0o700)),
     links=((b"dotfiles/bashrc", b"/home/u/.bashrc"),),
     shown=(Bind(b"/home/u/.config/other", b"/home/u/.config/other"), Bind(PROJECT, PROJECT)),
@@ -138,7 +138,7 @@ def test_nothing_of_the_host_can_be_written_but_caches_and_what_was_named(as_roo
 
 def test_without_namespaces_only_what_is_named_can_be_written() -> None:
     copy, private = VAULT + b"/copy", VAULT + b"/private"
-    around = Around(shown=(Bind(b"/usr", b"/usr"), Bind(b"/home/u/.bashrc", b"/home/u/.bashrc")), live=AROUND.live)
+    around = HostView(shown=(Bind(b"/usr", b"/usr"), Bind(b"/home/u/.bashrc", b"/home/u/.bashrc")), live=AROUND.live)
     bare = USER._replace(namespaces=False, view=Copy(copy), scratch=private, cwd=copy, around=around, binds=())
     plan = compile_bare(bare, "x86_64")
     (landlock,) = (step for step in plan.steps if step[0] == "landlock")

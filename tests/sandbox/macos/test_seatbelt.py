@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from macbox import BARE, PRIVATE, SPEC, STATE, WORK
 from mudroom.core.confinement.plan import explain
-from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
 from mudroom.sandbox.macos.seatbelt import ancestors, compile_profile, compile_seatbelt, quote, real, writable
 from mudroom.sandbox.macos.service import GUARDED, MACH
 from sbpl import Profile, parse, read
@@ -302,7 +302,7 @@ def test_all_that_is_writable_keeps_its_place() -> None:
 def test_no_directory_above_something_hidden_is_moved() -> None:
     cargo = Bind(HOME + b"/.cargo", HOME + b"/.cargo", writable=True)
     masked = SPEC._replace(binds=(cargo,), masks=(HOME + b"/.cargo/a/b/credentials.toml",))
-    around = Around(live=(cargo,), hidden=(HOME + b"/.cargo/a/b/keys",), covered=(HOME + b"/.cargo/a/b/token",))
+    around = HostView(live=(cargo,), hidden=(HOME + b"/.cargo/a/b/keys",), covered=(HOME + b"/.cargo/a/b/token",))
     above = (b"", b"/a", b"/a/b")
     for spec, names in (
         (masked, (*above, b"/a/b/credentials.toml")),
@@ -319,7 +319,7 @@ def test_no_directory_above_something_hidden_is_moved() -> None:
 def test_what_is_hidden_in_something_shown_is_hidden() -> None:
     """And what is shown in that is shown: the inner one decides, as it does with mounts."""
     config, inner = (Bind(HOME + name, HOME + name, writable=True) for name in (b"/.config", b"/.config/gh/x"))
-    around = Around(live=(config, inner), hidden=(HOME + b"/.config/gh",))
+    around = HostView(live=(config, inner), hidden=(HOME + b"/.config/gh",))
     profile = parse(compile_profile(BARE._replace(around=around)))
     for operation in ("file-read-data", "file-write-data", "file-write-unlink"):
         assert profile.allows(operation, path=HOME + b"/.config/a")
@@ -330,7 +330,7 @@ def test_what_is_hidden_in_something_shown_is_hidden() -> None:
 def test_what_is_shown_in_the_project_is_still_read() -> None:
     inside = Bind(BARE.project + b"/.claude", BARE.project + b"/.claude", writable=True)
     state = BARE.project + b"/state/work"
-    spec = BARE._replace(view=Copy(state), around=Around(live=(inside,), shown=(Bind(HOME, HOME),)))
+    spec = BARE._replace(view=Copy(state), around=HostView(live=(inside,), shown=(Bind(HOME, HOME),)))
     profile = parse(compile_profile(spec))
     for path in (inside.source + b"/token", state + b"/a", HOME + b"/b"):
         assert profile.allows("file-read-data", path=path), path
@@ -352,7 +352,7 @@ def test_no_service_is_asked_without_a_reason() -> None:
 
 
 def test_a_plan_without_secrets_and_without_around() -> None:
-    bare = BARE._replace(masks=(), around=Around())
+    bare = BARE._replace(masks=(), around=HostView())
     profile = parse(compile_profile(bare))
     assert profile.allows("file-read-data", path=HOME + b"/.ssh/id_ed25519")  # nothing was said to be hidden
     assert not profile.allows("file-write-data", path=HOME + b"/.ssh/id_ed25519")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
 from mudroom.core.confinement.windows_plan import CHANGE, JOB, OPS, READ, WindowsPlan, describe, explain
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.windows.plan import (
@@ -34,7 +34,7 @@ SPEC = SandboxSpec(
         Bind(b"C:\\x", b"C:\\Users\\me\\p\\.mudroom"),
     ),
 )  # fmt: skip
-BARE = SPEC._replace(around=Around(live=(Bind(b"C:\\login", b"C:\\login", True),)), network="open")
+BARE = SPEC._replace(around=HostView(live=(Bind(b"C:\\login", b"C:\\login", True),)), network="open")
 ENVIRON = {"SystemRoot": "C:\\Windows", "PATH": "C:\\bin", "TEMP": "C:\\secret", "userprofile": "C:\\Users\\me"}
 COMMAND = WindowsCommand("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
 
@@ -70,8 +70,8 @@ def test_level_one_as_it_is_shown() -> None:
         " 11. let @package read and execute: C:\\tool",
         " 12. let @package read, execute, write, delete: C:\\cache",
         " 13. the user's token without its privileges",
-        " 14. nobody but @user, the system and administrators; let @package read and execute: C:\\v\\work\\.mudroom",
-        " 15. what it makes without saying whose is also for @user, @logon, @package",
+        " 14. only for @user, the system and administrators; let @package read and execute: C:\\v\\work\\.mudroom",
+        " 15. objects that it creates without an ACL also give access to @user, @logon, @package",
         " 16. integrity of the token: low",
         " 17. job object: ends with mudroom, no breaking away, 50 processes, 1073741824 bytes of memory",
         " 18. processor time, of all processors together: at most 37.5 %",
@@ -80,7 +80,7 @@ def test_level_one_as_it_is_shown() -> None:
         " 21. inherits its three standard handles, and no other",
         " 22. mitigations of the process: 0x1010000100000000",
         ' 23. create the process, suspended, in the job: "C:\\bin\\x.exe" "a b", in C:\\v\\work\\sub',
-        " 24. look whether all of that is in force: job, token, AppContainer; else end it",
+        " 24. check that all of that is in force: job, token, AppContainer; else end it",
         " 25. let it run",
         f"  +  {JOB}",
         "  +  limit processes: threads do not count on Windows",
@@ -135,7 +135,7 @@ def test_capabilities_follow_the_network() -> None:
         (BARE._replace(network="none"), WindowsMachine(), Limits(), "no network at level 0"),
         (SPEC._replace(masks=(b"C:\\k",)), WindowsMachine(), Limits(), "hiding files outside of the project"),
         (BARE._replace(masks=(b"C:\\k",)), WindowsMachine(), Limits(), "hiding files at level 0"),
-        (BARE._replace(around=Around(covered=(b"C:\\k",))), WindowsMachine(), Limits(), "hiding files at level 0"),
+        (BARE._replace(around=HostView(covered=(b"C:\\k",))), WindowsMachine(), Limits(), "hiding files at level 0"),
         (SPEC, WindowsMachine(), Limits(io=1), "limit io, 1 bytes/s"),
         (SPEC, WindowsMachine(), Limits(open_files=9), "limit open files, 9"),
         (SPEC, WindowsMachine(), Limits(file_size=9), "limit file size, 9 bytes"),

@@ -420,7 +420,7 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
     assert [row.asked.question.fingerprint for row in queue.rows()] == ["2", "3", "4"]
     tickets = [put(number) for number in range(5, 8)]
     assert [row.asked.question.fingerprint for row in queue.rows()] == ["5", "6", "7"]
-    with pytest.raises(MudroomError, match="3 questions wait already"):
+    with pytest.raises(MudroomError, match="3 questions are waiting already"):
         put(8)
     for ticket in tickets:
         queue.decide(ticket.asked.name, allow=True, by="page")

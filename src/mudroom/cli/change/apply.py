@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.change.preview import credentials_line, left_out, preview, some
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
-from mudroom.core.merge.apply_summary import landed_words
+from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.result import conflicts_to_json, text
-from mudroom.core.tree.change import Change, listed
-from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
+from mudroom.core.tree.change import Change, counted_changes
+from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
@@ -97,10 +97,10 @@ def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name
     if not paths:
         return
     wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
-    for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
+    for path, missing in unmet_requirements(wanted, needs(row_of(change) for change in counted_changes(changes))):
         above = set(missing).intersection(ancestors(path))
         if above:
-            raise UsageError(lacks(path, above), f"mudroom apply {name} {show_path(min(above))}")
+            raise UsageError(requirement_text(path, above), f"mudroom apply {name} {show_path(min(above))}")
 
 
 def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
@@ -191,7 +191,7 @@ def tell_landed(landed: LandingResult, fork: str, context: Context) -> None:
         return
     back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
-        terminal.style("applied: ", "green") + landed_words(applied.written, applied.removed, len(landed.kept)) + back
+        terminal.style("applied: ", "green") + apply_words(applied.written, applied.removed, len(landed.kept)) + back
     )
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")

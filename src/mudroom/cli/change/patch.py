@@ -11,8 +11,8 @@ from mudroom.cli.change.diff import coloured
 from mudroom.cli.main import Context
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import Hunk, hunks, select, split
-from mudroom.core.tree.change import listed
-from mudroom.core.tree.dependent_rows import lacks, needs, row_of, together
+from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.dependent_rows import complete_selection, needs, requirement_text, row_of
 from mudroom.core.tree.path import show_path
 
 if TYPE_CHECKING:
@@ -69,12 +69,14 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
 
 def _together(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
     """Without what lacks something that it goes together with: that was answered with no, or not asked about."""
-    needed = needs(row_of(change) for change in listed(session.changes.of(fork).changes))
+    needed = needs(row_of(change) for change in counted_changes(session.changes.of(fork).changes))
     picked = {change.path for change in chosen}
-    kept = together(picked, needed)
+    kept = complete_selection(picked, needed)
     left = [change.path for change in chosen if change.path not in kept]
     for path in left[:_NAMED]:
-        context.terminal.say(f"{lacks(path, needed[path] - picked or needed[path] - kept)}: it stays in the fork")
+        context.terminal.say(
+            f"{requirement_text(path, needed[path] - picked or needed[path] - kept)}: it stays in the fork"
+        )
     if left[_NAMED:]:
         context.terminal.say(f"so do {len(left) - _NAMED:,} more")
     return [change for change in chosen if change.path in kept]

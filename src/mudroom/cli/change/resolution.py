@@ -63,13 +63,13 @@ def by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[
 
 def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
     """With conflict markers; of one that is decided, what is."""
-    from mudroom.core.merge.marker import Labels, marker_size, mergeable, unresolved, with_markers
+    from mudroom.core.merge.marker import Labels, has_markers, marker_size, why_not_mergeable, with_markers
 
     _require_shown(session, conflict)
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
     merged = _text(conflict)
     given = conflict.result
-    anew = given is None or bool(mergeable(given))
+    anew = given is None or bool(why_not_mergeable(given))
     if given is None or anew:
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
@@ -80,7 +80,7 @@ def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Cont
             words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
             _run(lent, words, directory, "the editor", is_typed_in=True)
             content = edited.read("the editor")
-            if unresolved(content, marker_size(merged)):
+            if has_markers(content, marker_size(merged)):
                 raise UsageError(
                     f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
                 )
@@ -89,7 +89,7 @@ def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Cont
 
 def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
-    from mudroom.core.merge.marker import unresolved
+    from mudroom.core.merge.marker import has_markers
 
     _require_shown(session, conflict)
     words = shlex.split(DRIVERS.get(tool, tool))
@@ -110,7 +110,7 @@ def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, cont
         with edited:
             _run(lent, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
             content = edited.read(words[0])
-            if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
+            if has_markers(content) and not any(has_markers(side.content or b"") for side in sides):
                 raise UsageError(
                     f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided"
                 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
-from mudroom.core.merge.resolution_words import said, said_of_take
-from mudroom.core.result import named
+from mudroom.core.merge.resolution_words import choice_words, take_words
+from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
 
@@ -117,28 +117,30 @@ def _state(conflict: ForkConflict) -> tuple[str, str]:
     if not conflict.decided:
         return "conflict", "red"
     places = _places(conflict) if conflict.take == "content" else ""
-    return "decided: " + places if places else said_of_take(conflict.take), "green"
+    return "decided: " + places if places else take_words(conflict.take), "green"
 
 
 def _places(conflict: ForkConflict) -> str:
     """What was made of a text, place by place; empty: it was made in another way."""
-    from mudroom.core.merge.read_resolution import choices_of
+    from mudroom.core.merge.read_resolution import read_choices
 
     merged, content = conflict.merged, conflict.result
-    choices = choices_of(merged, content) if merged is not None and content is not None else None
+    choices = read_choices(merged, content) if merged is not None and content is not None else None
     if not choices:
         return ""
     more = f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
-    return ", ".join(map(said, choices[:MOST])) + more
+    return ", ".join(map(choice_words, choices[:MOST])) + more
 
 
 def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
     sides = {}
     for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
         entry = version.entry
-        sides[side] = None if entry is None else named(version.path) | {"type": entry.kind, "mode": f"{entry.mode:04o}"}
+        sides[side] = (
+            None if entry is None else path_fields(version.path) | {"type": entry.kind, "mode": f"{entry.mode:04o}"}
+        )
     return {
-        **named(conflict.path),
+        **path_fields(conflict.path),
         "reason": conflict.reason,
         "decided": conflict.decided,
         "take": conflict.take or None,

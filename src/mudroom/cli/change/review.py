@@ -59,10 +59,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _tell(session: Session, name: str, context: Context) -> int:
     """What would be shown; an apply is held to it, as to what ``diff --json`` shows."""
     from mudroom.core.text.hunk import hunks
-    from mudroom.review.rows import look
+    from mudroom.review.rows import review_fork
 
     changeset, seen = session.changes.review(name)
-    looked = look(session, name)
+    looked = review_fork(session, name)
     counts = {
         change.path: len(hunks(old, new))
         for change, old, new in session.changes.texts(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.core.merge.apply_summary import turned_words
+from mudroom.core.merge.apply_summary import undo_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path
 
@@ -55,7 +55,7 @@ def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) 
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
-    said = turned_words(what, applied.written, applied.removed, len(applied.again), applied.holder)
+    said = undo_words(what, applied.written, applied.removed, len(applied.again), applied.holder)
     terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {said}")
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")

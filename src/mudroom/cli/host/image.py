@@ -12,7 +12,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.cli.vault.gc import amount
 from mudroom.core.confinement.image import HOST
-from mudroom.core.confinement.image_recipe import KINDS, Recipe, split
+from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.session.images import Made, listed, make, remove
@@ -79,7 +79,7 @@ def _build(args: argparse.Namespace, context: Context) -> int:
         args.kind or _kind(args),
         args.name or "",
         args.suite or "",
-        split(args.include),
+        split_names(args.include),
         args.mirror or "",
         os.fsencode(args.file or ""),
         os.fsencode(args.context or ""),

@@ -74,10 +74,10 @@ def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
 
 
 def _outlook(context: Context, project: bytes) -> Outlook:
-    from mudroom.review.new_project import outlook
+    from mudroom.review.new_project import predict_run
 
     loaded = load_policy(project, context.environ)
-    found = outlook(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
+    found = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
     return found._replace(notes=(*found.notes, left_out(loaded))) if loaded.left_out else found
 
 

@@ -11,7 +11,7 @@ from mudroom import __version__
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.journal.event import Event, data_of
-from mudroom.core.journal.event_text import shown, told
+from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.har import to_har
 from mudroom.session import Session
@@ -82,9 +82,9 @@ def _tell(event: Event, context: Context) -> None:
     try:
         line = _line(flow_from_json(data))
     except ValueError as error:
-        line = f"unreadable: {shown(str(error))}"
-    context.terminal.out(f"{event.number:>4}  {shown(event.fork) or '-':<9} {line}")
+        line = f"unreadable: {printable(str(error))}"
+    context.terminal.out(f"{event.number:>4}  {printable(event.fork) or '-':<9} {line}")
 
 
 def _line(flow: Flow) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9)) + "  " + told(flow)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9)) + "  " + flow_text(flow)

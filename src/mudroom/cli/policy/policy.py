@@ -10,7 +10,7 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.confinement.why import AccessReason
+from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call

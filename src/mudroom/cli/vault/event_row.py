@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from mudroom.core.journal.event import Event, wall
-from mudroom.core.journal.event_text import ROWS, gravity, shown, words
+from mudroom.core.journal.event_text import ROWS, event_words, gravity, printable
 
 _STYLES = {1: "yellow", 2: "red"}
 
@@ -15,6 +15,6 @@ def line(event: Event, style: Callable[[str, str], str] = lambda text, _style: t
     """``style`` colours a text: (text, style)."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall(event) // 10**9))
     grave = gravity(event)
-    kind = f"{event.kind if event.kind in ROWS else shown(event.kind):<8}"
+    kind = f"{event.kind if event.kind in ROWS else printable(event.kind):<8}"
     head = f"{event.number:>4}  {style(when, 'dim')}  {style(kind, _STYLES[grave]) if grave else kind}"
-    return f"{head} {shown(event.fork) or '-':<9} " + "  ".join(words(event))
+    return f"{head} {printable(event.fork) or '-':<9} " + "  ".join(event_words(event))

@@ -22,7 +22,7 @@ def sweep(args: argparse.Namespace, context: Context) -> int:
     older = seconds(args.forks, "--forks") if args.forks else None
     now = time.time_ns()
     with open_session(context) as session:
-        kept = upkeep.kept_by(session.actor.settings)
+        kept = upkeep.retention_limits(session.actor.settings)
         with exclusive(session, context, "mudroom vault gc"):
             _require_yes(upkeep.forks_unused(session.vault, older, now) if older else [], args, context)
             swept = [(session.vault, upkeep.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
@@ -62,7 +62,7 @@ def _gc_other(
             upkeep.remove_vault(vault)
             return [(vault, upkeep.PruneResult(leftovers=1, size=one.size, remarks=("the whole vault",)))]
         try:
-            kept = upkeep.kept_by(load_policy(vault.project, context.environ).settings)
+            kept = upkeep.retention_limits(load_policy(vault.project, context.environ).settings)
         except UsageError as error:  # its own policy file is its own business
             return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
         return [(vault, upkeep.sweep(vault, kept, now, dry_run=args.dry_run))]

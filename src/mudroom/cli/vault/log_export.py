@@ -15,7 +15,7 @@ from typing import Any
 from mudroom import __version__
 from mudroom.core.journal.csv import header, sheet_row
 from mudroom.core.journal.event import Event, data_of, wall
-from mudroom.core.journal.event_text import gravity, words
+from mudroom.core.journal.event_text import event_words, gravity
 from mudroom.core.journal.otlp import logs_data
 
 _BATCH = 500
@@ -59,7 +59,7 @@ def _otlp(events: Iterable[Event], write: Write, project: str) -> int:
     count, rest = 0, iter(events)
     while batch := list(itertools.islice(rest, _BATCH)):
         count += len(batch)
-        records = ((event, "  ".join(words(event)), gravity(event)) for event in batch)
+        records = ((event, "  ".join(event_words(event)), gravity(event)) for event in batch)
         write(json.dumps(logs_data(records, project, __version__), separators=(",", ":")) + "\n")
     return count
 
@@ -68,7 +68,7 @@ def _sheet(events: Iterable[Event], write: Write, _project: str) -> int:
     count = 0
     write(header())
     for event in events:
-        write(sheet_row(event, iso(event), "  ".join(words(event))))
+        write(sheet_row(event, iso(event), "  ".join(event_words(event))))
         count += 1
     return count
 

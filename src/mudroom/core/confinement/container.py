@@ -1,11 +1,11 @@
-"""What is asked of a container engine, as values, and the command lines that ask it. Pure.
+"""Container engines and containers as values, and the engine command lines that start, use and remove them. Pure.
 
-Rules of this file: a container of ours has no network but its own loopback, no capability, no way to gain one, no root
-user, a read-only root, and nothing of the host but the mounts that are named. That is not for callers to choose.
+Rules of this file: a mudroom container has no network except its own loopback, no capability and no way to gain one, no
+root user, a read-only root, and no host files except its named mounts. Callers cannot change that.
 
-AppArmor's profile of engines (docker-default) forbids every mount(2), and SELinux's label every file that is not
-labelled for containers. Both are given up for what is nested: what a container may do is decided by its capabilities
-(none), its filter and its mounts, and what a command may do in it by the walls of its own.
+AppArmor's default profile for containers (docker-default) forbids every mount(2), and SELinux's label forbids every
+file that is not labelled for containers. Both are switched off for nested sandboxes. A container is confined by its
+capabilities (none), its system call filter and its mounts; a command in it is confined by its own sandbox.
 
 Sources: docker-run(1), podman-run(1), `container run --help` of Apple's container 1.x and its Parser.swift.
 """
@@ -18,45 +18,47 @@ from typing import Literal, NamedTuple
 
 EngineKind = Literal["docker", "podman", "container"]
 KINDS: tuple[EngineKind, ...] = ("docker", "podman", "container")
-"""In the order in which they are tried where nobody has said which one."""
+"""In the order in which they are tried if the user names none."""
 NAMES: dict[EngineKind, str] = {"docker": "Docker", "podman": "Podman", "container": "Apple container"}
 LABEL = "mudroom"
-"""Every container of ours has labels that begin with it."""
+"""Prefix of the labels of every mudroom container."""
 
 
 class Engine(NamedTuple):
-    """A container engine that was found, and what it can do."""
+    """A container engine that was found, with its capabilities."""
 
     kind: EngineKind
     program: bytes
-    """The real path of its command line."""
+    """The real path of its command line program."""
     options: tuple[str, ...] = ()
-    """Before every verb: ``--runtime runc``."""
+    """Options before every verb, such as ``--runtime runc``."""
     version: str = ""
     rootless: bool = False
-    """Its containers are in a user namespace of the user's own."""
+    """Its containers are in a user namespace of the user."""
     remote: bool = False
-    """Its containers run in a virtual machine or on another computer: no unix socket and no descriptor gets there."""
+    """Its containers run in a virtual machine or on another computer: unix sockets and descriptors do not reach them.
+    """
     open_files: int = 0
-    """The hard limit of open files that a container gets at most; 0: as the engine has it. An engine that may not raise
-    its own fails if its configuration asks for more."""
+    """The highest hard limit of open files that a container can have; 0: the engine's default. An engine that may not
+    raise its own limit fails if its configuration asks for more."""
     user_processes: int = 0
-    """The same of RLIMIT_NPROC, which root's Podman sets, too."""
+    """The same for RLIMIT_NPROC, which Podman sets, too, when it runs as root."""
     limits: tuple[str, ...] = ("memory", "processes", "cpus")
-    """What it can limit: names as in ``Limits``. Engines take the others, too, and do not hold them."""
+    """The limits that it enforces, named as in ``Limits``. Engines accept others, but do not enforce them."""
     apparmor: bool = False
     selinux: bool = False
-    """Its containers are confined by these unless they are told otherwise."""
+    """AppArmor or SELinux confines its containers unless an option turns that off."""
     remapped: bool = False
-    """Its containers' users are others outside, unless they are told otherwise (dockerd --userns-remap)."""
+    """Users in its containers are mapped to other host users unless an option turns that off (dockerd --userns-remap).
+    """
     nested: bool = True
-    """Namespaces can be made in its containers: found out by doing (``sandbox/container/trial.py``)."""
+    """Namespaces can be created in its containers; determined by a trial (``sandbox/container/trial.py``)."""
     runtime: str = ""
-    """What starts containers, as it is set up: runc, crun."""
+    """The configured OCI runtime, such as runc or crun."""
 
     @property
     def title(self) -> str:
-        """Docker 28.2.2, Podman 4.3.1 (rootless)."""
+        """Name and version for display: "Docker 28.2.2", "Podman 4.3.1 (rootless)"."""
         version = f" {self.version}" if self.version else ""
         return f"{NAMES[self.kind]}{version}{' (rootless)' if self.rootless else ''}"
 
@@ -73,45 +75,46 @@ class Container(NamedTuple):
     entry: tuple[bytes, ...]
     """Program and arguments of its first process."""
     user: tuple[int, int]
-    """uid and gid, neither of them 0."""
+    """uid and gid; neither is 0."""
     mounts: tuple[ContainerMount, ...] = ()
-    """A parent before what lies in it."""
+    """A parent directory before the mounts inside it."""
     private: tuple[bytes, ...] = (b"/tmp", b"/run", b"/var/tmp")
-    """Empty directories in memory."""
+    """Empty tmpfs directories."""
     emptied: tuple[bytes, ...] = ()
-    """Variables that the image sets, and that are empty to the first process, which is ours."""
+    """Variables of the image that are set to empty for the first process, which is mudroom's."""
     labels: tuple[tuple[str, str], ...] = ()
     seccomp: bytes = b""
-    """File with the system call filter of all that runs in it; empty: the engine's own."""
+    """File with the system call filter for all processes in the container; empty: the engine's own filter."""
     nested: bool = True
-    """Commands get namespaces of their own in it: /proc is not covered in parts, so that they may mount one."""
+    """Commands get their own namespaces in it: no part of /proc is masked, so that they can mount one."""
     memory: int | None = None
-    """Bytes, swap included."""
+    """Bytes, including swap."""
     processes: int | None = None
     cpus: float | None = None
 
 
 NOBODY = (65532, 65532)
-"""The user of containers that root starts: root is nobody's user there. Number and custom are those of images that come
-without root."""
+"""User of containers started by root: no container runs as root. The number is the customary one of images that have no
+root user."""
 
 
 def user_of(uid: int, gid: int) -> tuple[int, int]:
-    """The user of a container that is started by this one."""
+    """Return uid and gid for a container started by this user."""
     return (uid, gid or NOBODY[1]) if uid else NOBODY
 
 
 def quoted(field: bytes) -> bytes:
-    """One field of a comma-separated value (RFC 4180), as ``--mount`` of Docker and Podman reads it."""
+    """Quote a field of a comma-separated value (RFC 4180), as ``--mount`` of Docker and Podman parses it."""
     if any(byte in field for byte in (b",", b'"', b"\n", b"\r")):
         return b'"' + field.replace(b'"', b'""') + b'"'
     return field
 
 
 def mount_option(mount: ContainerMount, kind: EngineKind = "docker") -> bytes:
-    """The value of ``--mount``. Raises ValueError for a path that this engine cannot be told: see ``unspeakable``."""
+    """Return the value of ``--mount``. Raise ValueError for a path that cannot be passed to this engine
+    (``path_error``)."""
     for path in (mount.source, mount.target):
-        why = unspeakable(path, kind)
+        why = path_error(path, kind)
         if why:
             raise ValueError(why)
     fields = [b"type=bind", b"source=" + mount.source, b"target=" + mount.target]
@@ -120,13 +123,13 @@ def mount_option(mount: ContainerMount, kind: EngineKind = "docker") -> bytes:
     return b",".join(fields if kind == "container" else map(quoted, fields))
 
 
-def unspeakable(path: bytes, kind: EngineKind) -> str:
-    """Why an engine cannot be told this path, a clause; empty if it can. What it would be told instead may be the
-    name of something else.
+def path_error(path: bytes, kind: EngineKind) -> str:
+    """Return why a path cannot be passed to an engine, as a clause, or an empty string if it can. The engine would use
+    another path instead.
 
-    Docker and Podman: encoding/csv of Go drops a carriage return before a line end, quoted or not, and what they send
-    on is JSON, in which all that is not UTF-8 becomes U+FFFD. Apple's: it splits at commas and at ``=``, and quotes
-    nothing (Parser.swift).
+    Docker and Podman: Go's encoding/csv drops a carriage return before a line end, quoted or not, and they pass the
+    value on as JSON, in which invalid UTF-8 becomes U+FFFD. Apple's: it splits at commas and ``=`` without quoting
+    (Parser.swift).
     """
     try:
         path.decode("utf-8")
@@ -138,17 +141,18 @@ def unspeakable(path: bytes, kind: EngineKind) -> str:
 
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
-"""No option, no path that begins with a dot: distribution/reference, loosely."""
+"""Excludes options and paths that begin with a dot; looser than distribution/reference."""
 
 
 def is_image(name: str) -> bool:
-    """Whether it can be the name or the id of an image."""
+    """Return whether this can be the name or id of an image."""
     return _IMAGE.fullmatch(name) is not None
 
 
 def run_argv(engine: Engine, box: Container, *, wait: bool = False) -> tuple[bytes, ...]:
-    """Start it in the background; it is removed by the engine when its first process ends. ``wait``: stay in the
-    foreground until then. Raises ValueError for what no container of ours may be."""
+    """Return the command line that starts a container in the background; the engine removes it when its first process
+    ends. With ``wait``, the engine stays in the foreground until then. Raise ValueError for a container that breaks the
+    rules above."""
     if 0 in box.user:
         raise ValueError("a container's user is never root")
     if not is_image(box.image):
@@ -159,24 +163,26 @@ def run_argv(engine: Engine, box: Container, *, wait: bool = False) -> tuple[byt
 
 
 def session_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
-    """Start it with its first process's standard streams being those of this command line, whose end is its end."""
-    words = run_argv(engine, box, wait=True)
-    at = words.index(b"run") + 1
-    return (*words[:at], b"--interactive", *words[at:])
+    """Return the command line that starts a container whose first process uses the command line's standard streams.
+    The container ends with the command line."""
+    argv = run_argv(engine, box, wait=True)
+    index = argv.index(b"run") + 1
+    return (*argv[:index], b"--interactive", *argv[index:])
 
 
 def exec_argv(
     engine: Engine, name: str, argv: Sequence[bytes], cwd: bytes, variables: bytes, *, terminal: bool
 ) -> tuple[bytes, ...]:
-    """Run a command in a container. ``variables``: a file with ``variable_lines``: what is in it is in no list of
-    processes, and nothing to the engine's command line, which is confined by nobody."""
+    """Return the command line that runs a command in a container. ``variables`` is a file with ``variable_lines``. The
+    variables are then neither visible in the process list nor set for the engine's command line, which runs unconfined.
+    """
     words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd, b"--env-file", variables]
     return (*_front(engine), *words, name.encode(), *argv)
 
 
 def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
-    """As docker-exec(1), podman-exec(1) and Apple's read them: NAME=VALUE, nothing quoted. Raises ValueError, a clause,
-    for what has no place in a line."""
+    """Return the lines of an environment file as docker-exec(1), podman-exec(1) and Apple's engine parse them:
+    NAME=VALUE without quoting. Raise ValueError, with a clause, for a variable that does not fit in a line."""
     for key, value in env.items():
         if any(byte in key + value for byte in b"\r\n\0") or key.startswith(b"#") or b"=" in key:
             raise ValueError(f"the variable {key.decode('utf-8', 'replace')} has a line end in it")
@@ -184,15 +190,16 @@ def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
 
 
 _OF_THE_LOADER = (b"LD_PRELOAD", b"LD_AUDIT", b"LD_LIBRARY_PATH")
-"""What an image says in these would be loaded into the first process, which is ours: ld.so(8)."""
+"""The image's values would load libraries into the first process, which is mudroom's: ld.so(8)."""
 _LOCALE = b"LC_ALL"
-"""In C nothing of the image is loaded: in any other locale the C library takes the names of character sets from the
-image's files, and converters for them, which are programs, from its directories (setlocale(3), iconv(3)). An empty one
-is as good as none: then Python chooses C.UTF-8, which is such a file."""
+"""In the C locale no file of the image is loaded. In any other locale the C library reads character set names from the
+image's files, and loads converters, which are code, from its directories (setlocale(3), iconv(3)). An empty value is
+like an unset variable: Python then chooses C.UTF-8, which is such a file."""
 
 
 def _variables(engine: Engine, box: Container) -> Iterator[bytes]:
-    """Nothing of the image's own comes to the first process, where that is ours: commands get theirs from the plan."""
+    """Yield settings that clear the image's variables for mudroom's first process. Commands get their variables from
+    the plan."""
     yield from (name + b"=" for name in _OF_THE_LOADER)
     if not engine.remote:
         yield _LOCALE + b"=C"
@@ -200,12 +207,12 @@ def _variables(engine: Engine, box: Container) -> Iterator[bytes]:
 
 
 def _words(engine: Engine, box: Container) -> Iterator[bytes]:
-    """Docker's and Podman's, which are nearly the same."""
+    """Yield the options of Docker and Podman, which are nearly the same."""
     yield from (b"--rm", b"--pull=never", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
     yield from (b"--ipc=private", b"--hostname=mudroom", b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
-    yield from (b"--no-healthcheck", b"--log-driver=none")  # what it prints is nothing to anybody
+    yield from (b"--no-healthcheck", b"--log-driver=none")  # its output is not used
     yield from (b"--env=" + setting for setting in _variables(engine, box))
     if engine.kind == "podman":
         yield b"--image-volume=ignore"
@@ -225,15 +232,15 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield from _ulimits(engine)
     yield from _limits(box)
     for path in box.private:
-        yield from (b"--tmpfs", path + b":rw,exec,nosuid,nodev,mode=1777")  # noexec is their default
+        yield from (b"--tmpfs", path + b":rw,exec,nosuid,nodev,mode=1777")  # the default is noexec
     for mount in box.mounts:
         yield from (b"--mount", mount_option(mount, engine.kind))
     yield from (b"--workdir=/", b"--entrypoint", box.entry[0])
 
 
 def _apple_words(engine: Engine, box: Container) -> Iterator[bytes]:
-    """A machine of its own for each container: no profile of system calls, no count of processes, and memory and
-    processors are the machine's."""
+    """Yield the options of Apple's container. Each container has its own virtual machine: there is no system call
+    profile and no limit of processes, and the limits of memory and processors are the machine's."""
     yield from (b"--rm", b"--progress=none", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--no-dns", b"--cap-drop=ALL", b"--read-only")
@@ -242,7 +249,7 @@ def _apple_words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield b"--user=%d:%d" % box.user
     yield from _ulimits(engine)
     if box.memory is not None:
-        yield b"--memory=%dM" % max(1, box.memory >> 20)  # never more than what was asked for
+        yield b"--memory=%dM" % max(1, box.memory >> 20)  # rounded down: never more than the limit
     if box.cpus is not None:
         yield b"--cpus=%d" % max(1, int(box.cpus))
     for path in box.private:
@@ -280,13 +287,13 @@ _UNMASKED: dict[EngineKind, bytes] = {
     "docker": b"--security-opt=systempaths=unconfined",
     "podman": b"--security-opt=unmask=ALL",
 }
-"""Of /proc: a new one can be mounted in a user namespace only where nothing covers a part of the old one
+"""Unmask /proc: a new one can be mounted in a user namespace only if no part of the old one is covered
 (mount_too_revealing() in fs/namespace.c)."""
 
 
 def variants(engine: Engine, runtimes: Sequence[str]) -> tuple[Engine, ...]:
-    """In which ways an engine may be asked for containers, the usual one first. ``runtimes``: programs that could start
-    them, of which Podman can be told one."""
+    """Return the ways in which an engine can be tried, the usual way first. ``runtimes``: installed OCI runtimes; an
+    option of Podman selects one."""
     others = [name for name in runtimes if name != engine.runtime] if engine.kind == "podman" else []
     ways = [engine, *(engine._replace(options=("--runtime", name), runtime=name) for name in others)]
     return (*ways, *(way._replace(nested=False) for way in ways))
@@ -297,13 +304,14 @@ def _front(engine: Engine) -> tuple[bytes, ...]:
 
 
 def remove_argv(engine: Engine, name: str) -> tuple[bytes, ...]:
-    """End it at once and remove it, whatever state it is in."""
+    """Return the command line that kills and removes a container in any state."""
     volumes = () if engine.kind == "container" else (b"--volumes",)
     return (*_front(engine), b"rm", b"--force", *volumes, name.encode())
 
 
 def list_argv(engine: Engine) -> tuple[bytes, ...]:
-    """Containers of ours, in every state: id, tab, labels. Apple's: all, as JSON."""
+    """Return the command line that lists mudroom's containers in every state, one JSON object a line. Apple's engine
+    lists all containers, as one JSON document."""
     if engine.kind == "container":
         return (*_front(engine), b"list", b"--all", b"--format=json")
     return (
@@ -317,7 +325,8 @@ def list_argv(engine: Engine) -> tuple[bytes, ...]:
 
 
 def events_argv(engine: Engine, name: str, since: float, until: float) -> tuple[bytes, ...]:
-    """What has happened to a container between two times, in seconds of the wall clock; one JSON object a line."""
+    """Return the command line that prints a container's events between two times, in seconds since 1970, one JSON
+    object a line."""
     times = (b"--since=%d" % int(since), b"--until=%.3f" % until)
     own = (b"--stream=false",) if engine.kind == "podman" else ()
     return (*_front(engine), b"events", *times, *own, b"--filter=container=" + name.encode(), b"--format={{json .}}")

@@ -1,4 +1,4 @@
-"""What is said beforehand of the container in which a command would run: ``run --explain``. Pure."""
+"""Description of the container in which a command would run, for ``run --explain``. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ContainerReport(NamedTuple):
     engine: Engine
     user: int
     image: str = ""
-    """Empty: with the host's own toolchain."""
+    """Empty: the host's own toolchain."""
     tried: bool = False
-    """Whether it is known what can be done in a container of this engine: nothing is started to find it out."""
+    """Whether a trial has shown the capabilities of this engine's containers. No container is started to find out."""
 
 
 _IN_IT: Mapping[str, str] = {
@@ -33,25 +33,25 @@ _UNTRIED = (
 )
 
 
-def explain_container(around: ContainerReport, mode: Mode) -> Iterator[str]:
-    """Before the lines of the plan."""
-    image = f"the image {around.image}" if around.image else "the host's own toolchain"
+def explain_container(report: ContainerReport, mode: Mode) -> Iterator[str]:
+    """Yield the lines before those of the plan."""
+    image = f"the image {report.image}" if report.image else "the host's own toolchain"
     memory = ", ".join(show(path) for path in Container._field_defaults["private"])
     yield (
-        f"in a container of {around.engine.title}, made from {image}, as user {around.user}: no network but its own "
+        f"in a container of {report.engine.title}, made from {image}, as user {report.user}: no network but its own "
         f"loopback, no capability, no way to gain one, a read-only root, {memory} in memory"
     )
     yield _IN_IT[mode]
-    if not around.tried:
+    if not report.tried:
         yield _UNTRIED
 
 
-def as_json(around: ContainerReport) -> dict[str, Any]:
+def as_json(report: ContainerReport) -> dict[str, Any]:
     return {
-        "engine": around.engine.kind,
-        "version": around.engine.version,
-        "rootless": around.engine.rootless,
-        "image": around.image or None,
-        "user": around.user,
-        "tried": around.tried,
+        "engine": report.engine.kind,
+        "version": report.engine.version,
+        "rootless": report.engine.rootless,
+        "image": report.image or None,
+        "user": report.user,
+        "tried": report.tried,
     }

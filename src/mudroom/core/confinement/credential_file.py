@@ -1,7 +1,7 @@
-"""Which files of a home hold credentials, by their names, and what may be shown of git's settings instead of them.
+"""Names of files in a home that hold credentials, and the part of git's settings that is shown instead.
 
-A toolchain is shown to commands, the credentials that some of them keep inside of it are not. Most lie elsewhere in the
-home (``~/.ssh``, ``~/.aws``, ``~/.npmrc``, ``~/.m2/settings.xml``) and are not there in the first place.
+Toolchains are visible to commands; credentials that tools store inside them are hidden. Most credentials are elsewhere
+in the home (``~/.ssh``, ``~/.aws``, ``~/.npmrc``, ``~/.m2/settings.xml``), which is not visible at all.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _USER = re.compile(rb"\s*(name|email)\s*=\s*(.*?)\s*$", re.IGNORECASE)
 
 
 def is_credential(name: bytes) -> bool:
-    """By the last part of a path."""
+    """Return whether ``name``, the last component of a path, is that of a credential file."""
     return name.lower() in NAMES or is_secret(name)
 
 
 def has_password(value: bytes) -> bool:
-    """Whether a text holds a URL with a user and a password."""
+    """Return whether a text contains a URL with user and password."""
     return _PROXIED.search(value) is not None
 
 
 def holds_secret(settings: bytes) -> bool:
-    """Whether a file of git's settings might hold more than settings: tokens in URLs or headers, passwords."""
+    """Return whether git settings may contain secrets: tokens in URLs or headers, passwords."""
     return _SECRET.search(settings) is not None
 
 
-def identity(settings: bytes) -> bytes:
-    """Only who the user is: ``user.name`` and ``user.email``, as a file of settings; empty if it has neither."""
-    found: dict[bytes, bytes] = {}
+def git_identity(settings: bytes) -> bytes:
+    """Return git settings that contain only ``user.name`` and ``user.email``; empty if neither is set."""
+    values: dict[bytes, bytes] = {}
     section = b""
     for line in settings.splitlines():
         header = _SECTION.match(line)
@@ -45,7 +45,7 @@ def identity(settings: bytes) -> bytes:
             section = header[1].lower()
         pair = _USER.match(line)
         if section == b"user" and pair is not None:
-            found[pair[1].lower()] = pair[2]
-    if not found:
+            values[pair[1].lower()] = pair[2]
+    if not values:
         return b""
-    return b"[user]\n" + b"".join(b"\t%s = %s\n" % (key, value) for key, value in sorted(found.items()))
+    return b"[user]\n" + b"".join(b"\t%s = %s\n" % (key, value) for key, value in sorted(values.items()))

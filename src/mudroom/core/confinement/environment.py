@@ -1,7 +1,9 @@
-"""Which environment variables a command gets: by allowlist, because the one that is forgotten is the leaked one.
+"""Selection of the environment variables for a command, by an allowlist: a denylist leaks every variable that was
+forgotten.
 
-Of those on the list, a value that holds a password (in a URL) does not pass, but for proxies with a network. CARGO_HOME
-and GOPATH are not on it: they name caches, and those inside are the vault's, in their usual places.
+A listed variable is dropped if its value contains a URL with a password; proxy variables with a network are the
+exception. CARGO_HOME and GOPATH are not listed: they name caches, and the sandbox has the vault's caches at the default
+paths.
 """
 
 from __future__ import annotations
@@ -25,23 +27,23 @@ _OF_A_TERMINAL = frozenset(
     b"TERM COLORTERM TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI TZ".split()
 )
 _PATH_OF_IMAGES = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where an image says nothing: what engines say then."""
+"""The default PATH of container engines, for an image without one."""
 _USELESS = {
     b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
     b"MAKEFLAGS": (b"--jobserver",),
 }
-"""What makes a variable stay outside: it names files or descriptors that are not there (an editor's debugger, the make
-that runs us), and every command of that kind would fail."""
+"""Values that drop a variable: they name files or descriptors that are missing in the sandbox (an editor's debugger,
+the parent make), and every such command would fail."""
 _PROXY_NAMES = frozenset(
     b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
 )
 _PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
-"""All the same, and all ``http://``: for ``socks5h://`` some clients need a library that is not there, and fail."""
+"""All have the same ``http://`` URL: for ``socks5h://`` some clients need a library that may be missing, and fail."""
 _OWN = b"localhost,127.0.0.1,::1"
-"""What runs inside is reached without the gate, and nothing else is."""
+"""Only local servers inside the sandbox are reached without the gate."""
 
 
-def select(
+def select_variables(
     environ: Mapping[bytes, bytes],
     *,
     home: bytes,
@@ -50,16 +52,16 @@ def select(
     proxy: bytes = b"",
     extra: Collection[bytes] = (),
 ) -> dict[bytes, bytes]:
-    """The variables that reach the command.
+    """Return the variables for a command.
 
-    ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. The host's proxy variables pass only with its
-    ``network``; ``proxy`` is the URL of the gate's, inside.
+    ``extra`` contains NAME (taken over from ``environ``) or NAME=VALUE. The host's proxy variables pass only with
+    ``network``, the host's network. ``proxy`` is the URL of the gate inside the sandbox.
     """
     chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
     return _completed(chosen, environ, home, cwd, proxy, extra)
 
 
-def select_inside(
+def select_image_variables(
     image: Mapping[bytes, bytes],
     environ: Mapping[bytes, bytes],
     *,
@@ -69,8 +71,8 @@ def select_inside(
     proxy: bytes = b"",
     extra: Collection[bytes] = (),
 ) -> dict[bytes, bytes]:
-    """The same in an image: what the image says, but for proxies; of the host's only what belongs to its terminal, as
-    paths of the host's mean nothing there."""
+    """Return the variables for a command in an image: the image's, without proxies, and from the host only those of the
+    terminal. Paths in other variables of the host do not exist in the image."""
     chosen = {name: value for name, value in image.items() if name not in _PROXY_NAMES}
     chosen |= {name: value for name, value in environ.items() if name in _OF_A_TERMINAL}
     chosen |= {b"USER": user, b"LOGNAME": user}

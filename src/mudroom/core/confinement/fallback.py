@@ -1,6 +1,8 @@
-"""What to try next when a sandbox cannot be set up as planned. A table; each row says what is lost, in words.
+"""Fallbacks for a sandbox that cannot be set up as planned, as a table. Each row has a text for the user about the lost
+protection.
 
-The command has not run when a step fails, so trying again is safe. Nothing is given up that a later row could keep.
+A step of the setup fails before the command runs, so another attempt is safe. Each row gives up only what no later row
+could keep.
 """
 
 from __future__ import annotations
@@ -8,18 +10,17 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt"]
-"""overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, still at the project's own path.
-landlock: no namespaces; a staged copy at a path of its own, confined by Landlock and seccomp. plain: no namespaces but
-those of a container, which has the staged copy at the project's own path. remote: the same in a container that only
-its engine's command line reaches. seatbelt: as landlock, but on macOS, and
-confined by Seatbelt; nothing weaker follows it."""
+"""overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, at the project's own path. landlock: no
+namespaces; a staged copy at another path, confined by Landlock and seccomp. plain: only the namespaces of a container,
+with the staged copy at the project's own path. remote: as plain, in a container that is reached only by its engine's
+command line. seatbelt: as landlock, but on macOS, and confined by Seatbelt; no weaker mode follows."""
 
 ELSEWHERE: tuple[Mode, ...] = ("landlock", "seatbelt")
-"""Modes without a mount namespace: the copy is at a path of its own, and the host's files are in sight."""
+"""Modes without a mount namespace: the copy is at another path, and the host's files are visible."""
 
 
 CONTAINERS: tuple[Mode, ...] = ("plain", "remote")
-"""Modes in which a container is made for what a command is to see."""
+"""Modes in which the container is created with the mounts of the command."""
 
 
 class Next(NamedTuple):
@@ -36,7 +37,7 @@ BARE_LOST = (
     "user namespaces are not permitted here: the command works in a copy at another path, and Landlock keeps it from "
     "writing elsewhere; sockets of all that runs on this machine, and its processes, are in sight"
 )
-"""Instead of that, at level 0."""
+"""Replaces ``_NO_NAMESPACES`` at level 0."""
 
 AFTER: dict[tuple[Mode, str], Next] = {
     ("overlay", "overlay"): Next("copy", "no kernel overlay can be laid over this project: working in a copy of it"),
@@ -53,11 +54,11 @@ AFTER: dict[tuple[Mode, str], Next] = {
     ("copy", "host"): Next("landlock", _NO_NAMESPACES),
     ("copy", "proc"): Next("landlock", _NO_NAMESPACES),
 }
-"""By mode and the op of the step that failed."""
+"""The next mode, by mode and the op of the step that failed."""
 
 _ONLY_THE_CONTAINERS = (
     "the container engine permits no user namespaces in its containers: the command works in a copy of the project and "
-    "shares a container with what else runs in this fork; programs that heed no proxy have no network"
+    "shares a container with what else runs in this fork; programs that ignore proxy settings have no network"
 )
 _IN_A_CONTAINER = ("clone", "map_ids", "private", "root", "image", "proc")
 AFTER_IN_A_CONTAINER: dict[tuple[Mode, str], Next] = {
@@ -65,4 +66,4 @@ AFTER_IN_A_CONTAINER: dict[tuple[Mode, str], Next] = {
     **{("overlay", op): Next("plain", _ONLY_THE_CONTAINERS) for op in _IN_A_CONTAINER},
     **{("copy", op): Next("plain", _ONLY_THE_CONTAINERS) for op in _IN_A_CONTAINER},
 }
-"""At level 2, instead."""
+"""Replaces ``AFTER`` at level 2."""

@@ -1,7 +1,7 @@
-"""Images that containers are made from: their names, what an engine says of one, and the user's entry in them. Pure.
+"""Container images: their names, metadata as reported by an engine, and the user's entries in passwd and group. Pure.
 
-Rules of this file: an image is somebody else's. What is taken from it is checked; what cannot be used is said in one
-line, before anything is started.
+Rules of this file: an image is not trusted. Its metadata is checked, and an image that cannot be used is refused with
+one line before anything is started.
 
 Sources: the grammar of references (distribution/reference of the OCI distribution project), ``docker image inspect``
 and ``podman image inspect``, passwd(5), group(5).
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from mudroom.core.tree.path import is_below, show
 
 HOST = "host"
-"""Not an image: the host's own system directories and toolchains, shown read-only."""
+"""Not an image: the host's own system directories and toolchains, mounted read-only."""
 LABEL = "mudroom.image"
-"""Images that mudroom has made have it; its value is what they were made from."""
+"""Label of images that mudroom built; the value is their source."""
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _NAME = re.compile(
@@ -28,23 +28,23 @@ _NAME = re.compile(
 _OWN = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
 _LONGEST = 255
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""uname(2) → GOARCH, by which images are named."""
+"""Machine names of uname(2) to GOARCH, which images use."""
 
 
 class Image(NamedTuple):
-    """One that is there and can be used."""
+    """An image that exists and can be used."""
 
     name: str
-    """As it was named."""
+    """The name that the user gave."""
     identity: str
-    """Content that has this one is this image: ``sha256:…``."""
+    """Digest of the image: ``sha256:…``."""
     environment: tuple[tuple[bytes, bytes], ...] = ()
     volumes: tuple[bytes, ...] = ()
-    """Places at which an engine would mount something by itself."""
+    """Paths at which an engine would mount a volume by default."""
 
 
 class User(NamedTuple):
-    """Whose commands run in a container."""
+    """The user of the commands in a container."""
 
     name: str
     uid: int
@@ -53,7 +53,7 @@ class User(NamedTuple):
 
 
 def name_error(name: str) -> str:
-    """Why this cannot be the name of an image; empty if it can."""
+    """Return why this cannot be the name of an image, or an empty string if it can."""
     if not name:
         return "is empty"
     if len(name) > _LONGEST:
@@ -62,40 +62,46 @@ def name_error(name: str) -> str:
 
 
 def own_name_error(name: str) -> str:
-    """The same for an image that is to be made here: it is of no registry, and no digest is known beforehand."""
+    """Return why an image built here cannot have this name, or an empty string if it can. Registry and digest are not
+    allowed."""
     if name == HOST:
         return "means the host's own toolchain"
     own = _OWN.fullmatch(name) and not name.startswith("sha256:")
     return name_error(name) or ("" if own else "is not a name for an image of this machine")
 
 
-def parse_inspected(name: str, said: Any, machine: str) -> Image:
-    """What an engine says of an image. ``machine``: this one, as uname(2) has it. Raises ValueError, a clause about
-    the image, if it is of no use here."""
-    found = said[0] if isinstance(said, list) and len(said) == 1 else None
-    if not isinstance(found, dict) or not isinstance(found.get("Id"), str):
+def parse_inspected(name: str, description: Any, machine: str) -> Image:
+    """Parse an engine's description of an image. ``machine``: this machine, as in uname(2). Raise ValueError, with a
+    clause about the image, if it cannot be used here."""
+    info = description[0] if isinstance(description, list) and len(description) == 1 else None
+    if not isinstance(info, dict) or not isinstance(info.get("Id"), str):
         raise ValueError("is described by the engine in a way that is not understood")
-    system, made_for, ours = found.get("Os"), found.get("Architecture"), _MACHINES.get(machine, machine)
+    system, image_architecture, architecture = info.get("Os"), info.get("Architecture"), _MACHINES.get(machine, machine)
     if system != "linux":
         raise ValueError(f"is made for {system}, not for Linux")
-    if made_for != ours:
-        raise ValueError(f"is made for {made_for}, this machine is {ours}")
-    settings = found.get("Config") or {}
-    pairs = [one.partition("=") for one in settings.get("Env") or ()]
+    if image_architecture != architecture:
+        raise ValueError(f"is made for {image_architecture}, this machine is {architecture}")
+    settings = info.get("Config") or {}
+    pairs = [variable.partition("=") for variable in settings.get("Env") or ()]
     environment = tuple((key.encode(), value.encode()) for key, equals, value in pairs if key and equals)
     unusable = next((key for key, _value in environment if key in _TRACING), None)
     if unusable is not None:
         raise ValueError(f"sets {unusable.decode()}, with which no program of it runs")
-    identity = found["Id"] if found["Id"].startswith("sha256:") else "sha256:" + found["Id"]
-    return Image(name, identity, environment, tuple(sorted({_place(one) for one in settings.get("Volumes") or ()})))
+    identity = info["Id"] if info["Id"].startswith("sha256:") else "sha256:" + info["Id"]
+    return Image(
+        name,
+        identity,
+        environment,
+        tuple(sorted({_normalise_volume(volume) for volume in settings.get("Volumes") or ()})),
+    )
 
 
 _TRACING = (b"LD_TRACE_LOADED_OBJECTS",)
-"""By it the loader lists what it would load, instead of running it, though it be empty: ld.so(8)."""
+"""Even if empty, the variable makes the loader list libraries instead of running the program: ld.so(8)."""
 
 
-def _place(volume: str) -> bytes:
-    """As engines understand it: an absolute path without detours."""
+def _normalise_volume(volume: str) -> bytes:
+    """Return the volume as engines resolve it: an absolute path without ``.`` and ``..``."""
     parts: list[str] = []
     for part in volume.split("/"):
         if part == "..":
@@ -106,13 +112,13 @@ def _place(volume: str) -> bytes:
 
 
 OWN_PLACES = (b"/dev", b"/proc", b"/sys", b"/.mudroom", b"/.mudroom-door")
-"""What no volume may cover in a container of ours."""
+"""Paths in a mudroom container that a volume must not cover."""
 
 
 def volumes_in_memory(image: Image, kept: Iterable[bytes], mounted: Iterable[bytes]) -> tuple[bytes, ...]:
-    """The image's volumes as empty directories in memory, but for those in whose place something else is mounted.
-    ``kept``: what none of them may be at, in or above. ``mounted``: what none of them may be in. Raises ValueError, a
-    clause about the image, for one that cannot be had."""
+    """Return the image's volumes that become empty tmpfs directories: all except those replaced by a mount. A volume
+    must not be at, inside or above a path in ``kept``, nor inside one in ``mounted``. Raise ValueError, with a clause
+    about the image, for a volume that is not possible."""
     kept, mounted = (*OWN_PLACES, *kept), tuple(mounted)
     for volume in image.volumes:
         if b":" in volume:
@@ -125,8 +131,8 @@ def volumes_in_memory(image: Image, kept: Iterable[bytes], mounted: Iterable[byt
 
 
 def passwd(content: bytes, user: User) -> bytes:
-    """An image's /etc/passwd with the user in it: first, so that it is found by uid and by name, whoever else has
-    either. The shell is that of the image's root."""
+    """Return the image's /etc/passwd with the user's line first, so that lookups by uid and name find the user. The
+    shell is that of the image's root."""
     rows = [line.split(b":") for line in content.splitlines()]
     shell = next((row[6] for row in rows if len(row) == 7 and row[2] == b"0" and row[6]), b"/bin/sh")
     line = b":".join((_field(user.name), b"x", b"%d" % user.uid, b"%d" % user.gid, b"", user.home, shell))
@@ -134,7 +140,8 @@ def passwd(content: bytes, user: User) -> bytes:
 
 
 def group(content: bytes, user: User) -> bytes:
-    """An image's /etc/group with the user's group in it; one that has its number stays the first."""
+    """Return the image's /etc/group with the user's group first. If a group with that gid exists, return the file
+    unchanged."""
     rows = [line.split(b":") for line in content.splitlines()]
     if any(len(row) == 4 and row[2] == b"%d" % user.gid for row in rows):
         return content
@@ -142,15 +149,15 @@ def group(content: bytes, user: User) -> bytes:
 
 
 def _field(name: str) -> bytes:
-    """A name as a field of these files can hold it."""
+    """Replace the characters that a field of these files cannot contain."""
     return re.sub(rb"[:\n\0]", b"_", name.encode("utf-8", "surrogateescape")) or b"user"
 
 
 def bases(text: str) -> tuple[str, ...]:
-    """The images that a Containerfile builds on: its FROM lines, but for ``scratch`` and its own stages. Raises
-    ValueError for one that a variable names."""
+    """Return the base images of a Containerfile: the names in FROM lines, without ``scratch`` and its own stages. Raise
+    ValueError for a base image named by a variable."""
     stages: set[str] = set()
-    found: list[str] = []
+    names: list[str] = []
     for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():
         words = line.split()
         if not words or words[0].upper() != "FROM":
@@ -161,15 +168,15 @@ def bases(text: str) -> tuple[str, ...]:
         base = words[0]
         if "$" in base:
             raise ValueError(f"builds on {base}, which a variable names")
-        if base != "scratch" and base.lower() not in stages and base not in found:
-            found.append(base)
+        if base != "scratch" and base.lower() not in stages and base not in names:
+            names.append(base)
         if len(words) == 3 and words[1].upper() == "AS":
             stages.add(words[2].lower())
-    return tuple(found)
+    return tuple(names)
 
 
 def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """What an image of ours says about itself: ``from``, ``made``, ``suite`` …"""
+    """Return the labels of an image built by mudroom without their prefix: ``from``, ``made``, ``suite`` …"""
     prefix = LABEL + "."
     own = {key[len(prefix) :]: value for key, value in labels.items() if key.startswith(prefix)}
     return {"from": labels.get(LABEL, ""), **own}

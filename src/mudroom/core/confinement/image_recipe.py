@@ -1,6 +1,6 @@
-"""What an image is made of, and the command lines that make it. Pure.
+"""Recipes for container images, and the command lines that build them. Pure.
 
-Rules of this file: a recipe is a value that can be printed; who it is for need not know which engine there is.
+Rules of this file: a recipe is a value that can be printed. Users of a recipe need not know the engine.
 
 Sources: debootstrap(8), mmdebstrap(1), docker-import(1), docker-build(1), podman-import(1), podman-build(1).
 """
@@ -19,14 +19,14 @@ _SUITE = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{0,127}")
 _MIRROR = re.compile(r"(?:https?|file)://[!-~]{1,1024}")
 USUAL = ("ca-certificates", "git")
-"""What is in every bootstrapped image besides what its suite calls essential."""
+"""Packages in every bootstrapped image in addition to the suite's essential packages."""
 DEBIAN, FALLBACK = "http://deb.debian.org/debian", "stable"
 
 
 class Recipe(NamedTuple):
     kind: Kind
     name: str = ""
-    """Empty: what ``default_name`` says."""
+    """Empty: the name returned by ``default_name``."""
     suite: str = ""
     include: tuple[str, ...] = ()
     """Packages."""
@@ -34,16 +34,16 @@ class Recipe(NamedTuple):
     file: bytes = b""
     """A Containerfile."""
     context: bytes = b""
-    """The directory that it may copy from; empty: nothing."""
+    """The directory from which it may copy files; empty: none."""
     network: bool = False
-    """What it runs may use the host's network, and missing bases may be pulled."""
+    """Its commands may use the host's network, and missing base images may be pulled."""
 
 
 def recipe_error(recipe: Recipe) -> tuple[str, str]:
-    """What is wrong with one, and a hint; both empty if nothing is."""
-    wrong = own_name_error(recipe.name) if recipe.name else ""
-    if wrong:
-        return f"the name {recipe.name!r} {wrong}", "lower case letters, digits and - _ . / : as in my-tools:1"
+    """Return the error in a recipe, and a hint; both empty if it is valid."""
+    error = own_name_error(recipe.name) if recipe.name else ""
+    if error:
+        return f"the name {recipe.name!r} {error}", "lower case letters, digits and - _ . / : as in my-tools:1"
     if recipe.kind == "containerfile" and not recipe.file:
         return "which Containerfile?", "mudroom image build --file Containerfile"
     for option, kind in _BELONGS.items():
@@ -51,9 +51,9 @@ def recipe_error(recipe: Recipe) -> tuple[str, str]:
             return f"--{option} is for --from {kind}", f"--from is {recipe.kind}"
     if recipe.suite and not _SUITE.fullmatch(recipe.suite):
         return f"{recipe.suite!r} is not the name of a suite", "bookworm, trixie, noble"
-    bad = next((name for name in recipe.include if not _PACKAGE.fullmatch(name)), None)
-    if bad is not None:
-        return f"{bad!r} is not the name of a package", "--include python3 --include nodejs"
+    invalid = next((name for name in recipe.include if not _PACKAGE.fullmatch(name)), None)
+    if invalid is not None:
+        return f"{invalid!r} is not the name of a package", "--include python3 --include nodejs"
     if recipe.mirror and not _MIRROR.fullmatch(recipe.mirror):
         return f"{recipe.mirror!r} is not the address of a mirror", f"--mirror {DEBIAN}"
     return "", ""
@@ -66,7 +66,7 @@ _BELONGS: dict[str, Kind] = {
 
 
 def default_name(recipe: Recipe) -> str:
-    """Of what it is made from."""
+    """Return a name derived from the recipe's source."""
     if recipe.kind == "host":
         return "mudroom-host-copy"
     if recipe.kind == "debootstrap":
@@ -77,20 +77,20 @@ def default_name(recipe: Recipe) -> str:
 
 
 def suite_of(release: str) -> str:
-    """The suite of this machine, by its os-release(5); the stable one where that is no Debian."""
-    found = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', release, re.M))
-    name = found.get("VERSION_CODENAME", "")
-    return name if found.get("ID") == "debian" and _SUITE.fullmatch(name) else FALLBACK
+    """Return the suite of this machine from its os-release(5), or ``stable`` if it is not Debian."""
+    settings = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', release, re.M))
+    name = settings.get("VERSION_CODENAME", "")
+    return name if settings.get("ID") == "debian" and _SUITE.fullmatch(name) else FALLBACK
 
 
 def labels(recipe: Recipe, made: str) -> dict[str, str]:
-    """What an image says about itself. ``made``: when, in ISO 8601."""
-    more = {"made": made, "suite": recipe.suite, "packages": " ".join(recipe.include), "mirror": recipe.mirror}
-    return {LABEL: recipe.kind, **{f"{LABEL}.{key}": value for key, value in more.items() if value}}
+    """Return the labels of an image. ``made``: creation time in ISO 8601."""
+    details = {"made": made, "suite": recipe.suite, "packages": " ".join(recipe.include), "mirror": recipe.mirror}
+    return {LABEL: recipe.kind, **{f"{LABEL}.{key}": value for key, value in details.items() if value}}
 
 
 def import_words(name: str, marks: Mapping[str, str], environment: Mapping[str, str]) -> tuple[bytes, ...]:
-    """To an engine: take a tar archive from the standard input as an image."""
+    """Return the engine's arguments that import a tar archive from standard input as an image."""
     changes = [f"LABEL {key}={_quoted(value)}" for key, value in marks.items()]
     changes += [f"ENV {key}={_quoted(value)}" for key, value in environment.items()]
     options = [word for change in changes for word in (b"--change", change.encode())]
@@ -102,8 +102,8 @@ def _quoted(value: str) -> str:
 
 
 def build_words(recipe: Recipe, name: str, marks: Mapping[str, str], *, pulls: bool) -> Iterator[bytes]:
-    """To an engine: build a Containerfile. ``pulls``: this engine can be told not to."""
-    yield from (b"build", b"--force-rm", b"--file", recipe.file, b"--tag", name.encode())  # no container is left of it
+    """Yield the engine's arguments that build a Containerfile. ``pulls``: this engine has an option not to pull."""
+    yield from (b"build", b"--force-rm", b"--file", recipe.file, b"--tag", name.encode())  # leaves no container behind
     for key, value in marks.items():
         yield from (b"--label", f"{key}={value}".encode())
     if not recipe.network:
@@ -114,20 +114,21 @@ def build_words(recipe: Recipe, name: str, marks: Mapping[str, str], *, pulls: b
 
 
 def bootstrap_words(recipe: Recipe, target: bytes, *, streams: bool) -> tuple[bytes, ...]:
-    """What follows the program's name: debootstrap fills a directory, mmdebstrap (``streams``) writes an archive."""
+    """Return the arguments of the bootstrap program: debootstrap fills a directory, mmdebstrap (``streams``) writes an
+    archive."""
     packages = ",".join(dict.fromkeys((*USUAL, *recipe.include)))
     mirror = (recipe.mirror.encode(),) if recipe.mirror else ()
     words = (b"--variant=minbase", b"--include=" + packages.encode(), recipe.suite.encode())
     return (*words, b"-" if streams else target, *mirror)
 
 
-def last_words(output: str) -> str:
-    """Of what a program said before it failed: its last line that names an error, or its last line."""
+def error_line(output: str) -> str:
+    """Return the last output line of a failed program that reports an error, or else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "W: Failure")) or "rror:" in line]
     return (errors or lines or ["it failed and said nothing"])[-1]
 
 
-def split(words: Iterable[str]) -> tuple[str, ...]:
-    """``--include a,b --include c``."""
+def split_names(words: Iterable[str]) -> tuple[str, ...]:
+    """Split comma-separated package names, as in ``--include a,b --include c``."""
     return tuple(name for word in words for name in word.split(",") if name)

@@ -1,13 +1,13 @@
-"""Limits of what a command may use: the values, what enforces each, and what is said when one is reached. Pure.
+"""Resource limits of commands: values, the mechanism that enforces each, and messages when a limit is reached. Pure.
 
-What enforces them, in this order (``sandbox/limits/limiter.py`` finds out which of it a machine has):
+Mechanisms, in order of preference (``sandbox/limits/limiter.py`` determines which are available):
 
 | limit | control group, version 2 | version 1 | without any, if the policy permits it |
 | --- | --- | --- | --- |
 | memory | memory.max, no swap | memory.limit_in_bytes | RLIMIT_DATA: of each process, not of all together |
 | processes | pids.max | pids.max | RLIMIT_NPROC, in a user namespace of an ordinary user |
-| cpus | cpu.max | cpu.cfs_quota_us | nothing |
-| io | io.max | none: blkio.throttle does not see buffered writes | nothing |
+| cpus | cpu.max | cpu.cfs_quota_us | none |
+| io | io.max | none: blkio.throttle does not see buffered writes | none |
 | open_files, file_size | RLIMIT_NOFILE and RLIMIT_FSIZE, always: of each process | | |
 
 Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel, setrlimit(2).
@@ -22,11 +22,11 @@ Missing = Literal["refuse", "degrade"]
 RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 2, 4, 6, 7
 SIGXFSZ = 25
 OWN_PROCESSES = 1
-"""The sandbox's init is in the command's group, but not what the user counts."""
+"""The sandbox's init is in the command's group, but does not count towards the user's limit."""
 PREPARED_PROCESSES = 3
-"""A template, a spare and an init count to the user namespace of a session."""
+"""A template, a spare and an init count towards a session's user namespace."""
 PERIOD = 100_000
-"""Microseconds: the kernel's own default of cpu.max."""
+"""Microseconds: the kernel's default period of cpu.max."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 UNITS = (
@@ -35,34 +35,34 @@ UNITS = (
     | _UNITS
     | {"b": 1}
 )
-"""kB, MB … are powers of 1000, KiB, MiB … of 1024; K, M, G alone are those of 1024, as systemd and Docker have them."""
+"""kB, MB … are powers of 1000, KiB, MiB … of 1024; K, M, G alone are powers of 1024, as in systemd and Docker."""
 
 
 class Limits(NamedTuple):
-    """None: no limit. Those without ``total`` hold for one command with all that it starts."""
+    """None: no limit. Limits without ``total`` apply to one command and all its descendants."""
 
     memory: int | None = None
-    """Bytes, with the page cache of its files and what it has in /tmp."""
+    """Bytes, including the page cache of its files and its data in /tmp."""
     processes: int | None = None
-    """At one time; threads count, as for the kernel."""
+    """At one time; threads count, as in the kernel."""
     cpus: float | None = None
     """Processors' worth of time: 1.5 is one and a half."""
     io: int | None = None
-    """Bytes per second, of reading and of writing each, from the disks of project and vault."""
+    """Bytes per second, for reads and writes separately, on the disks of project and vault."""
     open_files: int | None = None
-    """Of each process."""
+    """For each process."""
     file_size: int | None = None
-    """Bytes that one file can be made."""
+    """Largest size of a file in bytes."""
     total_memory: int | None = None
-    """Of all sandboxes of the vault together, as the next two."""
+    """For all sandboxes of the vault together, like the next two."""
     total_processes: int | None = None
     total_cpus: float | None = None
     missing: Missing = "refuse"
-    """What happens to a limit that cannot be enforced here: the command does not run, or runs and is told of it."""
+    """If a limit cannot be enforced here: refuse the command, or run it and report that."""
 
 
 class Write(NamedTuple):
-    """One line into one file of a control group."""
+    """A line to be written to a file of a control group."""
 
     controller: str
     file: str
@@ -72,7 +72,7 @@ class Write(NamedTuple):
 
 
 KINDS = ("memory", "processes", "cpus", "io")
-"""What needs a control group."""
+"""Limits that need a control group."""
 CONTROLLERS = {"memory": "memory", "processes": "pids", "cpus": "cpu", "io": "io"}
 NAMES = {
     "memory": "memory",
@@ -87,18 +87,18 @@ NAMES = {
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of "512 MB", "2GiB", "1.5G", "4096"; None if it is no size."""
+    """Parse a size such as "512 MB", "2GiB", "1.5G" or "4096" into bytes; return None if it is not a size."""
     word = text.strip().lower()
     unit = next((unit for unit in sorted(UNITS, key=len, reverse=True) if word.endswith(unit)), "")
     number = word[: len(word) - len(unit)].strip()
     if len(number) > 100 or not number.replace(".", "", 1).isdecimal() or not number.isascii():
         return None
-    found = int(float(number) * UNITS.get(unit, 1))
-    return found if found < 1 << 63 else None
+    size = int(float(number) * UNITS.get(unit, 1))
+    return size if size < 1 << 63 else None
 
 
 def show_size(size: int) -> str:
-    """In the largest unit that gives it exactly, as somebody may have written it; else rounded."""
+    """Format a size in the largest unit that is exact, or rounded if there is none."""
     exact = [(factor, unit) for unit, factor in UNITS.items() if len(unit) > 1 and factor <= size and not size % factor]
     if exact:
         factor, unit = max(exact)
@@ -119,15 +119,15 @@ def show_limit(kind: str, limit: float) -> str:
     return f"{limit:g} s" if kind == "time" else f"{limit:g}"
 
 
-def of_command(limits: Limits) -> Iterator[tuple[str, float]]:
-    """(kind, limit) of those that need a control group for each command."""
+def command_limits(limits: Limits) -> Iterator[tuple[str, float]]:
+    """Yield (kind, limit) of the limits that need a control group for each command."""
     for kind in KINDS:
         limit = getattr(limits, kind)
         if limit is not None:
             yield kind, limit
 
 
-def of_total(limits: Limits) -> Iterator[tuple[str, float]]:
+def total_limits(limits: Limits) -> Iterator[tuple[str, float]]:
     for kind in KINDS[:3]:
         limit = getattr(limits, "total_" + kind)
         if limit is not None:
@@ -135,20 +135,24 @@ def of_total(limits: Limits) -> Iterator[tuple[str, float]]:
 
 
 def explain_limits(limits: Limits) -> Iterator[str]:
-    """Lines for a person, beside those of a plan."""
-    for where, found in (("a control group of its own", of_command(limits)), ("the project's group", of_total(limits))):
-        asked = ", ".join(f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in found)
-        if asked:
-            yield f"  +  {where}: {asked}"
+    """Yield lines for the user, to be shown with those of a plan."""
+    for where, pairs in (
+        ("a control group of its own", command_limits(limits)),
+        ("the project's group", total_limits(limits)),
+    ):
+        shown = ", ".join(f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in pairs)
+        if shown:
+            yield f"  +  {where}: {shown}"
 
 
-def needed(limits: Limits) -> frozenset[str]:
-    """The controllers, by their names in version 2."""
-    return frozenset(CONTROLLERS[kind] for kind, _limit in (*of_command(limits), *of_total(limits)))
+def needed_controllers(limits: Limits) -> frozenset[str]:
+    """Return the necessary controllers, by their names in version 2."""
+    return frozenset(CONTROLLERS[kind] for kind, _limit in (*command_limits(limits), *total_limits(limits)))
 
 
 def writes_v2(limits: Iterable[tuple[str, float]], devices: Iterable[str], own: int = 0) -> Iterator[Write]:
-    """``devices``: "8:0" and the like, whole disks. ``own``: processes beyond those that are counted."""
+    """Yield the writes for control groups of version 2. ``devices``: whole disks, such as "8:0". ``own``: processes to
+    add to the limit."""
     for kind, limit in limits:
         if kind == "memory":
             yield Write("memory", "memory.max", str(int(limit)))
@@ -163,9 +167,9 @@ def writes_v2(limits: Iterable[tuple[str, float]], devices: Iterable[str], own: 
 
 
 def writes_v1(limits: Iterable[tuple[str, float]], own: int = 0) -> Iterator[Write]:
-    """The same for version 1, which has none for io. Swappiness 0: a group at its limit does not swap
-    (Documentation/admin-guide/cgroup-v1/memory.rst). Of a limit with swap (memsw) the kernel does not say that it was
-    reached."""
+    """Yield the writes for version 1, which has none for io. With swappiness 0, a group at its limit does not swap
+    (Documentation/admin-guide/cgroup-v1/memory.rst). A limit that includes swap (memsw) is not used: the kernel does
+    not report that it was reached."""
     for kind, limit in limits:
         if kind == "memory":
             yield Write("memory", "memory.limit_in_bytes", str(int(limit)))
@@ -182,27 +186,27 @@ def _quota(cpus: float) -> int:
 
 
 def rlimits(limits: Limits) -> tuple[tuple[int, int, int], ...]:
-    """Always enforced: (resource, soft, hard).
+    """Return the rlimits that are always enforced: (resource, soft, hard).
 
-    A core limit of 1 is the kernel's own word for "no dump at all, not through a pipe either": fs/coredump.c returns
-    from coredump_pipe (do_coredump before Linux 6.17) if the limit is 1, before any handler is started, and from
-    coredump_file if it is below min_coredump, a page (fs/binfmt_elf.c). With 0 the host's crash handler, which is not
-    confined, would still be given the memory of what crashed; so where our own hard limit is 0, it is. Only
-    coredump_socket (Linux 6.16, a core_pattern that begins with "@") asks for no limit. mudroom doctor says both.
+    A core limit of 1 is the kernel's value for "no core dump, not even through a pipe". In fs/coredump.c, coredump_pipe
+    (do_coredump before Linux 6.17) returns if the limit is 1, before any handler is started, and coredump_file returns
+    if it is below min_coredump, a page (fs/binfmt_elf.c). With 0, the host's unconfined crash handler still receives
+    the memory of the crashed process; that is so where our own hard limit is 0. Only coredump_socket (Linux 6.16, a
+    core_pattern that begins with "@") checks no limit. mudroom doctor reports both cases.
     """
-    found = [(RLIMIT_CORE, 1, 1)]
+    resources = [(RLIMIT_CORE, 1, 1)]
     if limits.open_files is not None:
-        found.append((RLIMIT_NOFILE, limits.open_files, limits.open_files))
+        resources.append((RLIMIT_NOFILE, limits.open_files, limits.open_files))
     if limits.file_size is not None:
-        found.append((RLIMIT_FSIZE, limits.file_size, limits.file_size))
-    return tuple(found)
+        resources.append((RLIMIT_FSIZE, limits.file_size, limits.file_size))
+    return tuple(resources)
 
 
 def stand_in(kind: str, limit: float, *, counts_processes: bool) -> tuple[tuple[int, int, int] | None, str]:
-    """What there is for a limit without a control group: an rlimit or nothing, and what to say of it.
+    """Return the replacement of a limit where there is no control group: an rlimit or None, and a note.
 
-    ``counts_processes``: RLIMIT_NPROC counts what is in the sandbox and nothing else. So it is in a user namespace
-    since Linux 5.14 (kernel/ucount.c), but not for root, to whom it does not apply.
+    ``counts_processes``: RLIMIT_NPROC counts only processes in the sandbox. That holds in a user namespace since Linux
+    5.14 (kernel/ucount.c), but not for root, to whom the limit does not apply.
     """
     shown = f"{NAMES[kind]}, {show_limit(kind, limit)}"
     if kind == "memory":
@@ -217,15 +221,16 @@ class UnenforcedLimits(NamedTuple):
     rlimits: tuple[tuple[int, int, int], ...]
     notes: tuple[str, ...]
     missing: str = ""
-    """The name of a limit that was asked for, cannot be held, and may not be done without."""
+    """Name of a requested limit that cannot be enforced although the policy requires it; otherwise empty."""
 
 
 def without_groups(limits: Limits) -> UnenforcedLimits:
-    """What is left of limits where there are no control groups at all (macOS). Nothing stands in: there RLIMIT_DATA
-    holds for what a process gets by brk(2), which no allocator uses, and RLIMIT_NPROC counts all that the user runs."""
+    """Return the limits that can be enforced without control groups (macOS). There is no replacement: on macOS,
+    RLIMIT_DATA applies to memory from brk(2), which no allocator uses, and RLIMIT_NPROC counts all processes of the
+    user."""
     notes = []
-    for where, asked in (("limit", of_command(limits)), ("limit of all commands together:", of_total(limits))):
-        for kind, limit in asked:
+    for where, pairs in (("limit", command_limits(limits)), ("limit of all commands together:", total_limits(limits))):
+        for kind, limit in pairs:
             if limits.missing == "refuse":
                 return UnenforcedLimits((), (), NAMES[kind])
             notes.append(f"{where} {NAMES[kind]}, {show_limit(kind, limit)}: not enforced (no control groups here)")
@@ -233,14 +238,14 @@ def without_groups(limits: Limits) -> UnenforcedLimits:
 
 
 class Reading(NamedTuple):
-    """What a control group has counted. None: this kernel does not say."""
+    """Counters of a control group. None: not reported by this kernel."""
 
     memory_kills: int = 0
     memory_full: int = 0
-    """How often the group's own limit was in the way of an allocation that nothing could be freed for."""
+    """Number of allocations that reached the group's own limit when no memory could be freed."""
     processes_refused: int = 0
     throttled: float = 0.0
-    """Seconds in which something wanted to run and was not let."""
+    """Seconds in which a runnable task was held back."""
     memory_peak: int | None = None
     processes_peak: int | None = None
     cpu: float | None = None
@@ -250,7 +255,7 @@ class Reading(NamedTuple):
 
 
 def fields(text: str) -> dict[str, int]:
-    """Lines of "key value"."""
+    """Parse lines of "key value"."""
     rows = (line.split() for line in text.splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 
@@ -267,7 +272,7 @@ READ_V1 = (
 
 
 def reading_v2(texts: Mapping[str, str]) -> Reading:
-    """``texts``: by file name, those of ``READ_V2`` that exist."""
+    """Parse the files of version 2. ``texts``: contents by file name, for those files of ``READ_V2`` that exist."""
     memory, cpu = fields(texts.get("memory.events", "")), fields(texts.get("cpu.stat", ""))
     disks = [
         dict(pair.split("=", 1) for pair in line.split()[1:] if "=" in pair)
@@ -304,20 +309,20 @@ def _number(texts: Mapping[str, str], name: str) -> int | None:
 
 
 class LimitReached(NamedTuple):
-    """A limit that did something to a command, as the kernel counted it."""
+    """A limit that affected a command, as counted by the kernel."""
 
     kind: str
     action: str
-    """``killed``, ``refused``, ``slowed``, ``cut``."""
+    """``killed``, ``refused``, ``slowed`` or ``cut``."""
     limit: float | None
-    """In the unit of the setting: bytes, seconds, a number. None: the machine itself had no more."""
+    """In the unit of the setting: bytes, seconds, or a number. None: the machine itself ran out of memory."""
     whose: str = "command"
-    """``command``; ``project``: of all sandboxes of the vault together; ``machine``."""
+    """``command``; ``project``: all sandboxes of the vault together; ``machine``."""
     amount: float = 0.0
-    """How many were killed or refused; of ``slowed`` the seconds."""
+    """Number of killed processes or refusals; seconds for ``slowed``."""
 
     def __str__(self) -> str:
-        """One line: "killed: memory, 512 MB"."""
+        """Return one line, such as "killed: memory, 512 MB"."""
         if self.limit is None:
             return f"{self.action}: {NAMES[self.kind]}, the machine had no more"
         line = f"{self.action}: {NAMES[self.kind]}, {show_limit(self.kind, self.limit)}"
@@ -330,45 +335,47 @@ class LimitReached(NamedTuple):
         return line
 
 
-def reached(limits: Limits, now: Reading, total: Reading) -> tuple[LimitReached, ...]:
-    """What control groups did. ``total``: what the group of the whole vault has counted during the command, by itself
-    or for others that ran beside it."""
-    found = []
+def reached_limits(limits: Limits, now: Reading, total: Reading) -> tuple[LimitReached, ...]:
+    """Return the limits that control groups enforced. ``total``: counters of the whole vault's group during the
+    command; other commands may have caused them."""
+    events = []
     if now.memory_kills:
         if limits.memory is not None and now.memory_full:
-            found.append(LimitReached("memory", "killed", limits.memory, amount=now.memory_kills))
+            events.append(LimitReached("memory", "killed", limits.memory, amount=now.memory_kills))
         elif limits.total_memory is not None and total.memory_full:
-            found.append(LimitReached("memory", "killed", limits.total_memory, "project", now.memory_kills))
+            events.append(LimitReached("memory", "killed", limits.total_memory, "project", now.memory_kills))
         else:
-            found.append(LimitReached("memory", "killed", None, "machine", now.memory_kills))
-    # Until Linux 6.11 a refusal is counted where the fork was tried, since then where the limit is.
+            events.append(LimitReached("memory", "killed", None, "machine", now.memory_kills))
+    # Until Linux 6.11, a refusal is counted in the group that tried to fork; since then, in the group with the limit.
     if now.processes_refused and limits.processes is not None:
-        found.append(LimitReached("processes", "refused", limits.processes, amount=now.processes_refused))
+        events.append(LimitReached("processes", "refused", limits.processes, amount=now.processes_refused))
     elif (now.processes_refused or total.processes_refused) and limits.total_processes is not None:
         amount = now.processes_refused or total.processes_refused
-        found.append(LimitReached("processes", "refused", limits.total_processes, "project", amount))
+        events.append(LimitReached("processes", "refused", limits.total_processes, "project", amount))
     if now.throttled and limits.cpus is not None:
-        found.append(LimitReached("cpus", "slowed", limits.cpus, amount=now.throttled))
+        events.append(LimitReached("cpus", "slowed", limits.cpus, amount=now.throttled))
     elif total.throttled and limits.total_cpus is not None:
-        found.append(LimitReached("cpus", "slowed", limits.total_cpus, "project", total.throttled))
-    return tuple(found)
+        events.append(LimitReached("cpus", "slowed", limits.total_cpus, "project", total.throttled))
+    return tuple(events)
 
 
-def reached_else(limits: Limits, signal: int, out_of: float | None, cut: int | None) -> tuple[LimitReached, ...]:
-    """What other limits did. ``signal``: the one that ended the command, or 0; ``out_of``: the time that it ran out of,
-    in seconds; ``cut``: the output limit if there was more."""
-    found = []
+def other_reached_limits(
+    limits: Limits, signal: int, out_of: float | None, cut: int | None
+) -> tuple[LimitReached, ...]:
+    """Return the other limits that affected the command. ``signal``: the signal that ended it, or 0; ``out_of``: the
+    time limit in seconds if it was exceeded; ``cut``: the output limit if there was more output."""
+    events = []
     if signal == SIGXFSZ and limits.file_size is not None:
-        found.append(LimitReached("file_size", "killed", limits.file_size))
+        events.append(LimitReached("file_size", "killed", limits.file_size))
     if out_of is not None:
-        found.append(LimitReached("time", "killed", out_of))
+        events.append(LimitReached("time", "killed", out_of))
     if cut is not None:
-        found.append(LimitReached("output", "cut", cut))
-    return tuple(found)
+        events.append(LimitReached("output", "cut", cut))
+    return tuple(events)
 
 
 def difference(now: Reading, before: Reading) -> Reading:
-    """Only what counts up; of the rest, ``now``."""
+    """Return ``now`` with monotonic counters counted from ``before``."""
     return now._replace(
         memory_kills=now.memory_kills - before.memory_kills,
         memory_full=now.memory_full - before.memory_full,

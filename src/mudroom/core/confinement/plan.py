@@ -1,7 +1,7 @@
-"""A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
+"""A plan: the exact steps with which a launcher confines a process, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain
-tuple because the launcher imports nothing of ``core``.
+A step is a tuple ``(op, *arguments)``; ops are defined by ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain
+tuple because the launcher does not import ``core``.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class Plan(NamedTuple):
     namespaces: int
     """CLONE_NEW* flags."""
     maps: tuple[bytes, bytes, bool]
-    """uid_map, gid_map, whether setgroups is denied first: user_namespaces(7)."""
+    """uid_map, gid_map, and whether setgroups is denied first: user_namespaces(7)."""
     steps: tuple[Step, ...]
     shared: int = 0
-    """So many leading steps are the same for all commands of a session, and can be performed once for all."""
+    """Number of leading steps that are equal for all commands of a session, and are performed once for all of them."""
     ahead: int = 0
-    """So many steps after those can be performed for a command before it is known."""
+    """Number of steps after those that can be performed before the command is known."""
     last: int = 0
-    """So many steps at the end are the same for all commands of a session, but performed for each."""
+    """Number of final steps that are equal for all commands of a session, but are performed for each."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
-    """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
-    directories in which they are performed (``sandbox/linux/metadata.py``)."""
+    """Without a mount namespace: the filter that routes metadata calls, the meaning of each call, and the directories
+    in which they are allowed (``sandbox/linux/metadata.py``)."""
     mounts: tuple[tuple[bytes, bytes, bool], ...] = ()
-    """What a container has to be made with, for steps that mount nothing themselves: source, place, whether it is
-    writable. Later ones are on top."""
+    """Mounts that the container must be created with, because the steps do not mount: source, path, writable. Later
+    mounts cover earlier ones."""
     memory: tuple[bytes, ...] = ()
-    """Directories in memory that it has to be made with, below those."""
+    """tmpfs directories that the container must be created with, below those mounts."""
     cwd: bytes = b""
-    """Where a command works that the engine starts itself, in a container that no launcher is in."""
+    """Working directory of a command that the engine starts itself, in a container without a launcher."""
     gate: int = 0
-    """The port of this machine's loopback to which such a container's connections to its proxy go; 0: nowhere."""
+    """Port of this machine's loopback to which such a container's proxy connections are forwarded; 0: none."""
     image: str = ""
-    """The identity of the image that it is made from; empty: of the one that is the host's own toolchain."""
+    """Identity of the container's image; empty: the image of the host's own toolchain."""
     emptied: tuple[bytes, ...] = ()
-    """Variables of that image, which the container's first process gets empty."""
+    """Variables of that image that are set to empty for the container's first process."""
 
 
 def _attributes(bits: int) -> str:
@@ -61,7 +61,7 @@ def _attributes(bits: int) -> str:
 
 
 _RLIMITS = {1: "bytes of a file", 2: "bytes of data", 4: "core dump", 6: "processes", 7: "open files"}
-"""By their numbers in setrlimit(2)."""
+"""Names of the resource numbers of setrlimit(2)."""
 
 
 def _at(path: bytes) -> str:
@@ -73,7 +73,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "root": lambda _path, _options: "a new, empty root",
     "host": lambda _path, bits: f"the host's root, with all that is mounted there ({_attributes(bits)})",
     "image": lambda _path, bits: f"the image's root, with all that is mounted there ({_attributes(bits)})",
-    "beneath": lambda path: f"make sure that {_at(path)} is no link",
+    "beneath": lambda path: f"make sure that {_at(path)} is not a link",
     "enter": lambda: "start from the session's prepared root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
@@ -81,7 +81,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",
     "terminal": lambda _path: "a pseudo-terminal of the command's own, if it is run on one",
     "overlay": lambda path, lowers, upper, _work, _volatile: (
-        f"staged view at {_at(path)}: {' over '.join(show(p) for p in (upper, *lowers))}"
+        f"staged view at {_at(path)}: {' over '.join(show(layer) for layer in (upper, *lowers))}"
     ),
     "view": lambda path: f"hand {_at(path.lstrip(b'/'))} to mudroom's own file tools, if they asked for it",
     "directory": lambda path, mode: f"directory {_at(path)} ({mode:o})",
@@ -109,32 +109,33 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
         f"Landlock, {len(rules)} rules" + "".join(f", TCP to port {port} only" for port, _access in ports)
     ),
     "seccomp": lambda program, telling=b"", _rows=None: (
-        f"system call filter, {len(program) // 8} instructions" + (", what it refuses is told" if telling else "")
+        f"system call filter, {len(program) // 8} instructions" + (" and reports refusals" if telling else "")
     ),
     "seatbelt": lambda _path, profile: f"Seatbelt profile, {len(profile)} bytes: of rules that fit, the last decides",
 }
 
 
 def describe(step: Step) -> str:
-    """One line for a person. Every op has a description; a test keeps it so."""
+    """Return a description of a step in one line. A test checks that every op has one."""
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
 _PLACES = {"cover": 1, "bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
-"""Steps that show something, and which of their words is the place, relative to the new root."""
+"""Steps that mount something, with the index of the argument that is the path relative to the new root."""
 
 
-def shown_at(plan: Plan, path: bytes) -> Step | None:
-    """The step that decides what a command finds at an absolute path: the last one to cover it, or a directory above
-    it. None where nothing but the empty root is; without namespaces always, as nothing is covered then."""
-    found: Step | None = None
+def deciding_step(plan: Plan, path: bytes) -> Step | None:
+    """Return the step that determines what a command sees at an absolute path: the last step that covers the path or a
+    directory above it. Return None if only the empty root is there, and always without namespaces, where no step covers
+    a path."""
+    deciding: Step | None = None
     for step in plan.steps:
         if step[0] in ("host", "image"):
-            found = step
+            deciding = step
         place = b"/" + step[_PLACES[step[0]]] if step[0] in _PLACES else None
         if place is not None and (path == place or path.startswith(place + b"/")):
-            found = step
-    return found
+            deciding = step
+    return deciding
 
 
 def explain(plan: Plan) -> Iterator[str]:

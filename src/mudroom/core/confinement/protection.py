@@ -1,8 +1,8 @@
-"""What is protected, on which platform, by what, and where that has been tried: the table of docs/PROTECTIONS.md. Pure.
+"""Table of protections: for each platform, the mechanism and where it was tested; source of docs/PROTECTIONS.md. Pure.
 
-Rules of this file: a row says what is built, and ``tested`` says where it has run, never where it should. A protection
-that a way does not give has a row that says so. The document is made from it (``document``), and a test holds the two
-equal; ``mudroom doctor`` tries on one machine what is said here of all.
+Rules of this file: a row describes what is implemented, and ``tested`` says where it has run, never where it should. A
+missing protection has a row that says so. ``document`` generates the document, and a test compares it with the file.
+``mudroom doctor`` tests on one machine what the table claims for all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Way(NamedTuple):
-    """One way in which commands are confined."""
+    """A mechanism that confines commands on a platform."""
 
     level: int
     platform: str
@@ -53,11 +53,12 @@ WAYS: dict[str, Way] = {
 class Protection(NamedTuple):
     name: str
     row: str
-    """The row of ``mudroom doctor`` on Linux that tries it at level 1, or at level 2 where it is the container's."""
+    """The row of ``mudroom doctor`` on Linux that tests it at level 1, or at level 2 for protections of the container.
+    """
     by: dict[str, str]
-    """By way: the mechanism. One that begins with "none" is not given there."""
+    """Mechanism by way. "none …": the way does not provide this protection."""
     tested: Mapping[str, str] = MappingProxyType({})
-    """Where it differs from what is said of the way."""
+    """Exceptions, by way, to ``Way.tested``."""
 
 
 _WINE = "never on Windows; under Wine (dev/wine)"
@@ -86,20 +87,20 @@ PROTECTIONS: tuple[Protection, ...] = (
             "namespaces": "not there: a root of its own; system directories and toolchains read-only",
             "landlock": "cannot be opened; names, sizes and times can be seen",
             "nested": "not there: neither in the container nor in the command's own root",
-            "plain": "not there: the container has only what the plan names",
-            "remote": "not there: the image's own, and the copy",
+            "plain": "not there: the container has only the plan's mounts",
+            "remote": "not there: only the image's files and the copy",
             "seatbelt": "file-read* by a list, deny by default",
             "seatbelt bare": "read; credentials and the real project refused",
-            "appcontainer": "only what names it, or all packages, can be opened",
-            "restricted": "none: all that the user can read can be read",
+            "appcontainer": "only files whose ACL names it, or all packages, can be opened",
+            "restricted": "none: every file that the user can read is readable",
         },
     ),
     Protection(
         "Processes and servers of the host", "nothing of the host in sight",
         {
-            "bare": "sockets covered but those that are named; processes seen",
+            "bare": "sockets hidden except named ones; processes visible",
             "namespaces": "pid, ipc and mount namespaces; no socket in sight",
-            "landlock": "no unix socket can be connected to; processes seen; signals by ABI 6",
+            "landlock": "no unix socket can be connected to; processes visible; signals blocked from ABI 6",
             "nested": "the container's namespaces, and the command's own",
             "plain": "the container's namespaces; commands of one fork see each other",
             "remote": "the container's namespaces, in a virtual machine",
@@ -112,14 +113,14 @@ PROTECTIONS: tuple[Protection, ...] = (
     Protection(
         "No network but the gate", "the gate",
         {
-            "bare": "none by itself: the host's; or a network namespace with nothing (network.mode: none)",
-            "namespaces": "a network namespace, every port led to listeners that the gate has",
+            "bare": "none by default: the host's network; or an empty network namespace (network.mode: none)",
+            "namespaces": "a network namespace, every port redirected to the gate's listeners",
             "landlock": "one port of loopback, by a mediator of connect(2), and Landlock",
             "nested": "--network none, and the command's own network namespace as at level 1",
-            "plain": "--network none; the gate listens in the container's network, for what heeds http_proxy",
-            "remote": "--network none; the gate by the pipes of the first process, for what heeds http_proxy",
-            "seatbelt": "one port of loopback, for what heeds http_proxy; the host's loopback is shared",
-            "seatbelt bare": "none: the host's, or none at all",
+            "plain": "--network none; the gate listens in the container's network, for programs that use http_proxy",
+            "remote": "--network none; the gate by the pipes of the first process, for programs that use http_proxy",
+            "seatbelt": "one port of loopback, for programs that use http_proxy; the host's loopback is shared",
+            "seatbelt bare": "none: the host's network, or no network",
             "appcontainer": "none: no network at all; the gate is refused",
             "restricted": "none: the host's",
         },
@@ -144,13 +145,13 @@ PROTECTIONS: tuple[Protection, ...] = (
         "System calls", "a system call filter",
         {
             "bare": "our filter, without its rows on namespaces, mounts and tracing",
-            "namespaces": "our filter, refusals told",
+            "namespaces": "our filter, refusals reported",
             "landlock": "our filter, with sockets and metadata by a mediator",
-            "nested": "our filter, refusals told; our list as the container's profile besides",
-            "plain": "our filter, refusals told; our list as the container's profile besides",
-            "remote": "our list as the container's profile, refusals not told; Apple's takes none",
-            "seatbelt": "none: what is done is judged, not by which call",
-            "seatbelt bare": "none: what is done is judged, not by which call",
+            "nested": "our filter, refusals reported; our list as the container's profile besides",
+            "plain": "our filter, refusals reported; our list as the container's profile besides",
+            "remote": "our list as the container's profile, refusals not reported; Apple's takes none",
+            "seatbelt": "none: operations are judged, not system calls",
+            "seatbelt bare": "none: operations are judged, not system calls",
             "appcontainer": "none; mitigation policies: no extension points, no code from other computers",
             "restricted": "none",
         },
@@ -160,12 +161,12 @@ PROTECTIONS: tuple[Protection, ...] = (
         {
             "bare": "the pid namespace ends with the command",
             "namespaces": "the pid namespace ends with the command, and with mudroom",
-            "landlock": "a subreaper ends what descends from the command",
+            "landlock": "a subreaper ends the command's descendants",
             "nested": "as at level 1; the container ends with mudroom (--rm), orphans are found at the next start",
             "plain": "a subreaper; the container ends with mudroom (--rm), orphans are found at the next start",
             "remote": "the container is removed after each command",
             "seatbelt": "a warden, by descent, session, group and a mark (Apple's own programs: not the mark); "
-            "who is found by none of them outlives",
+            "a process found by none of them outlives the command",
             "seatbelt bare": "a warden, likewise",
             "appcontainer": "a job object: kill on close, no breakaway",
             "restricted": "a job object: kill on close, no breakaway",
@@ -181,15 +182,15 @@ PROTECTIONS: tuple[Protection, ...] = (
             "nested": "the engine's control groups; rootless Podman: version 2 and delegated",
             "plain": "the engine's control groups; rootless Podman: version 2 and delegated",
             "remote": "the engine's; Apple's: memory and whole processors, no processes",
-            "seatbelt": "none: refused, or told",
-            "seatbelt bare": "none: refused, or told",
+            "seatbelt": "none: the limit is refused, or reported",
+            "seatbelt bare": "none: the limit is refused, or reported",
             "appcontainer": "the job object; io is refused",
             "restricted": "the job object; io is refused",
         },
         {
             "nested": "Docker and root's Podman, control groups of version 1; rootless Podman: that they are refused",
-            "appcontainer": _WINE + " that a limit which was lost is noticed",
-            "restricted": _WINE + " that a limit which was lost is noticed",
+            "appcontainer": _WINE + " that a lost limit is detected",
+            "restricted": _WINE + " that a lost limit is detected",
         },
     ),
     Protection(
@@ -209,30 +210,30 @@ PROTECTIONS: tuple[Protection, ...] = (
 
 
 def rows() -> Iterator[tuple[str, int, str, str, str]]:
-    """Protection, level, platform, mechanism, tested where."""
-    for one in PROTECTIONS:
+    """Yield protection, level, platform, mechanism, and where it was tested."""
+    for protection in PROTECTIONS:
         for name, way in WAYS.items():
-            yield one.name, way.level, way.platform, one.by[name], one.tested.get(name, way.tested)
+            yield protection.name, way.level, way.platform, protection.by[name], protection.tested.get(name, way.tested)
 
 
 _HEAD = """\
-# What is protected, where, by what, and where that was tried
+# Protections by platform: mechanism and test
 
-Made from `core/confinement/protection.py`; a test holds the two equal. What is held and what is not is in
+Made from `core/confinement/protection.py`; a test compares the two. Which threats are held and which are not is in
 [THREATS.md](THREATS.md), of containers in [CONTAINERS.md](CONTAINERS.md), of the others in [MACOS.md](MACOS.md) and
 [WINDOWS.md](WINDOWS.md). `mudroom doctor` tries it on the machine where it runs; `mudroom doctor --table` prints this.
-"none" is said where there is nothing.
+"none" means that this way does not have the protection.
 """
 
 
 def document() -> str:
-    """The whole of docs/PROTECTIONS.md."""
+    """Return the contents of docs/PROTECTIONS.md."""
     lines = [_HEAD, "## Ways", "", "| level | platform | needs | tested where |", "| --- | --- | --- | --- |"]
     lines += [f"| {way.level} | {way.platform} | {way.needs} | {way.tested} |" for way in WAYS.values()]
-    for one in PROTECTIONS:
-        tried = f' (`mudroom doctor`: "{one.row}")' if one.row else ""
-        lines += ["", f"## {one.name}{tried}", "", "| level | platform | by what |", "| --- | --- | --- |"]
+    for protection in PROTECTIONS:
+        tried = f' (`mudroom doctor`: "{protection.row}")' if protection.row else ""
+        lines += ["", f"## {protection.name}{tried}", "", "| level | platform | by what |", "| --- | --- | --- |"]
         for name, way in WAYS.items():
-            where = f" Tested: {one.tested[name]}." if name in one.tested else ""
-            lines.append(f"| {way.level} | {way.platform} | {one.by[name]}{'.' + where if where else ''} |")
+            where = f" Tested: {protection.tested[name]}." if name in protection.tested else ""
+            lines.append(f"| {way.level} | {way.platform} | {protection.by[name]}{'.' + where if where else ''} |")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""What a command may see and do, before it is decided how a platform does it.
+"""Specification of the files, network and rights of a command, independent of the platform.
 
-A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Paths in it are
-absolute and real (no symbolic link in them).
+A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Its paths are absolute
+and contain no symbolic links.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Network = Literal["none", "gate", "open"]
-"""``gate``: nothing but what its rules let through; ``open``: the host's network as it is."""
+"""``gate``: only connections that the gate's rules allow; ``open``: the host's network without restrictions."""
 
 
 class Overlay(NamedTuple):
-    """A kernel overlay at the project's own path."""
+    """A kernel overlay mounted at the project's own path."""
 
     lowers: tuple[bytes, ...]
     """Topmost first; the last is the base."""
@@ -22,7 +22,7 @@ class Overlay(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A staged copy of the project. Where mounts are possible it appears at the project's own path."""
+    """A staged copy of the project, mounted at the project's own path where mounts are possible."""
 
     work: bytes
 
@@ -33,25 +33,25 @@ class Bind(NamedTuple):
     writable: bool = False
 
 
-class Around(NamedTuple):
-    """Level 0: the host's own files around the command, read-only, but for what is named here."""
+class HostView(NamedTuple):
+    """Level 0: the host's file system, read-only, with these exceptions."""
 
     directories: tuple[tuple[bytes, int], ...] = ()
-    """(path, mode) of directories that stand in for those of the home: what is hidden is left out of them."""
+    """(path, mode) of directories that replace those of the home; hidden entries are left out of them."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """(target, path) of symbolic links in those."""
+    """(target, path) of symbolic links in the replaced directories."""
     shown: tuple[Bind, ...] = ()
-    """What else is in those, and what is shown of places that are private."""
+    """Other contents of the replaced directories, and visible parts of private directories."""
     private: tuple[bytes, ...] = ()
-    """Directories of the host in whose place the command has empty ones of its own."""
+    """Host directories that are replaced by empty directories of the command."""
     hidden: tuple[bytes, ...] = ()
-    """Directories shown empty."""
+    """Directories that appear empty."""
     covered: tuple[bytes, ...] = ()
-    """Files and sockets that cannot be opened; looked up anew for each command."""
+    """Files and sockets that cannot be opened. They are looked up again for each command."""
     live: tuple[Bind, ...] = ()
-    """Credential stores and sockets that were named: the host's own, and writable."""
+    """The host's own credential stores and sockets that were named; writable."""
     abstract: bool = False
-    """Abstract unix sockets of the host may be connected to."""
+    """The command may connect to the host's abstract unix sockets."""
 
 
 class SandboxSpec(NamedTuple):
@@ -59,36 +59,37 @@ class SandboxSpec(NamedTuple):
     view: Overlay | Copy
     cwd: bytes
     home: bytes
-    """Where the private home is: the path of the user's real one."""
+    """Path of the private home: the path of the user's real home."""
     scratch: bytes
-    """An empty directory of the vault: the new root is mounted over it; without mounts, home and /tmp are in it."""
+    """An empty directory of the vault. The new root is mounted over it; without mounts it contains home and /tmp."""
     namespaces: bool = True
-    """False where the kernel or a container forbids user namespaces: Landlock and seccomp are then all there is."""
+    """False if the kernel or a container forbids user namespaces: only Landlock and seccomp confine the command then.
+    """
     network: Network = "none"
     proxy: int = 0
-    """With a gate, but without namespaces: the port of the host's loopback where it listens."""
+    """Port of the host's loopback on which the gate listens if there are no namespaces."""
     ports: tuple[int, ...] = ()
-    """With a gate: ports that lead there on a kernel that cannot redirect all."""
+    """Ports that lead to the gate on a kernel that cannot redirect all ports."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """Symbolic links of the host's root directory, as (target, path): /bin → usr/bin and the like."""
+    """Symbolic links of the host's root directory, as (target, path), such as /bin → usr/bin."""
     binds: tuple[Bind, ...] = ()
-    """System directories, toolchains, caches, and what the user added."""
+    """System directories, toolchains, caches, and mounts that the user added."""
     masks: tuple[bytes, ...] = ()
-    """Files shown empty."""
+    """Files that appear empty."""
     files: tuple[tuple[bytes, bytes], ...] = ()
-    """(path, content) of files made in the private home."""
+    """(path, content) of files created in the private home."""
     devices: tuple[bytes, ...] = ()
     landlock_abi: int = 0
     """0: the kernel has no Landlock."""
     as_root: bool = False
-    """The user is root on the host: uid 0 owns /proc/sys and other people's secrets, so more is taken away."""
+    """The user is root on the host. uid 0 owns /proc/sys and other users' secrets, so more is removed."""
     uid_map: bytes = b""
     gid_map: bytes = b""
     deny_setgroups: bool = True
     umask: int = 0o022
     rlimits: tuple[tuple[int, int, int], ...] = ()
-    """(resource, soft, hard), the resource as setrlimit(2) numbers it."""
-    around: Around | None = None
+    """(resource, soft, hard) with resource numbers of setrlimit(2)."""
+    around: HostView | None = None
     """None: level 1."""
     stores: tuple[str, ...] = ()
-    """Credential stores that are open, by name: on macOS some are services, and no files."""
+    """Names of the credential stores that are available. On macOS some are services, not files."""

@@ -1,14 +1,14 @@
-"""What CreateProcessW is handed: the program, one command line, one block of environment. Pure.
+"""Arguments of CreateProcessW: the program, one command line, one environment block. Pure.
 
-A command line is one string, and every program takes it apart by itself. Nearly all do it as the C runtime does
-("Parsing C command-line arguments"); cmd.exe, which runs batch files, does not, and finds commands of its own in what
-was quoted for the others (CVE-2024-24576). So:
+A command line is one string, and every program parses it itself. Nearly all use the rules of the C runtime ("Parsing C
+command-line arguments"). cmd.exe, which runs batch files, does not: it finds commands inside text that was quoted for
+the C runtime (CVE-2024-24576). So:
 
-1. The program is found here and named by its whole path (lpApplicationName): Windows guesses nothing, and never looks
-   in the current directory, which is the agent's.
-2. A batch file is recognised by what Windows would run, trailing dots and spaces dropped, and is run by a cmd.exe that
-   is named, with an argument quoted for it, or refused where no quoting is sure. One that strips the quotes itself
-   (%~1) reads its arguments as commands on any system: no caller can keep it from that.
+1. The program is looked up here and passed by its full path (lpApplicationName). Windows then neither guesses nor looks
+   in the current directory, which the agent controls.
+2. A batch file is recognised as Windows does, ignoring trailing dots and spaces. It is run by an explicit cmd.exe with
+   arguments quoted for cmd.exe, or refused if no quoting is safe. A batch file that removes the quotes itself (%~1)
+   executes its arguments as commands on every system; no caller can prevent that.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 LONGEST = 32_766
-"""UTF-16 units of a command line: CreateProcessW, without the NUL."""
+"""Limit of a command line in UTF-16 units, without the NUL: CreateProcessW."""
 LONGEST_BATCH = 8_191
-"""Of cmd.exe."""
+"""The same limit of cmd.exe."""
 
 _PLAIN = re.compile(r"[^\s\"\x00]+\Z")
 _PLAIN_FOR_CMD = re.compile(r"[0-9A-Za-z_./:\\@+~-]+\Z")
-"""Not ``=``, nor a comma or semicolon: between the arguments of a batch file they part words, as blanks do."""
+"""Without ``=``, comma and semicolon: they separate the arguments of a batch file, as spaces do."""
 _NEVER_FOR_CMD = re.compile(r'["%\r\n\x00]')
 _BATCH = (".bat", ".cmd")
 
 
 def quote(words: Sequence[str]) -> str:
-    """A command line that the C runtime and CommandLineToArgvW take apart into just these words. Raises ValueError for
-    a NUL, a quote in the program's name (which cannot be escaped there), and what is too long."""
+    """Return a command line that the C runtime and CommandLineToArgvW split into exactly these words. Raise ValueError
+    for a NUL, for a quote in the program's name (which cannot be escaped), and for a line that is too long."""
     if not words:
         raise ValueError("there is no command to run")
     if any("\0" in word for word in words):
@@ -44,18 +44,20 @@ def quote(words: Sequence[str]) -> str:
 def _quoted(word: str) -> str:
     if _PLAIN.match(word):
         return word
-    escaped = re.sub(r'(\\*)"', r'\1\1\\"', word)  # backslashes count only before a quote: twice, and one for itself
+    # backslashes count only before a quote: double them, and add one for the quote
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', word)
     return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
 
 
 def is_batch(program: str) -> bool:
-    """Whether Windows would hand this file to cmd.exe."""
+    """Return whether Windows would run this file with cmd.exe."""
     return program.rstrip(" .").lower().endswith(_BATCH)
 
 
 def quote_batch(shell: str, words: Sequence[str]) -> str:
-    """The command line of ``shell``, the path of cmd.exe, for a batch file and its arguments. No AutoRun commands (/d),
-    no delayed expansion (/v:off). Raises ValueError for an argument that cmd.exe could read as more than a word."""
+    """Return the command line of ``shell``, the path of cmd.exe, for a batch file and its arguments. AutoRun commands
+    (/d) and delayed expansion (/v:off) are disabled. Raise ValueError for an argument that cmd.exe could parse as more
+    than a word."""
     for word in words:
         if _NEVER_FOR_CMD.search(word):
             raise ValueError(
@@ -78,16 +80,17 @@ def _fits(line: str, most: int) -> str:
 
 
 def find_program(name: str, path: str, extensions: str, is_file: Callable[[str], bool], cwd: str) -> str | None:
-    """The whole path of a program. A name without a directory is looked for in ``path`` alone, with each of
-    ``extensions`` (PATHEXT) unless it has one of them. None: not found, or relative to a drive, or a file's stream."""
-    endings = [one.lower() for one in extensions.split(";") if one.startswith(".")] or [".exe"]
+    """Return the full path of a program. A name without a directory is searched in ``path`` only, with each of
+    ``extensions`` (PATHEXT) unless it already has one. Return None if it is not found, is relative to a drive, or names
+    a file's stream."""
+    endings = [ending.lower() for ending in extensions.split(";") if ending.startswith(".")] or [".exe"]
     bare = "\\" not in name and "/" not in name
     if re.match(r"[A-Za-z]:(?![\\/])|[\\/](?![\\/])", name) or (bare and ":" in name):
         return None
-    # entries that are not absolute would make the directory in which we happen to be one of the places
-    places = [one.strip('"') for one in path.split(";") if is_absolute(one.strip('"'))] if bare else [cwd]
+    # relative entries would include our current directory in the search
+    places = [entry.strip('"') for entry in path.split(";") if is_absolute(entry.strip('"'))] if bare else [cwd]
     own = name.lower().rstrip(" .")
-    candidates = [name] if any(own.endswith(one) for one in endings) else [name + one for one in endings]
+    candidates = [name] if any(own.endswith(ending) for ending in endings) else [name + ending for ending in endings]
     for place in places:
         for candidate in candidates:
             whole = join(place, candidate)
@@ -97,7 +100,7 @@ def find_program(name: str, path: str, extensions: str, is_file: Callable[[str],
 
 
 def is_absolute(path: str) -> bool:
-    """With a drive, and from its root; or a server's."""
+    """Return whether the path has a drive and starts at its root, or is a UNC path."""
     return bool(re.match(r"[A-Za-z]:[\\/]", path)) or path.startswith("\\\\")
 
 
@@ -108,8 +111,9 @@ def join(directory: str, name: str) -> str:
 
 
 def environment_block(variables: Mapping[str, str]) -> str:
-    """Every variable as NAME=value with a NUL after it, by upper-case name, and one more NUL at the end. Raises
-    UsageError for two names that differ only in case, which are one there, and for what cannot be in a block."""
+    """Return the environment block: NAME=value and a NUL for each variable, sorted by upper-case name, and a final NUL.
+    Raise ValueError for two names that differ only in case, which are equal on Windows, and for names and values that
+    cannot be in a block."""
     seen: dict[str, str] = {}
     for name, value in variables.items():
         if not name or "=" in name or "\0" in name + value:

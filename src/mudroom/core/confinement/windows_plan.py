@@ -1,8 +1,8 @@
-"""A plan for Windows: the exact steps that confine a process there, as data that can be printed. Pure.
+"""A plan for Windows: the exact steps that confine a process, as data that can be printed. Pure.
 
-A step is a tuple ``(op, *arguments)``; ``sandbox/windows/run.py`` performs each op. SIDs are written as text; three are
-known only when the plan is performed, and stand as words: ``@package`` (the AppContainer's), ``@logon`` (of the user's
-logon session), ``@user``.
+A step is a tuple ``(op, *arguments)``; ``sandbox/windows/run.py`` performs each op. SIDs are text. Three of them are
+known only when the plan is performed and have placeholders: ``@package`` (the AppContainer's), ``@logon`` (of the
+user's logon session), ``@user``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JOB = (
     "a job object counts and ends processes; it hides no file, closes no network, and does not hold what others start "
     "for a command (services, Task Scheduler, WMI, COM servers)"
 )
-"""What a job object does not do, in one line."""
+"""The limits of a job object, in one line."""
 
 EVERYONE = "S-1-1-0"
 CAPABILITIES = {"internetClient": "S-1-15-3-1", "internetClientServer": "S-1-15-3-2", "privateNetwork": "S-1-15-3-3"}
@@ -25,7 +25,7 @@ CAPABILITIES = {"internetClient": "S-1-15-3-1", "internetClientServer": "S-1-15-
 READ = 0x1200A9
 """FILE_GENERIC_READ | FILE_GENERIC_EXECUTE of winnt.h."""
 CHANGE = 0x1301BF
-"""FILE_GENERIC_READ, WRITE, EXECUTE and DELETE: not WRITE_DAC, so that no command gives away what it was given."""
+"""FILE_GENERIC_READ, WRITE, EXECUTE and DELETE, without WRITE_DAC: a command must not pass its access on."""
 EVERYTHING = 0x1F01FF
 """FILE_ALL_ACCESS."""
 
@@ -34,7 +34,7 @@ class WindowsPlan(NamedTuple):
     level: int
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
-    """What is otherwise than on Linux, for the result."""
+    """Differences from Linux, for the result."""
 
 
 _RIGHTS = {READ: "read and execute", CHANGE: "read, execute, write, delete", EVERYTHING: "anything"}
@@ -51,17 +51,17 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
         f"AppContainer {name}, {'no capability' if not capabilities else 'capabilities ' + ', '.join(capabilities)}"
     ),
     "directory": lambda path: f"directory {path}",
-    "grant": lambda path, who, rights: f"let {who} {_RIGHTS.get(rights, hex(rights))}: {path}",
-    "deny": lambda path, who, rights: f"deny {who} {_RIGHTS.get(rights, hex(rights))}: {path}",
-    "protect": lambda path, user, who, rights: (
-        f"nobody but {user}, the system and administrators; let {who} {_RIGHTS.get(rights, hex(rights))}: {path}"
+    "grant": lambda path, trustee, rights: f"let {trustee} {_RIGHTS.get(rights, hex(rights))}: {path}",
+    "deny": lambda path, trustee, rights: f"deny {trustee} {_RIGHTS.get(rights, hex(rights))}: {path}",
+    "protect": lambda path, user, trustee, rights: (
+        f"only for {user}, the system and administrators; let {trustee} {_RIGHTS.get(rights, hex(rights))}: {path}"
     ),
     "label": lambda path, integrity: f"integrity label {_INTEGRITY[integrity]}: {path}",
     "token": lambda _flags, restricting: (
         "the user's token without its privileges"
         + (f", and writing only where one of these may: {', '.join(restricting)}" if restricting else "")
     ),
-    "default_dacl": lambda who: f"what it makes without saying whose is also for {', '.join(who)}",
+    "default_dacl": lambda trustee: f"objects that it creates without an ACL also give access to {', '.join(trustee)}",
     "integrity": lambda level: f"integrity of the token: {_INTEGRITY[level]}",
     "job": lambda *limits: f"job object: {_limits(*limits)}",
     "cpu": lambda rate: f"processor time, of all processors together: at most {rate / 100:g} %",
@@ -70,17 +70,17 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "terminal": lambda columns, rows: f"a pseudo-console of its own, {columns} x {rows}",
     "stdio": lambda: "inherits its three standard handles, and no other",
     "mitigate": lambda bits: f"mitigations of the process: {bits:#x}",
-    "fewer_packages": lambda: "less privileged AppContainer: what is for all packages is not for this one",
+    "fewer_packages": lambda: "less privileged AppContainer: access granted to all packages does not include this one",
     "create": lambda _program, line, _environment, cwd: f"create the process, suspended, in the job: {line}, in {cwd}",
     "check": lambda contained: (
-        "look whether all of that is in force: job, token" + (", AppContainer" if contained else "") + "; else end it"
+        "check that all of that is in force: job, token" + (", AppContainer" if contained else "") + "; else end it"
     ),
     "resume": lambda: "let it run",
 }
 
 
 def describe(step: Step) -> str:
-    """One line for a person. Every op has a description; a test keeps it so."""
+    """Return a description of a step in one line. A test checks that every op has one."""
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 

@@ -1,8 +1,8 @@
-"""Events as a table for spreadsheets: RFC 4180, and no cell is a formula. Pure.
+"""Events as CSV for spreadsheets (RFC 4180), with formulas disabled. Pure.
 
-Programs take a cell that begins with one of ``= + - @`` (or a tab or carriage return, or one of the four in full width)
-for a formula, quoted or not; what a command's words say is written by whoever wrote the command. Such a cell gets an
-apostrophe in front, by which they know a text.
+Spreadsheet programs treat a cell as a formula if it begins with one of ``= + - @``, a tab, a carriage return, or a
+full-width form of the four characters, even if quoted. The text of a command is under the control of its author. Such a
+cell gets a leading apostrophe, which marks it as text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def header() -> str:
 
 
 def sheet_row(event: Event, when: str, text: str) -> str:
-    """``when``: its time, ISO 8601. ``text``: its line for people."""
+    """Return an event as a row. ``when``: its time in ISO 8601. ``text``: its line for display."""
     data = data_of(event)
     command = data.get("command", "")
     words = " ".join(map(str, command)) if isinstance(command, list) else command
@@ -36,15 +36,15 @@ def sheet_row(event: Event, when: str, text: str) -> str:
 
 
 def row(cells: Iterable[Any]) -> str:
-    """One record with its CRLF."""
+    """Return one record, terminated by CRLF."""
     return ",".join(_cell(cell) for cell in cells) + "\r\n"
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, int):  # a number is none, not even a negative one
+    if isinstance(value, int):  # a number is not a formula, even if negative
         return str(value)
     text = "" if value is None else str(value)
     text = text.encode("utf-8", "replace").decode()
     if text.startswith(_FORMULA):
         text = "'" + text
-    return '"' + text.replace('"', '""') + '"' if any(one in text for one in ',"\r\n') else text
+    return '"' + text.replace('"', '""') + '"' if any(character in text for character in ',"\r\n') else text

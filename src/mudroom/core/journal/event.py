@@ -1,8 +1,8 @@
-"""One fact for the journal, and the chain that ties each to the one before.
+"""Events of the journal, and the hash chain that links each event to the previous one.
 
-The hash of an event covers the previous event's hash and all of its own fields, so that an edit, a removal or a
-re-ordering anywhere breaks every hash after it. What was cut off at the end breaks none: for that the last event's
-number and digest (``ChainHead``) are kept elsewhere, too.
+The hash of an event covers the previous event's hash and all its own fields. An edit, a removal or a re-ordering
+therefore breaks every later hash. A truncated end breaks no hash; to detect that, the number and digest of the last
+event (``ChainHead``) are also stored elsewhere.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Any, Literal, NamedTuple
 
 GENESIS = "0" * 64
 NEAR = 50
-"""Rows on either side of a broken one that are looked at to say what has been done to it."""
+"""Events on either side of a broken one that are examined to find the kind of damage."""
 TOLERATED = 10**9
-"""Nanoseconds. Two processes look at the clock and append in the other order; more than this and the clock was set."""
+"""Nanoseconds. Two processes can read the clock and append in the opposite order; a larger difference means that the
+clock was set back."""
 
 
 class Event(NamedTuple):
     number: int
     """1, 2, 3 … without gaps."""
     time: int
-    """Nanoseconds since 1970, never less than that of the event before: if the clock was set back, ``wall`` is."""
+    """Nanoseconds since 1970, never less than the previous event's time. ``wall`` returns the clock's time if it was
+    set back."""
     kind: str
     """``run``, ``apply``, ``undo``, ``discard``, ``recover``, ``degrade`` …"""
     fork: str
@@ -34,7 +36,7 @@ class Event(NamedTuple):
 
 
 class ChainHead(NamedTuple):
-    """Up to where a chain goes."""
+    """The last event of a chain."""
 
     number: int = 0
     digest: str = GENESIS
@@ -42,30 +44,31 @@ class ChainHead(NamedTuple):
 
 BEGIN = ChainHead()
 
-What = Literal["edited", "removed", "moved", "appended", "cut", "rewritten", "head", "archive"]
+DamageKind = Literal["edited", "removed", "moved", "appended", "cut", "rewritten", "head", "archive"]
 
 
 class BrokenChain(NamedTuple):
-    """Where a journal is not as it was written."""
+    """Damage to a journal."""
 
     number: int
-    """Of the first event that does not follow from the ones before it; of what was cut off, the first of that."""
-    what: What
+    """Number of the first event that does not follow from the previous ones; for a truncated end, the first missing
+    number."""
+    what: DamageKind
     text: str
-    """One clause for people."""
+    """One clause for the user."""
 
 
 class ChainCheck(NamedTuple):
-    """What came of looking at a whole journal."""
+    """The result of verifying a journal."""
 
     head: ChainHead
-    """The last event that follows."""
+    """The last event of the intact part."""
     broken: BrokenChain | None = None
     gaps: tuple[BrokenChain, ...] = ()
-    """What mudroom itself has noted: that the end was missing when it wrote the next event."""
+    """Gaps that mudroom recorded itself: the end was missing when it wrote the next event."""
     unanchored: int = 0
-    """Events at the end that the kept head does not know: mudroom was killed right after it had written them, or they
-    were appended by something that knows how to chain."""
+    """Number of events after the stored head: either mudroom was killed immediately after writing them, or they were
+    appended by a program that knows the chain format."""
 
     @property
     def intact(self) -> bool:
@@ -73,7 +76,8 @@ class ChainCheck(NamedTuple):
 
 
 def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data: str) -> str:
-    """SHA-256 over the fields, each with its length, so that no two lists of fields look the same."""
+    """Return the SHA-256 of the fields, each prefixed with its length, so that different lists of fields never have
+    equal input."""
     parts = []
     for field in (previous, str(number), str(time), kind, fork, data):
         encoded = _encoded(field)
@@ -84,13 +88,14 @@ def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data:
 def _encoded(field: str) -> bytes:
     try:
         return field.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a character: somebody has edited it, and that is to be found, not to be raised
+    except UnicodeEncodeError:  # an unpaired surrogate: the event was edited, which must be reported, not raised
         return field.encode("utf-8", "surrogatepass")
 
 
 def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
-    """The event that follows. ``previous``: the last one, if it is known. A time before its time is noted in the data
-    as ``clock`` (the clock was set back, or the event tells of what began earlier), and the event has the other's."""
+    """Return the next event. ``previous``: the last event, if it is known. If ``time`` is before the previous event's
+    time (the clock was set back, or the event describes something that began earlier), the event has the previous time,
+    and ``time`` is stored in the data as ``clock``."""
     last = previous.time if previous is not None else 0
     if time + TOLERATED < last:
         data = {**data, "clock": time}
@@ -99,11 +104,11 @@ def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork
 
 
 _FURTHEST = 1 << 63
-"""Nanoseconds: what a row of the journal can hold."""
+"""Nanoseconds: the largest value of a journal row."""
 
 
 def wall(event: Event) -> int:
-    """What the clock on the wall said when the event was written: nanoseconds since 1970."""
+    """Return the system clock's time when the event was written, in nanoseconds since 1970."""
     if '"clock":' in event.data:
         data = data_of(event)
         stated = data.get("clock")
@@ -113,29 +118,29 @@ def wall(event: Event) -> int:
 
 
 def data_of(event: Event) -> dict[str, Any]:
-    """The event's data; empty if it is not what mudroom writes (somebody has edited it)."""
+    """Return the event's data, or an empty dictionary if it is not valid: the event was edited."""
     try:
-        found = json.loads(event.data)
+        data = json.loads(event.data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def first_broken(events: Iterable[Event]) -> int | None:
-    """The number of the first event that does not follow from the ones before it; None if the chain holds."""
+    """Return the number of the first event that does not follow from the previous ones, or None."""
     broken = examine(events).broken
     return None if broken is None else broken.number
 
 
 def examine(events: Iterable[Event], start: ChainHead = BEGIN, kept: ChainHead | None = None) -> ChainCheck:
-    """Follow the chain from ``start`` on. ``kept``: the head that was kept elsewhere."""
+    """Verify the chain from ``start`` on. ``kept``: the head that was stored elsewhere."""
     rows = iter(events)
     before: deque[Event] = deque(maxlen=NEAR)
     gaps: list[BrokenChain] = []
     head = start
     for event in rows:
         if event.number != head.number + 1 or event.digest != digest_of(head.digest, *event[:5]):
-            after = [one for one, _count in zip(rows, range(NEAR), strict=False)]
+            after = [row for row, _count in zip(rows, range(NEAR), strict=False)]
             return ChainCheck(head, _diagnose(head, before, event, after, kept), tuple(gaps))
         if kept is not None and event.number == kept.number and event.digest != kept.digest:
             text = f"event {event.number} was rewritten with all that follows: it is not the one that mudroom wrote"
@@ -172,10 +177,10 @@ def _diagnose(
     after: Sequence[Event],
     kept: ChainHead | None,
 ) -> BrokenChain:
-    """What has been done where the chain breaks, as far as that can be told."""
+    """Return the kind of damage at the break, as far as it can be determined."""
     expected, number = head.number + 1, event.number
     if number != expected:
-        if number < expected or any(one.number == expected for one in after):
+        if number < expected or any(later.number == expected for later in after):
             return BrokenChain(number, "moved", f"event {number} stands where event {expected} belongs: re-ordered")
         between = f"between {head.number} and {number}" if head.number else f"before {number}"
         return BrokenChain(number, "removed", f"{_events(expected, number - 1)} missing {between}: removed")
@@ -197,9 +202,9 @@ def _diagnose(
 def _origin(
     head: ChainHead, before: Sequence[Event] | deque[Event], event: Event, after: Sequence[Event]
 ) -> int | None:
-    """The number under which an event was written that has another one now, if it was one nearby."""
+    """Return the original number of a re-ordered event, if that is a number nearby."""
     for number in _nearby(event.number):
-        for digest in (head.digest, *(one.digest for one in (*before, *after))):
+        for digest in (head.digest, *(neighbour.digest for neighbour in (*before, *after))):
             if event.digest == digest_of(digest, number, *event[1:5]):
                 return number
     return None

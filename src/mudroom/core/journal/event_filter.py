@@ -1,4 +1,4 @@
-"""Which events of a journal are wanted. Pure."""
+"""Filter for events of a journal. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from mudroom.core.journal.event import Event, data_of, wall
 
 
 class EventFilter(NamedTuple):
-    """All that is said has to hold; what is empty or None says nothing."""
+    """An event must match all criteria. Empty criteria and None match every event."""
 
     kinds: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
     agent: str | None = None
     since: int | None = None
-    """Nanoseconds since 1970, by the clock as it was; as ``until``."""
+    """Nanoseconds since 1970, compared with the system clock's time of the event, like ``until``."""
     until: int | None = None
     verdict: str | None = None
-    """An action: ``deny`` of commands and of the gate, ``require_approval`` …"""
+    """An action such as ``deny`` or ``require_approval``, of a command or of the gate."""
     grep: str | None = None
-    """A text that stands somewhere in the event, in letters of any case."""
+    """A text that occurs in the event, ignoring case."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether kinds and forks are all there is to look at."""
+        """Whether only kinds and forks are filtered."""
         return self[2:] == EVERYTHING[2:]
 
     def matches(self, event: Event) -> bool:
@@ -47,31 +47,31 @@ EVERYTHING = EventFilter()
 
 
 def action_of(data: dict[str, Any]) -> str | None:
-    """What was decided, where an event tells of a decision: about a command, or about a host."""
+    """Return the action of an event that records a decision about a command or a host, or None."""
     verdict = data.get("verdict", data)
-    found = verdict.get("action") if isinstance(verdict, dict) else verdict
-    return found if isinstance(found, str) else None
+    action = verdict.get("action") if isinstance(verdict, dict) else verdict
+    return action if isinstance(action, str) else None
 
 
-def _holds(wanted: str, event: Event, data: dict[str, Any]) -> bool:
-    if wanted in event.kind or wanted in event.fork.casefold():
+def _holds(needle: str, event: Event, data: dict[str, Any]) -> bool:
+    if needle in event.kind or needle in event.fork.casefold():
         return True
-    return any(wanted in text.casefold() for text in _texts(data))
+    return any(needle in text.casefold() for text in _texts(data))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in there; a list of texts is one, with spaces between, as a command is shown."""
+    """Yield every text in a JSON value. A list of texts is joined with spaces, as commands are displayed."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        if all(isinstance(one, str) for one in value):
+        if all(isinstance(item, str) for item in value):
             yield " ".join(value)
         else:
-            for one in value:
-                yield from _texts(one)
+            for item in value:
+                yield from _texts(item)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            if isinstance(one, str | int | float):
-                yield f"{key}={one}"
+        for key, item in value.items():
+            if isinstance(item, str | int | float):
+                yield f"{key}={item}"
             else:
-                yield from _texts(one)
+                yield from _texts(item)

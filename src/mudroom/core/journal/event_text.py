@@ -1,7 +1,7 @@
-"""An event of the journal in words for people. Every kind that mudroom writes has a row here; a test keeps it so.
+"""Events of the journal as text for display. Every kind that mudroom writes has a row in the table; a test checks that.
 
-What a row does not know is left out, what is missing is no error: the journal may be older or newer than this mudroom.
-Nothing of it is a terminal's command: names and texts of commands are shown escaped.
+Fields that a row does not know are left out, and missing fields are not an error: the journal can be from an older or
+newer mudroom. Control characters in names and commands are escaped.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Data = dict[str, Any]
 Row = Callable[[Data], list[str]]
 
 
-def words(event: Event) -> list[str]:
+def event_words(event: Event) -> list[str]:
     data = data_of(event)
-    found = [word for word in ROWS.get(event.kind, _any)(data) if word]
+    parts = [word for word in ROWS.get(event.kind, _any)(data) if word]
     if "clock" in data:
-        found.append("(its clock was behind)")
-    return found
+        parts.append("(its clock was behind)")
+    return parts
 
 
 _LONGEST = 300
-"""Characters of a command; ``log --json`` has all of it."""
+"""Most characters of a command; ``log --json`` has the whole command."""
 
 
 def gravity(event: Event) -> int:
-    """0: as it goes; 1: to be noticed; 2: refused, failed or missing."""
+    """Return 0 for ordinary events, 1 for notable ones, 2 for refusals, failures and gaps."""
     data = data_of(event)
     if event.kind in ("gap", "verdict") or action_of(data) == "deny" or data.get("conflicts"):
         return 2
@@ -45,11 +45,12 @@ def gravity(event: Event) -> int:
 def _command(data: Data) -> str:
     value = data.get("command", "")
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return shown(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)")
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)")
 
 
 def _count(data: Data, key: str, text: str) -> str:
-    """``text`` with the number of what is under ``key``, or the number that is there; empty for none."""
+    """Format ``text`` with the length of the value under ``key``, or the value itself if it is a number; return an
+    empty string for zero."""
     value = data.get(key)
     number = len(value) if isinstance(value, list | tuple | dict) else value
     return text.format(number) if isinstance(number, int) and number else ""
@@ -60,9 +61,9 @@ def _named(data: Data, *keys: str) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return shown(", ".join(value))
-    return shown(value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return printable(", ".join(value))
+    return printable(value)
 
 
 def _duration(data: Data) -> str:
@@ -77,8 +78,8 @@ def _verdict(data: Data) -> str:
     action = action_of(data)
     if action in (None, "allow") or not isinstance(verdict, dict):
         return ""
-    told = ": ".join(shown(one) for one in (action, verdict.get("reason")) if one)
-    return told + (f" ({shown(verdict['rule'])})" if verdict.get("rule") else "")
+    text = ": ".join(printable(part) for part in (action, verdict.get("reason")) if part)
+    return text + (f" ({printable(verdict['rule'])})" if verdict.get("rule") else "")
 
 
 def _run(data: Data) -> list[str]:
@@ -88,7 +89,7 @@ def _run(data: Data) -> list[str]:
         _verdict(data),
         *_named(data, "checkpoint"),
         "level 0: no isolation" if data.get("level") == 0 else "",
-        f"exit {shown(data['exit_code'])}" if data.get("exit_code") else "",
+        f"exit {printable(data['exit_code'])}" if data.get("exit_code") else "",
         "out of time" if data.get("timed_out") else "",
         _count(data, "changed", "{:,} changed"),
         _duration(data),
@@ -100,30 +101,30 @@ def _run(data: Data) -> list[str]:
 
 def _refused(data: Data) -> list[str]:
     instead = data.get("instead") or (data["verdict"].get("instead") if isinstance(data.get("verdict"), dict) else "")
-    verdict = _verdict(data) or f"deny: {shown(data.get('reason', ''))}"
-    return [_command(data), *_named(data, "agent"), verdict, f"instead: {shown(instead)}" if instead else ""]
+    verdict = _verdict(data) or f"deny: {printable(data.get('reason', ''))}"
+    return [_command(data), *_named(data, "agent"), verdict, f"instead: {printable(instead)}" if instead else ""]
 
 
 def _approval(data: Data) -> list[str]:
     answer = data.get("answer", data.get("allow"))
     if isinstance(answer, dict):
         data, answer = {**data, **answer}, answer.get("allow")
-    said = {True: "allowed", False: "refused", None: "asked"}.get(answer) or shown(answer)
+    outcome = {True: "allowed", False: "refused", None: "asked"}.get(answer) or printable(answer)
     return [
         _command(data),
         *_named(data, "agent"),
         _verdict(data),
-        said + (", always" if data.get("keep") else "") + (f" by {shown(data['by'])}" if data.get("by") else ""),
-        shown(data.get("reason", "")),
+        outcome + (", always" if data.get("keep") else "") + (f" by {printable(data['by'])}" if data.get("by") else ""),
+        printable(data.get("reason", "")),
         *_named(data, "question", "rule", "pattern"),
     ]
 
 
 def _flow(data: Data) -> list[str]:
     try:
-        return [told(flow_from_json({key: value for key, value in data.items() if key != "clock"}))]
+        return [flow_text(flow_from_json({key: value for key, value in data.items() if key != "clock"}))]
     except ValueError as error:
-        return [f"unreadable: {shown(error)}"]
+        return [f"unreadable: {printable(error)}"]
 
 
 def _applied(data: Data) -> list[str]:
@@ -142,10 +143,10 @@ def _gap(data: Data) -> list[str]:
 
 
 def _any(data: Data) -> list[str]:
-    """Of whatever there is: the command first, then names and values."""
-    found = [_command(data)] if "command" in data else []
-    return found + [
-        f"{shown(key)}={_value(value)}"
+    """Show all fields: the command first, then names and values."""
+    parts = [_command(data)] if "command" in data else []
+    return parts + [
+        f"{printable(key)}={_value(value)}"
         for key, value in data.items()
         if key not in ("command", "clock") and value not in (0, False, [], None, "", {})
     ]
@@ -158,14 +159,14 @@ ROWS: dict[str, Row] = {
     "background": lambda data: [_command(data), *_named(data, "id", "agent", "checkpoint")],
     "background_end": lambda data: [
         *_named(data, "id"),
-        f"exit {shown(data.get('exit_code', '?'))}",
+        f"exit {printable(data.get('exit_code', '?'))}",
         "out of time" if data.get("timed_out") else "",
         *_rest(data, "id", "exit_code", "timed_out"),
     ],
     "background_notes": _any,
     "checkpoint": lambda data: [*_named(data, "checkpoint"), "(by itself)" if data.get("automatic") else ""],
     "commits": lambda data: _named(data, "branch", "commits", "head", "before"),
-    "degrade": lambda data: [f"to {shown(data.get('to', '?'))}", shown(data.get("why", ""))],
+    "degrade": lambda data: [f"to {printable(data.get('to', '?'))}", printable(data.get("why", ""))],
     "discard": _any,
     "edit": lambda data: [_count(data, "changed", "{:,} changed by file tools")],
     "export": lambda data: [_count(data, "bytes", "{:,} bytes")],
@@ -180,39 +181,40 @@ ROWS: dict[str, Row] = {
     "recover": _applied,
     "redo": _applied,
     "rename": lambda data: _named(data, "was"),
-    "rollback": lambda data: [f"to {shown(data.get('checkpoint', '?'))}", *_named(data, "undo")],
+    "rollback": lambda data: [f"to {printable(data.get('checkpoint', '?'))}", *_named(data, "undo")],
     "run": _run,
     "undo": _applied,
     "unmount": lambda data: [_count(data, "changed", "{:,} changed")],
     "verdict": _refused,
-    "verify": lambda data: [_command(data), f"exit {shown(data.get('exit_code', '?'))}"],
+    "verify": lambda data: [_command(data), f"exit {printable(data.get('exit_code', '?'))}"],
 }
 
 
-def _rest(data: Data, *told: str) -> list[str]:
-    return _any({key: value for key, value in data.items() if key not in told})
+def _rest(data: Data, *shown_keys: str) -> list[str]:
+    return _any({key: value for key, value in data.items() if key not in shown_keys})
 
 
 # --- flows ---
 
 
-def told(flow: Flow) -> str:
-    """A flow for people, without its time. Nothing of it is a terminal's command."""
+def flow_text(flow: Flow) -> str:
+    """Return a flow as text without its time, with control characters escaped."""
     host = f"[{flow.host}]" if ":" in flow.host else flow.host
-    words = [f"{flow.verdict:<5}", flow.way, shown(f"{host}:{flow.port}" if flow.port else host)]
+    parts = [f"{flow.verdict:<5}", flow.way, printable(f"{host}:{flow.port}" if flow.port else host)]
     if flow.method:
-        words.append(shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
+        parts.append(printable(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
     if flow.verdict == "allow":
-        words.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
+        parts.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
     else:
-        words.append(shown(flow.reason))
+        parts.append(printable(flow.reason))
     if flow.error:
-        words.append(shown(flow.error))
-    return "  ".join(words)
+        parts.append(printable(flow.error))
+    return "  ".join(parts)
 
 
-def shown(value: Any) -> str:
-    """One line, printable. Half a character, which JSON can say, is none of a file's name."""
+def printable(value: Any) -> str:
+    """Return a value as one printable line. An unpaired surrogate, which JSON allows, is not an escaped byte of a file
+    name."""
     text = str(value)
     try:
         return show(text.encode("utf-8", "surrogateescape"))

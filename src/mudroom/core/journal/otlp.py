@@ -1,8 +1,8 @@
-"""Events as OpenTelemetry log records, in the protocol's JSON. Pure.
+"""Events as OpenTelemetry log records in OTLP/JSON. Pure.
 
-By opentelemetry.io/docs/specs/otlp (JSON protobuf encoding: keys in lowerCamelCase, 64-bit numbers as texts, enums as
-numbers) and the file format of its collectors: one ``LogsData`` a line. ``timeUnixNano`` is the clock as it was,
-``observedTimeUnixNano`` the event's time in the chain, which never goes back.
+Format: opentelemetry.io/docs/specs/otlp (JSON protobuf encoding: lowerCamelCase keys, 64-bit numbers as strings, enums
+as numbers) and the file format of its collectors: one ``LogsData`` a line. ``timeUnixNano`` is the system clock's time;
+``observedTimeUnixNano`` is the event's time in the chain, which never decreases.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ _SEVERITY = ((9, "INFO"), (13, "WARN"), (17, "ERROR"))
 _INT64 = 1 << 63
 
 Record = tuple[Event, str, int]
-"""An event, its line for people, and 0 (as it goes), 1 (to be noticed) or 2 (refused, failed)."""
+"""An event, its line for display, and 0 (ordinary), 1 (notable) or 2 (refused, failed)."""
 
 
 def logs_data(records: Iterable[Record], project: str, version: str) -> dict[str, Any]:
-    """One ``LogsData``. ``version``: mudroom's."""
+    """Return one ``LogsData``. ``version``: mudroom's version."""
     resource = {"service.name": "mudroom", "service.version": version, "mudroom.project": project}
-    scope = {"scope": {"name": "mudroom.journal", "version": version}, "logRecords": [_record(one) for one in records]}
+    scope = {
+        "scope": {"name": "mudroom.journal", "version": version},
+        "logRecords": [_record(record) for record in records],
+    }
     return {"resourceLogs": [{"resource": {"attributes": _attributes(resource)}, "scopeLogs": [scope]}]}
 
 
@@ -48,7 +51,7 @@ def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _any(value: Any) -> dict[str, Any]:
-    """An ``AnyValue``; of None an empty one."""
+    """Return an ``AnyValue``; an empty one for None."""
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -58,12 +61,12 @@ def _any(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"stringValue": _text(value)}
     if isinstance(value, Sequence):
-        return {"arrayValue": {"values": [_any(one) for one in value]}}
+        return {"arrayValue": {"values": [_any(item) for item in value]}}
     if isinstance(value, dict):
         return {"kvlistValue": {"values": _attributes(value)}}
     return {}
 
 
 def _text(value: str) -> str:
-    """Protocol buffers know UTF-8 alone."""
+    """Replace characters that are not valid UTF-8, which protocol buffers require."""
     return value.encode("utf-8", "replace").decode()

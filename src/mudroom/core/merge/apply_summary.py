@@ -1,7 +1,7 @@
-"""What an apply, an undo or a redo has come to, in a line, as every front door says it. Pure.
+"""One-line summary of an apply, an undo or a redo, shared by the command line, the page and the terminal review. Pure.
 
-Where somebody decided for what the project has, nothing of the project changes: the fork's is taken out of the fork,
-and an undo puts it back there. That is no "0 written".
+Where the user decided for the project's version, no file of the project changes: the fork's version is removed from the
+fork, and an undo puts it back. Such files are not summarised as "0 written".
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Literal
 
 
-def landed_words(written: int, removed: int, kept: int) -> str:
-    """``kept``: where the project's was kept, as was decided."""
+def apply_words(written: int, removed: int, kept: int) -> str:
+    """Summarise an apply. ``kept``: number of files for which the project's version was chosen."""
     if kept and not written and not removed:
         return "the project stays as it is"
     return f"{written:,} written" + (f", {removed:,} removed" if removed else "")
 
 
-def turned_words(what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str) -> str:
-    """``again``: files that are in the fork again, or out of it; ``holder``: how that fork is called now."""
+def undo_words(what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str) -> str:
+    """Summarise an undo or redo. ``again``: number of files that are back in the fork, or removed from it again;
+    ``holder``: the present name of that fork."""
     where = f"{'in' if what == 'undo' else 'out of'} {holder} again"
     if again and not written and not removed:
         return f"the project stays as it is, {again:,} {'file is' if again == 1 else 'files are'} {where}"

@@ -1,20 +1,20 @@
-"""Merges two texts, ours and theirs, that come from the same base, line by line.
+"""Three-way merge of two texts, ours and theirs, with a common base, line by line.
 
 Rules of this file:
 
-1. It knows bytes and nothing else. A line is what core/text/linediff.py takes for one; its end belongs to it.
-2. Never clean where ``git merge-file`` conflicts, and the same bytes where both are clean. The other way round, it is
-   sometimes careful where git is not.
+1. The input is bytes. Lines are split as in core/text/linediff.py; the line end belongs to the line.
+2. The merge is never clean where ``git merge-file`` conflicts, and gives the same bytes where both are clean. It
+   sometimes conflicts where git does not.
 3. A conflict is a value that holds all three sides.
 
-The lines of the base that are sure of their partners on both sides (core/text/alignment.py) divide all three texts into
-chunks. If one side of a chunk is what the base has, the other one is taken. If both sides are the same, so is the
-result. Otherwise they conflict. Changes without an unchanged line between them lie in one chunk, and so conflict.
+Base lines with a certain partner on both sides (core/text/alignment.py) divide all three texts into chunks. If one side
+of a chunk equals the base, the other side is taken. If both sides are equal, that is the result. Otherwise the chunk is
+a conflict. Changes without an unchanged line between them are in one chunk, and so conflict.
 
-One thing is stranger than it seems: both sides may have made the same of a chunk, and yet git conflicts. If a line of
-the base may belong to one line of the new text or to another, git may choose one of them on this side and another on
-that, since the rest of the files differs, and even let a part of the change appear twice. Such a chunk is a conflict
-here, too, unless both files are the same altogether.
+Both sides can have made the same change to a chunk, and git still reports a conflict. If a line of the base can be
+matched with more than one line of the new text, git may choose different matches for the two sides, because the rest of
+the files differs, and may even include a part of the change twice. Such a chunk is a conflict here, too, unless both
+files are identical.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ Lines = tuple[bytes, ...]
 
 
 class Chunk(NamedTuple):
-    """Lines of the base, and what the two sides have made of them."""
+    """Lines of the base and the corresponding lines of both sides."""
 
     kind: Kind
-    """Whose lines are taken; ``both``: both sides have made the same change."""
+    """The side whose lines are taken; ``both``: both sides made the same change."""
     base: Lines
     ours: Lines
     theirs: Lines
 
     @property
     def outcome(self) -> Lines:
-        """What comes of it, unless it is a conflict."""
+        """The merged lines; meaningless for a conflict."""
         return self.theirs if self.kind == "theirs" else self.ours
 
 
 class MergedText(NamedTuple):
-    """A merge, perhaps with conflicts. The sides of the chunks, one after the other, are the sides of the merge."""
+    """The result of a merge, possibly with conflicts. The concatenated chunks of one side are the text of that side."""
 
     chunks: tuple[Chunk, ...]
 
@@ -58,24 +58,26 @@ class MergedText(NamedTuple):
         return not self.conflicts
 
     def content(self) -> bytes:
-        """Returns the result. Raises ValueError if there is a conflict."""
+        """Return the merged text. Raise ValueError if there is a conflict."""
         if not self.clean:
             raise ValueError(f"conflicts: {self.conflicts}")
         return b"".join(line for chunk in self.chunks for line in chunk.outcome)
 
 
 def merge3(base: bytes, ours: bytes, theirs: bytes) -> MergedText:
-    """Merges what ours and theirs have made of the base. Whether they are texts at all is for the caller to know."""
+    """Merge the changes of ours and theirs to the base. The caller checks that the inputs are texts."""
     return MergedText(tuple(_chunks(*map(split_lines, (base, ours, theirs)), equal=ours == theirs)))
 
 
 def _chunks(base: list[bytes], ours: list[bytes], theirs: list[bytes], *, equal: bool) -> Iterator[Chunk]:
     ids: dict[bytes, int] = {}
-    old, new, other = ([ids.setdefault(line, len(ids)) for line in side] for side in (base, ours, theirs))
-    mine, yours = align(old, new), align(old, other)
-    doubtful: set[int] = set() if equal else mine.doubtful | yours.doubtful
-    first = i = j = k = 0  # the first line that is still to be given out; what follows the last line that is sure
-    for x, (y, z) in enumerate(zip([*mine.partners, len(new)], [*yours.partners, len(other)], strict=True)):
+    base_ids, our_ids, their_ids = ([ids.setdefault(line, len(ids)) for line in side] for side in (base, ours, theirs))
+    our_alignment, their_alignment = align(base_ids, our_ids), align(base_ids, their_ids)
+    doubtful: set[int] = set() if equal else our_alignment.doubtful | their_alignment.doubtful
+    first = i = j = k = 0  # first: first line not yet yielded; i, j, k: the lines after the last certain match
+    for x, (y, z) in enumerate(
+        zip([*our_alignment.partners, len(our_ids)], [*their_alignment.partners, len(their_ids)], strict=True)
+    ):
         if y < 0 or z < 0:
             continue
         if (x, y, z) != (i, j, k):

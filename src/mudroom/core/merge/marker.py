@@ -1,8 +1,8 @@
-"""Conflict markers: how a merge that is not finished is shown to a person, and told apart from one that is.
+"""Conflict markers: how unresolved conflicts are written into a text, and recognised in it.
 
 The format is git's (git-merge(1), "HOW CONFLICTS ARE PRESENTED"), in its three styles:
 
-    <<<<<<< ours             merge    ours and theirs, without the lines at either end that both share
+    <<<<<<< ours             merge    ours and theirs, without common lines at either end
     ours                     diff3    all of both, and the base between them, as here
     ||||||| base             zdiff3   as merge, with the base
     base
@@ -24,9 +24,9 @@ Style = Literal["merge", "diff3", "zdiff3"]
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger text is not merged."""
 LINES = 400_000
-"""Nor is one of more lines: comparing a million takes seconds, and most of a gigabyte."""
+"""A text with more lines is not merged: comparing a million lines takes seconds, and most of a gigabyte of memory."""
 SIZE = 7
-"""Of the markers, in characters, as git has them."""
+"""Length of a marker in characters, as in git."""
 
 
 class Labels(NamedTuple):
@@ -35,8 +35,8 @@ class Labels(NamedTuple):
     theirs: bytes = b"theirs"
 
 
-def mergeable(data: bytes, limit: int = LIMIT) -> str:
-    """Why a text cannot be merged line by line; empty if it can."""
+def why_not_mergeable(data: bytes, limit: int = LIMIT) -> str:
+    """Return why a text cannot be merged line by line, or an empty string if it can."""
     if len(data) > limit:
         return "it is too large"
     if data.count(b"\n") > LINES:
@@ -50,14 +50,14 @@ def mergeable(data: bytes, limit: int = LIMIT) -> str:
     return ""
 
 
-def unresolved(data: bytes, size: int = SIZE) -> bool:
-    """Whether a text has conflict markers of this size in it: lines that begin with so many ``<`` or ``>``, and no
-    more."""
+def has_markers(data: bytes, size: int = SIZE) -> bool:
+    """Return whether a text contains conflict markers of this size: lines that begin with exactly ``size`` times ``<``
+    or ``>``."""
     return re.search(rb"^(<{%d}|>{%d})( |\r?$)" % (size, size), data, re.MULTILINE) is not None
 
 
 def marker_size(merged: MergedText) -> int:
-    """The least from SIZE on that no line of the texts could be taken for."""
+    """Return the smallest marker size, from SIZE on, that does not occur in the texts."""
     used: set[int] = set()
     for chunk in merged.chunks:
         signs = b"<|=>" if chunk.kind == "conflict" else b"<|>"
@@ -66,7 +66,7 @@ def marker_size(merged: MergedText) -> int:
 
 
 def resolve(merged: MergedText, choices: Mapping[int, Side | bytes]) -> MergedText:
-    """With the conflicts that are in ``choices``, by their number from 0, decided; the others stay."""
+    """Resolve the conflicts in ``choices``, which are numbered from 0. Other conflicts are kept."""
     chunks: list[Chunk] = []
     number = 0
     for place, chunk in enumerate(merged.chunks):
@@ -74,14 +74,15 @@ def resolve(merged: MergedText, choices: Mapping[int, Side | bytes]) -> MergedTe
             choice = choices.get(number)
             number += 1
             if choice is not None:
-                lines = chosen(chunk, choice, is_last=place + 1 == len(merged.chunks))
+                lines = chosen_lines(chunk, choice, is_last=place + 1 == len(merged.chunks))
                 chunk = Chunk("both", chunk.base, lines, lines)
         chunks.append(chunk)
     return MergedText(tuple(chunks))
 
 
-def chosen(chunk: Chunk, choice: Side | bytes, *, is_last: bool) -> tuple[bytes, ...]:
-    """What becomes of a conflict. ``is_last``: of the text; else it must not run into the next line."""
+def chosen_lines(chunk: Chunk, choice: Side | bytes, *, is_last: bool) -> tuple[bytes, ...]:
+    """Return the lines that resolve a conflict. Unless ``is_last`` (the chunk ends the text), the last line gets a line
+    end."""
     lines = _chosen(chunk, choice)
     return lines if is_last else _ended(lines, _end_of(chunk))
 
@@ -95,8 +96,8 @@ def _chosen(chunk: Chunk, choice: Side | bytes) -> tuple[bytes, ...]:
 
 
 def with_markers(merged: MergedText, labels: Labels = Labels(), style: Style = "zdiff3") -> bytes:  # noqa: B008
-    """The text with a marked place for each conflict; the markers are ``marker_size`` long. In a text with CRLF they
-    end in CRLF, as git's do."""
+    """Return the text with each conflict between markers of ``marker_size``. In a text with CRLF, markers end in CRLF,
+    as in git."""
     size = marker_size(merged)
     end = next((_end_of(chunk) for chunk in merged.chunks), b"\n")
     result: list[bytes] = []
@@ -123,9 +124,9 @@ def _marked(chunk: Chunk, labels: Labels, style: Style, size: int, end: bytes) -
 
 
 def _trimmed(chunk: Chunk) -> tuple[tuple[bytes, ...], ...]:
-    """What both sides begin with, what is left of each, what both end with."""
+    """Return the common first lines of both sides, the rest of each side, and the common last lines."""
     ours, theirs = chunk.ours, chunk.theirs
-    if ours == theirs:  # a conflict about where it belongs: nothing would be left to show
+    if ours == theirs:  # a conflict about the position of equal lines: trimming would leave nothing to show
         return (), ours, theirs, ()
     head = tail = 0
     most = min(len(ours), len(theirs))
@@ -137,19 +138,20 @@ def _trimmed(chunk: Chunk) -> tuple[tuple[bytes, ...], ...]:
 
 
 def _ended(lines: tuple[bytes, ...] | list[bytes], end: bytes = b"\n") -> tuple[bytes, ...]:
-    """With a newline at the end of the last line, whatever it had."""
+    """Return the lines with a line end after the last one."""
     if not lines or lines[-1].endswith(b"\n"):
         return tuple(lines)
     return (*lines[:-1], lines[-1] + end)
 
 
 def _end_of(chunk: Chunk) -> bytes:
-    """How lines end around here."""
+    """Return the line end used in this chunk."""
     lines = (*chunk.ours, *chunk.theirs, *chunk.base)
     return b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
 
 
 def _length(line: bytes, signs: bytes) -> int:
-    """Of the run of one of these signs that a line begins with."""
+    """Return the length of the run of equal signs at the start of a line, or 0 if the first byte is not one of
+    ``signs``."""
     first = line[:1]
     return len(line) - len(line.lstrip(first)) if first and first in signs else 0

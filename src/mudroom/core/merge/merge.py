@@ -1,12 +1,12 @@
-"""One path, three sides: what was there (base), what the project has now (ours), what the fork wants (theirs).
+"""Merge of one path with three sides: the original (base), the project now (ours), and the fork (theirs).
 
-Whole entries are decided by a table; whether two files hold the same is compared by the caller and arrives as a fact.
-What each side has done to the base is its *delta*:
+A table decides whole entries. The caller compares file contents and passes the result. The *delta* of a side is its
+change to the base:
 
-    same      nothing                     content   other content or link target (perhaps another mode, too)
+    same      unchanged                   content   other content or link target (perhaps another mode, too)
     mode      other permissions only      kind      a file became a directory, a link a file …
     xattr     other user xattrs only      gone      removed
-    new       there was nothing before
+    new       the base has no such path
 
     theirs \\ ours   same   mode       content    kind       gone       new
     --------------  -----  ---------  ---------  ---------  ---------  ---------
@@ -17,10 +17,9 @@ What each side has done to the base is its *delta*:
     gone            take   conflict   conflict   conflict   satisfied  -
     new             take   -          -          -          -          conflict
 
-and where both sides made the same of it, or both made a directory, that is ``satisfied``. ``combine``: permissions
-and content are merged each by itself (``merged_mode``, ``core/merge/diff3.py``), which may yet be a conflict. An
-original that is not known (``Change.original_known``) makes everything else a conflict. A conflict is a value: all
-sides are kept.
+If both sides made the same change, or both created a directory, the outcome is ``satisfied``. ``combine``: permissions
+and content are merged separately (``merged_mode``, ``core/merge/diff3.py``), which can still conflict. If the original
+is not known (``Change.original_known``), every other case is a conflict. A conflict is a value: all sides are kept.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ class MergeDecision(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """The fork's version was not applied; the project keeps its own. Nothing is lost: the fork still has theirs."""
+    """A path whose fork version was not applied. The project keeps its version, and the fork keeps the other."""
 
     path: bytes
     reason: str
     base_at: bytes = b""
-    """Where the original was, if at another path: the fork has renamed it."""
+    """Path of the original if the fork has renamed the file; otherwise empty."""
     ours_at: bytes = b""
-    """Where the project has its version, if at another path."""
+    """Path of the project's version if it is another path; otherwise empty."""
 
 
 class PartialChoice(NamedTuple):
-    """What is wanted of a file that is not wanted whole."""
+    """The selected part of a file that is not applied as a whole."""
 
     content: bytes
     mode: int
@@ -59,14 +58,14 @@ class PartialChoice(NamedTuple):
 
 
 class Combined(NamedTuple):
-    """What became of one path that both sides have changed."""
+    """The merge result of one path that both sides changed."""
 
     entry: Entry | None
-    """What the project is to hold: the merged file, or the fork's own. None: there is a conflict."""
+    """The resulting entry: the merged file, or the fork's own; None if there is a conflict."""
     name: str = ""
-    """What the merged content is kept under until it lands; empty: it is the fork's own file."""
+    """Name under which the merged content is stored until it is applied; empty for the fork's own file."""
     reason: str = ""
-    """Of the conflict."""
+    """Reason for the conflict."""
 
 
 TAKE = MergeDecision("take")
@@ -74,10 +73,10 @@ SATISFIED = MergeDecision("satisfied")
 COMBINE = MergeDecision("combine")
 
 _GONE = "deleted in the project meanwhile"
-_KIND = "the project has made something else of it meanwhile"
+_KIND = "replaced in the project by an entry of another kind"
 _EDITED = "also changed in the project since the command ran"
 _MODE = "its permissions were changed in the project, too"
-_NEW = "the project has gained a different one meanwhile"
+_NEW = "also created in the project, but different"
 _DELETED = "changed in the project since the command ran"
 UNKNOWN = "edited in the project while the command was running"
 BINARY = "also changed in the project, and cannot be merged"
@@ -119,8 +118,8 @@ TABLE: dict[tuple[Delta, Delta], MergeDecision] = {
 
 
 def decide(change: Change, ours: Entry | None, delta: Delta, *, ours_is_theirs: bool) -> MergeDecision:
-    """``delta``: what the project has made of the base. ``ours_is_theirs``: whether project and fork hold the same
-    shape and content at this path now."""
+    """Return the outcome for one path. ``delta``: the project's change to the base. ``ours_is_theirs``: project and
+    fork have equal shape and content at this path now."""
     if ours_is_theirs or _both_directories(change, ours):
         return SATISFIED
     if not change.original_known:
@@ -129,7 +128,7 @@ def decide(change: Change, ours: Entry | None, delta: Delta, *, ours_is_theirs: 
 
 
 def _both_directories(change: Change, ours: Entry | None) -> bool:
-    """Whether both sides made a directory where there was none. Its permissions are the project's."""
+    """Return whether both sides created this directory. The project's permissions are kept."""
     return change.base is None and _is_directory(change.staged) and _is_directory(ours)
 
 
@@ -138,7 +137,7 @@ def _is_directory(entry: Entry | None) -> bool:
 
 
 def theirs_delta(change: Change) -> Delta:
-    """What the fork has made of the base."""
+    """Return the fork's change to the base."""
     if change.base is None:
         return "new"
     if change.staged is None:
@@ -147,7 +146,7 @@ def theirs_delta(change: Change) -> Delta:
 
 
 def delta_of(base: Entry | None, ours: Entry | None, *, content: bool) -> Delta:
-    """What the project has made of the base. ``content``: whether a file has other content."""
+    """Return the project's change to the base. ``content``: the file's content differs."""
     if base is None:
         return "same" if ours is None else "new"
     return "gone" if ours is None else _delta_of(base, ours, content=content, xattr=False)
@@ -164,15 +163,15 @@ def _delta_of(base: Entry, side: Entry, *, content: bool, xattr: bool) -> Delta:
 
 
 def combine_modes(base: int, ours: int, theirs: int) -> int | None:
-    """Permission bits of a file that both sides changed; None if both changed them, in different ways."""
+    """Return the merged permission bits of a file, or None if the two sides changed them differently."""
     if base in (theirs, ours) or ours == theirs:
         return ours if theirs == base else theirs
     return None
 
 
 def merged_mode(base: int | None, ours: int, theirs: int) -> int | None:
-    """``combine_modes`` of a fork's file with the project's. Without a base it is the project's; and what lets a file
-    act as its owner (setuid, setgid), or is sticky, comes of no merge: only the project's own file may have it."""
+    """Merge the permission bits of a fork's file into the project's. Without a base, return the project's bits. Set-id
+    and sticky bits are never gained by a merge: only a project's file that already has them keeps them."""
     if base is None:
         return ours
     own = 0o777 | ours

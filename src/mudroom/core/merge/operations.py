@@ -1,6 +1,7 @@
-"""How a changeset lands in a project, as a list of operations. Pure: the live project is asked through a callable.
+"""Plan of an apply: a changeset as an ordered list of operations on the project. Pure: the live project is read through
+callables.
 
-Every operation moves between the project and a numbered *slot*, a place in the apply's own directory:
+Each operation moves data between the project and a numbered *slot*, a path in the apply's own directory:
 
     op       project           slot before    slot after     taken back by
     -------  ----------------  -------------  -------------  -------------
@@ -11,9 +12,9 @@ Every operation moves between the project and a numbered *slot*, a place in the 
     rmdir    dir → nothing     -              -              mkdir
     chmod    old mode → new    -              -              chmod
 
-Old and new may be whole directories. Each is one ``renameat2``, so each is atomic, and what was replaced lies complete
-in the slot: the backup is made by the very act that replaces. Whether an operation has happened can be told from
-inode numbers alone, which is what recovery after a crash does.
+Old and new can be whole directories. Each move is one ``renameat2`` and so atomic, and leaves the complete old version
+in the slot: the operation that replaces also makes the backup. Inode numbers alone tell whether an operation has
+happened; recovery after a crash relies on that.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 
 _DIFFERING = frozenset(("mode", "content", "type", "xattr"))
 _DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
-_STUCK = "turns a directory into something else, but not all of it can go along"
+_STUCK = "replaces a directory, but not everything below it can be applied"
 
 
 class Op(NamedTuple):
@@ -41,38 +42,38 @@ class Op(NamedTuple):
     path: bytes
     slot: int
     old: Entry | None
-    """What the project must hold for the operation to go ahead."""
+    """The entry that the project must hold before the operation."""
     new: Entry | None
-    """What it holds afterwards."""
+    """The entry that the project holds after the operation."""
     whole: bool = False
-    """Old or new is a directory that goes with all that is in it."""
+    """Old or new is a directory that moves together with its contents."""
     copy: bool = False
-    """What is staged is copied into its slot, not moved: a file in it shares its inode with a name that stays in the
-    fork."""
+    """The staged file or directory is copied into its slot instead of moved: a file in it shares its inode with a name
+    that stays in the fork."""
     merged: str = ""
-    """What the new content is kept under if it is not the fork's own: merged, resolved, a part of it."""
+    """Name under which the new content is stored if it is not the fork's own: merged, resolved, or a selected part."""
     origin: bytes = b""
     """The path of the change in the fork, if the project has the file under another name."""
     after: bytes = b""
-    """Where the file that is removed here has gone: not before it has arrived."""
+    """New path of the renamed file that is removed here. The removal waits until the file is at that path."""
 
 
 class Landing(NamedTuple):
     ops: tuple[Op, ...]
     conflicts: tuple[Conflict, ...] = ()
     withheld: tuple[bytes, ...] = ()
-    """Protected paths that nobody named."""
+    """Protected paths that the user did not name."""
     satisfied: tuple[bytes, ...] = ()
-    """The project already is as the fork wants it."""
+    """Paths at which the project already holds the fork's version."""
     remarks: tuple[Remark, ...] = ()
     taken: tuple[Change, ...] = ()
-    """The changes that the operations are made of; ``base`` is what the project holds now."""
+    """The changes from which the operations were made; ``base`` is the project's present entry."""
     differing: frozenset[bytes] = frozenset()
-    """Paths in the fork that land, or need not, and leave the project other than the fork has them."""
+    """Paths in the fork that are applied or satisfied, but after which the project's version is not the fork's."""
     dropped: frozenset[bytes] = frozenset()
-    """Paths in the fork at which the project's was decided for: nothing of them lands, nothing of them stays."""
+    """Paths in the fork for which the project's version was chosen: the fork's version is neither applied nor kept."""
     unmoved: frozenset[bytes] = frozenset()
-    """Paths of which a part lands, and the project has changed nothing there."""
+    """Paths of which a part is applied, and which the project has not changed."""
 
 
 def plan_landing(
@@ -82,12 +83,13 @@ def plan_landing(
     blocked: Collection[bytes] = (),
     masked: Collection[bytes] = (),
 ) -> Landing:
-    """Decide every change and put the survivors in order. ``changes`` are in walking order.
+    """Judge every change and return the operations for those that can be applied. ``changes`` are in walking order.
 
-    ``named``: paths given by the user, which lifts the protection of those. A repository (``.git``) is left out as a
-    whole unless it is named; its hooks and settings are left out even then, unless they are named themselves.
-    ``blocked``: paths in the fork that cannot be applied (sockets); no directory that holds one moves as a whole.
-    ``masked``: paths that the fork never saw as they are (secrets): whatever it has done there is left out.
+    ``named``: paths given by the user, whose protection is lifted. A repository (``.git``) is left out as a whole
+    unless it is named; its hooks and settings are left out even then, unless they are named themselves.
+    ``blocked``: paths in the fork that cannot be applied (sockets); a directory that contains one never moves as a
+    whole.
+    ``masked``: secrets, whose real contents the fork never saw; its changes to them are left out.
     """
     return _Planner(judge(changes, live, named, masked), changes, live, blocked).plan(changes)
 
@@ -103,10 +105,10 @@ class _Planner:
         self._counts = _counts_below({change.path for change in changes}.union(blocked))
         self._directories: dict[bytes, bool] = {}
         self._refused: set[bytes] = set()
-        self._made: dict[bytes, Change] = {}
+        self._added_parents: dict[bytes, Change] = {}
 
     def plan(self, changes: Sequence[Change]) -> Landing:
-        self._settle()
+        self._spread_conflicts()
         ops = tuple(self._operations())
         conflicts = tuple(self._conflicts[path] for path in sorted(self._conflicts))
         withheld, satisfied = self._judgement.withheld, set(self._judgement.satisfied)
@@ -122,75 +124,81 @@ class _Planner:
         )
 
     def _refuse(self, path: bytes, reason: str) -> None:
-        coming = self._judgement.coming.get(path)
-        origin = coming.origin if coming is not None else path
+        incoming = self._judgement.coming.get(path)
+        origin = incoming.origin if incoming is not None else path
         self._conflicts.setdefault(origin, Conflict(origin, reason))
         self._refused.add(path)
 
-    def _settle(self) -> None:
-        """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
-        self._make_again()
-        found = -1
-        while found != len(self._conflicts):
-            found = len(self._conflicts)
+    def _spread_conflicts(self) -> None:
+        """Extend the conflicts to the changes that depend on them, such as contents of a directory or the rest of a
+        repository. Repeat until there are no new conflicts."""
+        self._add_missing_parents()
+        previous_count = -1
+        while previous_count != len(self._conflicts):
+            previous_count = len(self._conflicts)
             self._refused.clear()
-            self._git_as_one_unit()
-            self._strand()
-            self._part_with_renames()
+            self._refuse_broken_repositories()
+            self._refuse_stranded()
+            self._refuse_half_renames()
             self._taken = [change for change in self._taken if change.path not in self._refused]
-        if self._made:
+        if self._added_parents:
             holding = {
-                above for change in self._taken if change.path not in self._made for above in ancestors(change.path)
+                above
+                for change in self._taken
+                if change.path not in self._added_parents
+                for above in ancestors(change.path)
             }
-            self._taken = [change for change in self._taken if change.path not in self._made.keys() - holding]
+            self._taken = [change for change in self._taken if change.path not in self._added_parents.keys() - holding]
 
-    def _make_again(self) -> None:
-        """The directories of what is new, where the project no longer has them."""
+    def _add_missing_parents(self) -> None:
+        """Add the parent directories of new paths where the project no longer has them."""
         coming = {change.path for change in self._taken}
         for change in self._taken:
             if change.base is not None or change.staged is None or not self._orphaned(change, coming):
                 continue
-            there = {above: self._live.look(above) for above in ancestors(change.path)}
-            in_the_way = any(entry is not None and entry.kind != "directory" for entry in there.values())
-            refused = not self._conflicts.keys().isdisjoint(there) or not self._judgement.withheld.isdisjoint(there)
+            parents = {above: self._live.look(above) for above in ancestors(change.path)}
+            in_the_way = any(entry is not None and entry.kind != "directory" for entry in parents.values())
+            refused = not self._conflicts.keys().isdisjoint(parents) or not self._judgement.withheld.isdisjoint(parents)
             if in_the_way or refused or git_directory(change.path) is not None:
                 continue
-            for above in there:
-                if above in coming or above in self._made or there[above] is not None:
+            for above in parents:
+                if above in coming or above in self._added_parents or parents[above] is not None:
                     continue
                 entry = self._live.staged_directory(above) or _DIRECTORY
-                self._made[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
-        if self._made:
-            self._taken += self._made.values()
+                self._added_parents[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
+        if self._added_parents:
+            self._taken += self._added_parents.values()
             self._taken.sort(key=lambda change: sort_key(change.path))
 
-    def _git_as_one_unit(self) -> None:
-        """A repository lands whole or not at all: half of a commit is a broken repository."""
+    def _refuse_broken_repositories(self) -> None:
+        """Refuse all changes of a repository if one conflicts: half of a commit is a broken repository."""
         units = {git for change in self._taken if (git := git_directory(change.path)) is not None}
         broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
         for change in self._taken:
             if git_directory(change.path) in broken - {None}:
-                self._refuse(change.path, "the repository moved on in the project meanwhile")
+                self._refuse(change.path, "the repository has changed in the project meanwhile")
 
-    def _strand(self) -> None:
-        """What has nowhere to go: its directory is not there, or is part of what cannot turn into something else."""
+    def _refuse_stranded(self) -> None:
+        """Refuse changes that cannot be placed: their directory does not exist, or it belongs to a directory that
+        cannot be replaced."""
         coming = {change.path for change in self._taken}
         for index, change in enumerate(self._taken):
             below = _below(self._taken, index) if _turns(change) else ()
             if self._orphaned(change, coming):
                 self._refuse(change.path, "its directory is not in the project any more")
             elif _turns(change) and not self._goes_whole(change, below):
-                for one in (change, *below):
-                    self._refuse(one.path, _STUCK)
+                for refused in (change, *below):
+                    self._refuse(refused.path, _STUCK)
 
-    def _part_with_renames(self) -> None:
-        """Of a rename both ends land or none: a file must not go while it has not arrived."""
+    def _refuse_half_renames(self) -> None:
+        """Refuse the deletion of a renamed file whose new path is in conflict: the file must not disappear from both
+        paths."""
         for change in self._taken:
             if change.moved_to in self._conflicts:
-                self._refuse(change.path, "its new name cannot be taken")
+                self._refuse(change.path, "its new path is in conflict")
 
     def _operations(self) -> Iterator[Op]:
-        """In walking order; directories to be removed come last, deepest first."""
+        """Yield the operations in walking order. Removals of directories come last, deepest first."""
         late: list[Op] = []
         coming = {change.path for change in self._taken if change.staged is not None}
         shared = _partly_shared(self._taken)
@@ -199,7 +207,7 @@ class _Planner:
             change = self._taken[index]
             below = _below(self._taken, index)
             index += 1
-            partly = bool(shared) and any(_inode(one) in shared for one in below)
+            partly = bool(shared) and any(_inode(inner) in shared for inner in below)
             whole = _turns(change) or (not partly and self._goes_whole(change, below))
             if whole:
                 index += len(below)
@@ -220,7 +228,7 @@ class _Planner:
         return op._replace(merged=coming.name, origin=coming.origin if coming.origin != op.path else b"", copy=False)
 
     def _orphaned(self, change: Change, coming: Collection[bytes]) -> bool:
-        """Whether it is to be in a directory that neither comes along nor is there."""
+        """Return whether the parent directory is neither in the project nor among the incoming changes."""
         above = parent(change.path)
         return change.staged is not None and above != ROOT and above not in coming and not self._is_directory(above)
 
@@ -231,17 +239,17 @@ class _Planner:
         return self._directories[path]
 
     def _goes_whole(self, change: Change, below: Sequence[Change]) -> bool:
-        """Whether one rename can move this directory and everything in it."""
+        """Return whether one rename can move this directory with all its contents."""
         if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
         if (
-            change.path in self._made
+            change.path in self._added_parents
             or self._counts[change.path] != len(below)
-            or any(one.path in self._judgement.coming for one in below)
+            or any(inner.path in self._judgement.coming for inner in below)
         ):
             return False
         if change.base is not None and change.base.kind == "directory":
-            expected = {c.path: c.base for c in below if c.base is not None}
+            expected = {inner.path: inner.base for inner in below if inner.base is not None}
             return self._live.same_tree(change.path, expected)
         return True
 
@@ -274,14 +282,15 @@ class _Planner:
 
 
 def _closes_directory(op: Op) -> bool:
-    """Whether it must wait until all inside the directory is done: its removal, or the loss of write permission."""
+    """Return whether the operation must wait until everything inside the directory is done: it removes the directory,
+    or its write permission."""
     if op.kind == "chmod" and op.new is not None and op.new.kind == "directory":
         return op.new.mode & 0o700 != 0o700
     return op.kind == "rmdir"
 
 
 def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
-    """How many of the paths each directory has below it."""
+    """Return for each directory how many of the paths are below it."""
     counts: Counter[bytes] = Counter()
     for above, count in Counter(map(parent, paths)).items():
         for directory in (*ancestors(above), above) if above else ():
@@ -290,7 +299,7 @@ def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
 
 
 def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
-    """The changes inside the directory of ``changes[index]``: in walking order they follow it directly."""
+    """Return the changes inside the directory of ``changes[index]``. In walking order they follow it directly."""
     prefix = changes[index].path + b"/"
     end = index + 1
     while end < len(changes) and changes[end].path.startswith(prefix):
@@ -299,15 +308,15 @@ def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
 
 
 def _turns(change: Change) -> bool:
-    """Whether a directory turns into something else, or the other way round."""
+    """Return whether a directory becomes something else, or the reverse."""
     if change.base is None or change.staged is None:
         return False
     return (change.base.kind == "directory") != (change.staged.kind == "directory")
 
 
 def _is_chmod(change: Change) -> bool:
-    """Whether the project's own file or directory stays, with another mode. Not if it has other names, which are the
-    same file: they would change, too."""
+    """Return whether only the mode of the project's own file or directory changes. False for a file with several hard
+    links, because their mode would change, too."""
     if change.base is None or change.staged is None:
         return False
     if change.base.kind == change.staged.kind == "directory":
@@ -320,8 +329,8 @@ def _inode(change: Change) -> tuple[int, int]:
 
 
 def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Inodes of staged files that also have a name which stays in the fork: it does not land, or only its mode does.
-    Moving one would tie project and fork."""
+    """Return the inodes of staged files that also have a name which stays in the fork, or of which only the mode is
+    applied. Moving such a file would make project and fork share an inode."""
     names: dict[tuple[int, int], int] = {}
     links: dict[tuple[int, int], int] = {}
     for change in changes:
@@ -334,7 +343,7 @@ def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
 
 
 def inverse(op: Op) -> Op:
-    """The operation that takes ``op`` back. Its slot holds what it needs, by the table above."""
+    """Return the operation that reverts ``op``. The slot holds the data it needs, by the table above."""
     kinds: dict[OpKind, OpKind] = {
         "place": "remove",
         "remove": "place",
@@ -347,17 +356,18 @@ def inverse(op: Op) -> Op:
 
 
 def expand(op: Op, tree: dict[bytes, Entry], first_slot: int) -> list[Op]:
-    """The removal of a whole directory as the removal of each thing in it, for when it has come to hold more.
+    """Split the removal of a whole directory into removals of its entries, for a directory to which other files were
+    added.
 
-    ``tree`` names what we put there, relative to the directory; anything else in it stays.
+    ``tree`` lists the entries that apply created, relative to the directory; other entries stay.
     """
     assert op.kind == "remove" and op.old is not None
     ops: list[Op] = []
     directories = [Op("rmdir", op.path, 0, op.old, None)]
     for path in sorted(tree, key=sort_key):
-        at = op.path + b"/" + path
+        full_path = op.path + b"/" + path
         if tree[path].kind == "directory":
-            directories.append(Op("rmdir", at, 0, tree[path], None))
+            directories.append(Op("rmdir", full_path, 0, tree[path], None))
         else:
-            ops.append(Op("remove", at, first_slot + len(ops), tree[path], None))
+            ops.append(Op("remove", full_path, first_slot + len(ops), tree[path], None))
     return ops + directories[::-1]

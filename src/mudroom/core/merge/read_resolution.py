@@ -1,14 +1,16 @@
-"""What was chosen in a merge, read from the text that came of it: nobody has to keep it beside the text.
+"""Reconstruction of the choices made in a merge from the resulting text, so that they need not be stored.
 
 Rules of this file:
 
-1. ``resolved(merged, choices_of(merged, text)) == text``, or there are no such choices: then the text was made in
+1. ``resolve_text(merged, read_choices(merged, text)) == text``, or there are no such choices: then the text was made in
    another way, and is shown as it is.
-2. If sides explain all of it, sides are told; else lines by hand at as few places as are found without a long search.
+2. If sides explain the whole text, sides are returned. Otherwise lines by hand are returned, at as few conflicts as a
+   short search finds.
 
-What is not in conflict has to stand in the text, piece by piece and each at the beginning of a line; what lies between
-two of these pieces was made of a conflict. Looked for from the end, each piece has a latest place from which the rest
-can still follow. So every way that goes no further than that leads to the end, and a few of them are enough.
+The parts without a conflict must occur in the text in order, each at the beginning of a line. The text between two of
+these parts resolved a conflict. A search from the end gives each part a latest position from which all later parts
+still fit. Every reading that stays before these positions therefore leads to the end, and following a few readings is
+enough.
 """
 
 from __future__ import annotations
@@ -17,22 +19,22 @@ from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 from mudroom.core.merge.diff3 import Chunk, MergedText
-from mudroom.core.merge.marker import chosen
+from mudroom.core.merge.marker import chosen_lines
 from mudroom.core.merge.resolution_words import Choice, Side
-from mudroom.core.merge.resolve_hunks import resolved, side_at, texts_of
+from mudroom.core.merge.resolve_hunks import editable_lines, resolve_text, side_at
 from mudroom.core.text.linediff import split_lines
 
 WAYS = 32
-"""Readings of the text up to a place that are followed."""
+"""Most readings of the text that are followed at the same time."""
 NEAR = 4096
-"""Bytes in which other lines are looked for where a side's fit, too."""
+"""Bytes in which replacing lines are searched if a side fits as well."""
 
 
 class _Way(NamedTuple):
-    """One reading of the text up to here."""
+    """One reading of the text up to a position."""
 
     written: int
-    """Places that no side explains."""
+    """Number of conflicts so far that no side explains."""
     piece: Side | bytes
     before: _Way | None
 
@@ -40,79 +42,79 @@ class _Way(NamedTuple):
 class _Place(NamedTuple):
     sides: Sequence[tuple[Side, bytes]]
     behind: bytes
-    """What follows it and is not in conflict."""
+    """The text between this conflict and the next."""
     latest: int
-    """Where that begins at the latest; of the last place, exactly there."""
+    """Latest position of ``behind``; for the last conflict, its exact position."""
     is_last: bool
 
 
-def choices_of(merged: MergedText, content: bytes) -> list[Choice] | None:
-    """For each conflict in order a side, or lines; None: the text was not made place by place."""
+def read_choices(merged: MergedText, content: bytes) -> list[Choice] | None:
+    """Return a side or lines for each conflict, in order; None if the text was not made by resolving the conflicts."""
     places = [chunk for chunk in merged.chunks if chunk.kind == "conflict"]
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for chunk, piece in zip(places, _pieces(merged, places, content), strict=False):
         choice = piece if isinstance(piece, str) else _texts(chunk, piece, is_last=chunk is merged.chunks[-1])
         if choice is None:
             return None
-        found.append(choice)
-    return found if len(found) == len(places) and resolved(merged, found) == content else None
+        choices.append(choice)
+    return choices if len(choices) == len(places) and resolve_text(merged, choices) == content else None
 
 
 def _texts(chunk: Chunk, piece: bytes, *, is_last: bool) -> list[str] | None:
-    return texts_of(side_at(chunk), split_lines(piece), keeps_end=is_last)
+    return editable_lines(side_at(chunk), split_lines(piece), keeps_end=is_last)
 
 
 def _pieces(merged: MergedText, places: Sequence[Chunk], content: bytes) -> list[Side | bytes]:
-    """Of the text, one for each place; none if it cannot be read."""
+    """Return the resolving side or text of each conflict; an empty list if the text cannot be read so."""
     first, *rest = _between(merged)
     latest = _latest(rest, content)
     if not rest or not content.startswith(first) or not latest or latest[0] < len(first):
         return []
     ways: dict[int, _Way | None] = {len(first): None}
-    for chunk, behind, at in zip(places, rest, latest, strict=True):
+    for chunk, behind, position in zip(places, rest, latest, strict=True):
         is_last = chunk is merged.chunks[-1]
-        sides = [(side, b"".join(chosen(chunk, side, is_last=is_last))) for side in get_args(Side)]
-        ways = _further(ways, content, _Place(sides, behind, at, chunk is places[-1]))
+        sides = [(side, b"".join(chosen_lines(chunk, side, is_last=is_last))) for side in get_args(Side)]
+        ways = _further(ways, content, _Place(sides, behind, position, chunk is places[-1]))
     way = next(iter(ways.values()))
-    found: list[Side | bytes] = []
+    pieces: list[Side | bytes] = []
     while way is not None:
-        found.append(way.piece)
+        pieces.append(way.piece)
         way = way.before
-    return found[::-1]
+    return pieces[::-1]
 
 
 def _between(merged: MergedText) -> list[bytes]:
-    """What is not in conflict: before the first place, between each and the next, behind the last."""
-    found: list[list[bytes]] = [[]]
+    """Return the texts without a conflict: before the first conflict, between each and the next, after the last."""
+    parts: list[list[bytes]] = [[]]
     for chunk in merged.chunks:
         if chunk.kind == "conflict":
-            found.append([])
+            parts.append([])
         else:
-            found[-1] += chunk.outcome
-    return [b"".join(lines) for lines in found]
+            parts[-1] += chunk.outcome
+    return [b"".join(lines) for lines in parts]
 
 
 def _latest(rest: Sequence[bytes], content: bytes) -> list[int]:
-    """Where each of them begins at the latest; empty: they are not there.
+    """Return the latest position of each part; an empty list if they do not all occur.
 
-    Looked for in the text turned round: only ``find`` takes no more than linear time, whatever somebody has made up
+    The search runs on the reversed text, because only ``find`` takes at most linear time for hostile input
     (https://github.com/python/cpython/blob/v3.11.0/Objects/stringlib/stringlib_find_two_way_notes.txt).
     """
-    found: list[int] = []
-    turned = content[::-1] + b"\n"
+    positions: list[int] = []
+    reversed_text = content[::-1] + b"\n"
     end = len(content)
     for number, piece in enumerate(reversed(rest)):
-        at = turned.find(piece[::-1] + b"\n", len(content) - end) if piece else len(content) - end
-        if at < 0 or (number == 0 and at):
+        offset = reversed_text.find(piece[::-1] + b"\n", len(content) - end) if piece else len(content) - end
+        if offset < 0 or (number == 0 and offset):
             return []
-        end = len(content) - at - len(piece)
-        found.append(end)
-    return found[::-1]
+        end = len(content) - offset - len(piece)
+        positions.append(end)
+    return positions[::-1]
 
 
 def _further(ways: dict[int, _Way | None], content: bytes, place: _Place) -> dict[int, _Way | None]:
-    """By where what is behind the place ends."""
-    found: dict[int, _Way] = {}
+    """Return the readings extended by one conflict, by the position after the text that follows it."""
+    readings: dict[int, _Way] = {}
     for start, way in ways.items():
         written = way.written if way is not None else 0
         ends: dict[int, _Way] = {}
@@ -120,14 +122,14 @@ def _further(ways: dict[int, _Way | None], content: bytes, place: _Place) -> dic
             end = start + len(text)
             if content.startswith(text, start) and _fits(end, content, place):
                 ends.setdefault(end, _Way(written, side, way))
-        other = _end_of_lines(start, content, place, near=bool(ends))
-        if other >= 0:
-            ends.setdefault(other, _Way(written + 1, content[start:other], way))
-        for end, one in ends.items():
-            known = found.get(end + len(place.behind))
-            if known is None or one.written < known.written:
-                found[end + len(place.behind)] = one
-    best = sorted(found.items(), key=lambda item: item[1].written)[:WAYS]
+        end_of_lines = _end_of_lines(start, content, place, near=bool(ends))
+        if end_of_lines >= 0:
+            ends.setdefault(end_of_lines, _Way(written + 1, content[start:end_of_lines], way))
+        for end, reading in ends.items():
+            best_known = readings.get(end + len(place.behind))
+            if best_known is None or reading.written < best_known.written:
+                readings[end + len(place.behind)] = reading
+    best = sorted(readings.items(), key=lambda item: item[1].written)[:WAYS]
     return dict(best)
 
 
@@ -138,7 +140,8 @@ def _fits(end: int, content: bytes, place: _Place) -> bool:
 
 
 def _end_of_lines(start: int, content: bytes, place: _Place, *, near: bool) -> int:
-    """Of those up to the next place where what is behind may begin; negative: there is none nearby."""
+    """Return the end of replacing lines, where the text behind the conflict can begin; negative if there is none within
+    reach."""
     if place.is_last:
         return place.latest
     if content.startswith(place.behind, start):
@@ -146,5 +149,5 @@ def _end_of_lines(start: int, content: bytes, place: _Place, *, near: bool) -> i
     until = place.latest + len(place.behind)
     if near:
         until = min(until, start + NEAR + len(place.behind))
-    at = content.find(b"\n" + place.behind, start, until)
-    return at + 1 if at >= 0 else -1
+    newline = content.find(b"\n" + place.behind, start, until)
+    return newline + 1 if newline >= 0 else -1

@@ -1,9 +1,9 @@
-"""What somebody makes of the conflicting places of a text, one by one, as the bytes of the whole.
+"""Resolution of the conflicts of a text, one by one, into the bytes of the whole text.
 
-A place is decided for a side, or by lines instead. Those come from a person's editor, so without line ends: a line that
-the project has there is taken as it is (of equal ones the one that a comparison leaves in its place), and every other
-ends as the project's first line does. Where the file ends, it
-ends with a newline or without as the project's does. If the project has nothing there, the fork's lines tell.
+A conflict is resolved by a side or by lines that replace it. Such lines come from an editor, without line ends. A line
+that the project has in the conflict is taken from there with its line end; of several equal lines, the one that a
+comparison matches. Every other line ends like the project's first line there. At the end of the file, the project's
+version decides whether there is a final newline. If the project has no lines in the conflict, the fork's lines decide.
 """
 
 from __future__ import annotations
@@ -16,47 +16,52 @@ from mudroom.core.merge.resolution_words import Choice, Side
 from mudroom.core.text.linediff import Block, diff_lines
 
 
-def resolved(merged: MergedText, choices: Sequence[Choice]) -> bytes:
-    """The whole text. Raises ValueError, with the reason in words, if there are not as many choices as conflicts, or a
-    line is none."""
+def resolve_text(merged: MergedText, choices: Sequence[Choice]) -> bytes:
+    """Return the resolved text. Raise ValueError with a reason if the number of choices is not the number of conflicts,
+    or if a line is not valid."""
     if len(choices) != merged.conflicts:
         raise ValueError(f"there are {merged.conflicts} places to decide, and {len(choices)} were decided")
     places = [chunk for chunk in merged.chunks if chunk.kind == "conflict"]
     last = merged.chunks[-1] if merged.chunks else None
-    given: Mapping[int, Side | bytes] = {
+    resolutions: Mapping[int, Side | bytes] = {
         number: choice if isinstance(choice, str) else lines_at(chunk, choice, is_last=chunk is last)
         for number, (chunk, choice) in enumerate(zip(places, choices, strict=True))
     }
-    return resolve(merged, given).content()
+    return resolve(merged, resolutions).content()
 
 
 def lines_at(chunk: Chunk, lines: Sequence[str], *, is_last: bool) -> bytes:
-    """Lines instead of a conflict. ``is_last``: of the text."""
-    return rewritten(side_at(chunk), lines, keeps_end=is_last)
+    """Return the bytes of lines that replace a conflict. ``is_last``: the conflict is the end of the text."""
+    return rewrite_lines(side_at(chunk), lines, keeps_end=is_last)
 
 
 def side_at(chunk: Chunk) -> Lines:
-    """Whose lines tell how others end there."""
+    """Return the lines whose line ends the replacing lines take over."""
     return chunk.ours or chunk.theirs or chunk.base
 
 
-def rewritten(before: Sequence[bytes], lines: Sequence[str], *, keeps_end: bool = True) -> bytes:
-    """Lines from an editor in the place of those before. ``keeps_end``: if these had no newline at their end, nor have
-    those. Raises ValueError if a line is none."""
+def rewrite_lines(before: Sequence[bytes], lines: Sequence[str], *, keeps_end: bool = True) -> bytes:
+    """Return lines from an editor as bytes that replace the lines ``before``. With ``keeps_end``, the result has a
+    final newline only if ``before`` has. Raise ValueError if a line is not valid."""
     end = _end_of(before)
-    given = [_bytes_of(text, end) for text in lines]
-    found = [raw if raw.endswith(b"\n") else bare + end for bare, raw in zip(given, _known(before, given), strict=True)]
-    if found and keeps_end and before and not before[-1].endswith(b"\n"):
-        found[-1] = _bare(found[-1])
-    return b"".join(found)
+    edited = [_bytes_of(text, end) for text in lines]
+    result = [
+        raw if raw.endswith(b"\n") else edited_line + end
+        for edited_line, raw in zip(edited, _matching_lines(before, edited), strict=True)
+    ]
+    if result and keeps_end and before and not before[-1].endswith(b"\n"):
+        result[-1] = _bare(result[-1])
+    return b"".join(result)
 
 
-def texts_of(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end: bool) -> list[str] | None:
-    """Lines for an editor of which ``rewritten`` makes these again; None: there are none."""
+def editable_lines(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end: bool) -> list[str] | None:
+    """Return the lines for an editor from which ``rewrite_lines`` makes exactly ``after``, or None if there are no such
+    lines."""
     try:
-        for strip in (_bare, _without_newline):  # of a CR before the newline it is not told whose it is
+        # a CR before the newline can belong to the line or to its end: try both
+        for strip in (_bare, _without_newline):
             texts = [strip(raw).decode() for raw in after]
-            if rewritten(before, texts, keeps_end=keeps_end) == b"".join(after):
+            if rewrite_lines(before, texts, keeps_end=keeps_end) == b"".join(after):
                 return texts
     except UnicodeDecodeError:
         pass
@@ -64,39 +69,40 @@ def texts_of(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end: bool
 
 
 def _bytes_of(text: str, end: bytes) -> bytes:
-    """A line from an editor, without its end."""
+    """Return the bytes of a line from an editor, without its end. Raise ValueError if the line contains a newline or is
+    not valid text."""
     if "\n" in text:
         raise ValueError("a line has no newline in it")
     try:
         raw = text.encode()
     except UnicodeEncodeError:
-        raise ValueError("a line is no text") from None
+        raise ValueError("a line is not valid text") from None
     return raw.removesuffix(b"\r") if end == b"\r\n" else raw
 
 
-def _known(before: Sequence[bytes], given: Sequence[bytes]) -> list[bytes]:
-    """For each line that is given the one of those before that it is; empty if it is none. What has been moved or
-    repeated is the first equal one that is not in its place any more, else the last of all."""
+def _matching_lines(before: Sequence[bytes], edited: Sequence[bytes]) -> list[bytes]:
+    """Return, for each edited line, the equal line of ``before`` or empty bytes if there is none. A moved or repeated
+    line gets the first equal line that lost its place, otherwise the last equal line."""
     bare = [_bare(raw) for raw in before]
-    found = [b""] * len(given)
-    moved: dict[bytes, list[bytes]] = {}
-    at = to = 0
-    end = Block(len(before), len(before), len(given), len(given))
-    for old, old_end, new, new_end in (*diff_lines(bare, given), end):
-        found[to:new] = before[at:old]
+    matches = [b""] * len(edited)
+    displaced: dict[bytes, list[bytes]] = {}
+    old_start = new_start = 0
+    end = Block(len(before), len(before), len(edited), len(edited))
+    for old, old_end, new, new_end in (*diff_lines(bare, edited), end):
+        matches[new_start:new] = before[old_start:old]
         for raw in before[old:old_end]:
-            moved.setdefault(_bare(raw), []).append(raw)
-        at, to = old_end, new_end
+            displaced.setdefault(_bare(raw), []).append(raw)
+        old_start, new_start = old_end, new_end
     last = dict(zip(bare, before, strict=True))
-    for number, line in enumerate(given):
-        if not found[number]:
-            alike = moved.get(line)
-            found[number] = alike.pop(0) if alike else last.get(line, b"")
-    return found
+    for number, line in enumerate(edited):
+        if not matches[number]:
+            equal = displaced.get(line)
+            matches[number] = equal.pop(0) if equal else last.get(line, b"")
+    return matches
 
 
 def _bare(raw: bytes) -> bytes:
-    """Without its end."""
+    """Return the line without its line end."""
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
@@ -105,5 +111,5 @@ def _without_newline(raw: bytes) -> bytes:
 
 
 def _end_of(lines: Sequence[bytes]) -> bytes:
-    """How they end."""
+    """Return the line end of the first line, or a newline."""
     return b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"

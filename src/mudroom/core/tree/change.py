@@ -1,4 +1,4 @@
-"""What a fork changed, as values: one ``Change`` per path, and the ``Changeset`` that is reviewed and applied."""
+"""Values for the changes of a fork: one ``Change`` per path, and the ``Changeset`` that is reviewed and applied."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ Verb = Literal["added", "modified", "deleted", "renamed"]
 
 
 class Change(NamedTuple):
-    """One path whose staged state differs from the base. A rename is the change of the *new* path; the old path
-    has a ``deleted`` change of its own with ``moved_to`` set, which is what makes the two applicable apart."""
+    """One path whose staged state differs from the base. A rename is the change of the *new* path. The old path has its
+    own ``deleted`` change with ``moved_to`` set, so that each of the two can be applied without the other."""
 
     path: bytes
     verb: Verb
     base: Entry | None
-    """What the project held when the change was collected; None if nothing."""
+    """The project's entry when the change was collected; None if the path did not exist."""
     staged: Entry | None
-    """What the fork holds; None if deleted."""
+    """The fork's entry; None if the path is deleted."""
     lines_added: int = 0
     lines_removed: int = 0
     binary: bool = False
     flags: tuple[str, ...] = ()
-    """``executes-later``, ``mode``, ``type``, ``xattr`` …: what a reviewer should notice (``core/tree/flag.py``)."""
+    """Flags for the reviewer: ``executes-later``, ``mode``, ``type``, ``xattr`` … (``core/tree/flag.py``)."""
     source: bytes = b""
-    """Of a renamed file: the path it had."""
+    """Old path of a renamed file; otherwise empty."""
     moved_to: bytes = b""
-    """Of a deleted file: the path it was renamed to."""
+    """New path of a deleted file that was renamed; otherwise empty."""
     link_to: bytes = b""
-    """Another path with which the fork has this name share one inode."""
+    """Another path of the fork that is a hard link to the same inode; otherwise empty."""
     original_known: bool = True
-    """False if the project's file was touched while the command ran: what the command started from is not known."""
+    """False if the project's file was modified while the command ran: the version that the command read is not known.
+    """
 
     @property
     def entry(self) -> Entry:
-        """The staged entry, or that of what was deleted."""
+        """The staged entry, or the base entry of a deleted path."""
         entry = self.staged or self.base
         assert entry is not None
         return entry
 
 
 class Remark(NamedTuple):
-    """Something that cannot be applied or that the reviewer should know, about one path."""
+    """A note for the reviewer about one path, for example that the path cannot be applied."""
 
     path: bytes
     text: str
@@ -58,7 +59,7 @@ class Summary(NamedTuple):
     lines_added: int = 0
     lines_removed: int = 0
     size: int = 0
-    """Bytes of the added and modified files as staged."""
+    """Bytes of the added and modified files in the fork."""
 
     @property
     def files(self) -> int:
@@ -67,27 +68,32 @@ class Summary(NamedTuple):
 
 class Changeset(NamedTuple):
     changes: tuple[Change, ...] = ()
-    """Sorted by path, so that a directory precedes what is in it."""
+    """Sorted by path, so that a directory precedes its contents."""
     remarks: tuple[Remark, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes)
 
 
-def listed(changes: Iterable[Change]) -> list[Change]:
-    """The changes a person counts: directories only where they are all there is to it, a rename once."""
+def counted_changes(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes that are counted for the user. A rename counts once. A directory counts only if its own
+    attributes were modified or no change lies directly in it."""
     holding = {parent(change.path) for change in changes}
-    return [c for c in changes if not c.moved_to and (c.entry.kind != "directory" or _bare(c, holding))]
+    return [
+        change
+        for change in changes
+        if not change.moved_to and (change.entry.kind != "directory" or _is_own_change(change, holding))
+    ]
 
 
-def _bare(change: Change, holding: set[bytes]) -> bool:
+def _is_own_change(change: Change, holding: set[bytes]) -> bool:
     return change.verb == "modified" or change.path not in holding
 
 
 def summarise(changes: Iterable[Change]) -> Summary:
     counts = {"added": 0, "modified": 0, "deleted": 0, "renamed": 0}
     lines_added = lines_removed = size = 0
-    for change in listed(list(changes)):
+    for change in counted_changes(list(changes)):
         counts[change.verb] += 1
         lines_added += change.lines_added
         lines_removed += change.lines_removed

@@ -1,7 +1,7 @@
-"""Which changes of a fork go along when only some are wanted.
+"""Selection of some of a fork's changes.
 
-Two ways of wanting are told apart. A path on a command line stands for all that is at and below it. A row of a review
-stands for itself: the other rows below the same directory were looked at, too, and not chosen.
+A path on a command line selects everything at and below that path. A row of a review selects only that path: the user
+saw the other rows below the same directory and did not choose them.
 """
 
 from __future__ import annotations
@@ -12,33 +12,43 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import ancestors
 
 
-def at_or_below(changes: Sequence[Change], paths: Collection[bytes]) -> list[Change]:
-    """What is at and below the paths, with the new directories that it lies in."""
-    wanted = set(paths)
-    found = {one.path for one in changes if one.path in wanted or not wanted.isdisjoint(ancestors(one.path))}
-    return _with_directories(changes, found, _is_new)
+def select_below(changes: Sequence[Change], paths: Collection[bytes]) -> list[Change]:
+    """Return the changes at and below ``paths``, and the new directories that contain them."""
+    selected = set(paths)
+    paths_below = {
+        change.path for change in changes if change.path in selected or not selected.isdisjoint(ancestors(change.path))
+    }
+    return _with_directories(changes, paths_below, _is_new)
 
 
-def exactly(changes: Sequence[Change], paths: Collection[bytes]) -> list[Change]:
-    """What is at the paths and nowhere else, and what cannot be had apart from it: the directories that come with what
-    lies in them, what goes with a directory that becomes something else, the other end of a rename, and directories
-    that are gone in the fork if all that was in them goes."""
-    wanted = set(paths)
-    wanted |= {one.source for one in changes if one.path in wanted and one.source}
-    turned = {one.path for one in changes if one.path in wanted and _turns_from_directory(one)}
-    if turned:
-        wanted |= {one.path for one in changes if not turned.isdisjoint(ancestors(one.path))}
-    holding = {above for one in changes for above in ancestors(one.path)}
-    left = (one for one in changes if one.path not in wanted and not (_is_gone(one) and one.path in holding))
-    stays = {above for one in left for above in ancestors(one.path)}
-    emptied = {above for one in changes if one.path in wanted for above in ancestors(one.path)}
-    wanted |= {one.path for one in changes if _is_gone(one) and one.path in emptied and one.path not in stays}
-    return _with_directories(changes, wanted, _comes_as_directory)
+def select_exactly(changes: Sequence[Change], paths: Collection[bytes]) -> list[Change]:
+    """Return the changes at exactly ``paths``, and the changes that cannot be separated from them: new directories
+    above them, everything below a directory that becomes something else, the old path of a rename, and deleted
+    directories that become empty."""
+    selected = set(paths)
+    selected |= {change.source for change in changes if change.path in selected and change.source}
+    replaced = {change.path for change in changes if change.path in selected and _replaces_directory(change)}
+    if replaced:
+        selected |= {change.path for change in changes if not replaced.isdisjoint(ancestors(change.path))}
+    holding = {above for change in changes for above in ancestors(change.path)}
+    remaining = (
+        change
+        for change in changes
+        if change.path not in selected and not (_is_gone(change) and change.path in holding)
+    )
+    kept = {above for change in remaining for above in ancestors(change.path)}
+    emptied = {above for change in changes if change.path in selected for above in ancestors(change.path)}
+    selected |= {
+        change.path for change in changes if _is_gone(change) and change.path in emptied and change.path not in kept
+    }
+    return _with_directories(changes, selected, _comes_as_directory)
 
 
-def _with_directories(changes: Sequence[Change], wanted: set[bytes], comes: Callable[[Change], bool]) -> list[Change]:
-    needed = {above for path in wanted for above in ancestors(path)}
-    return [one for one in changes if one.path in wanted or (one.path in needed and comes(one))]
+def _with_directories(
+    changes: Sequence[Change], selected: set[bytes], is_created: Callable[[Change], bool]
+) -> list[Change]:
+    needed = {above for path in selected for above in ancestors(path)}
+    return [change for change in changes if change.path in selected or (change.path in needed and is_created(change))]
 
 
 def _is_new(change: Change) -> bool:
@@ -46,12 +56,12 @@ def _is_new(change: Change) -> bool:
 
 
 def _comes_as_directory(change: Change) -> bool:
-    """A directory where there was none, or something else."""
-    was = change.base.kind if change.base is not None else ""
-    return change.staged is not None and change.staged.kind == "directory" != was
+    """Return whether a directory appears where the base has no entry or an entry of another kind."""
+    base_kind = change.base.kind if change.base is not None else ""
+    return change.staged is not None and change.staged.kind == "directory" != base_kind
 
 
-def _turns_from_directory(change: Change) -> bool:
+def _replaces_directory(change: Change) -> bool:
     return (
         change.base is not None
         and change.base.kind == "directory"
@@ -60,5 +70,5 @@ def _turns_from_directory(change: Change) -> bool:
 
 
 def _is_gone(change: Change) -> bool:
-    """Whether it is a directory that the fork has removed: a review counts what was in it instead."""
+    """Return whether the change deletes a directory. A review counts the deleted contents instead of the directory."""
     return change.staged is None and change.entry.kind == "directory"

@@ -1,11 +1,11 @@
-"""Rows of a review that do not come without others: where a directory has become something else, or was that. Pure.
+"""Dependencies between rows of a review where a directory has become a file, or a file a directory. Pure.
 
-1. A directory that has become something else goes with all that was in it: deletions, and what has moved out of it.
-   What was in it can go alone.
-2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
+1. A directory that has become something else requires all changes below it: deletions, and renames out of it. Those
+   changes can be applied without it.
+2. A path that is now a directory, and was something else, is applied together with all changes below it, in one rename.
 
-web/page/together.js has the same rules: whoever chooses sees them. ``web/api/choice.py`` holds a request to them, and
-``cli/change/patch.py`` and ``cli/change/apply.py`` what was chosen or named.
+web/page/together.js implements the same rules, so that the user sees them while choosing. ``web/api/choice.py`` checks
+requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check the selected or named paths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import ancestors, show_path
 
 Needs = Mapping[bytes, frozenset[bytes]]
-"""By the path of a row: the rows without which it does not come."""
+"""Maps the path of a row to the paths of the rows that it requires."""
 
 
 class DependentRow(NamedTuple):
@@ -31,7 +31,7 @@ def row_of(change: Change) -> DependentRow:
 
 
 def has_turned(change: Change) -> bool:
-    """Whether it was a directory, or is one, and not both."""
+    """Return whether the path was a directory and is something else now, or the reverse."""
     base, staged = change.base, change.staged
     return base is not None and staged is not None and (base.kind == "directory") != (staged.kind == "directory")
 
@@ -45,46 +45,47 @@ def _becomes(change: Change) -> Literal["", "directory", "other"]:
 def needs(rows: Iterable[DependentRow]) -> Needs:
     rows = tuple(rows)
     heads = {row.path: row.becomes for row in rows if row.becomes}
-    found: dict[bytes, set[bytes]] = {}
+    required: dict[bytes, set[bytes]] = {}
     for row in rows if heads else ():
         for above in ancestors(row.path):
             if heads.get(above) == "directory":
-                found.setdefault(row.path, set()).add(above)
-                found.setdefault(above, set()).add(row.path)
+                required.setdefault(row.path, set()).add(above)
+                required.setdefault(above, set()).add(row.path)
         for above in {*ancestors(row.path), *(ancestors(row.source) if row.source else ())}:
             if heads.get(above) == "other" and above != row.path:
-                found.setdefault(above, set()).add(row.path)
-    return {path: frozenset(others) for path, others in found.items()}
+                required.setdefault(above, set()).add(row.path)
+    return {path: frozenset(others) for path, others in required.items()}
 
 
-def together(picked: Collection[bytes], needed: Needs, before: Collection[bytes] | None = None) -> set[bytes]:
-    """A choice that can be had as it is. ``before``: what was chosen: what is not any more has been let go, and takes
-    with it what needs it, and what is new brings what it needs. None: nothing is brought."""
-    found, gone = set(picked), set[bytes]()
+def complete_selection(picked: Collection[bytes], needed: Needs, before: Collection[bytes] | None = None) -> set[bytes]:
+    """Return the selection without unmet requirements. With ``before``, the previous selection: a row whose requirement
+    was just deselected is deselected too, and a newly selected row adds its requirements. With ``before`` None, no rows
+    are added: rows with unmet requirements are dropped."""
+    selected, dropped = set(picked), set[bytes]()
     changed = True
     while changed:
         changed = False
-        for path in found & needed.keys():
-            missing = needed[path] - found
+        for path in selected & needed.keys():
+            missing = needed[path] - selected
             if not missing:
                 continue
             changed = True
-            if before is None or not missing.isdisjoint(before) or not missing.isdisjoint(gone):
-                found.remove(path)
-                gone.add(path)
+            if before is None or not missing.isdisjoint(before) or not missing.isdisjoint(dropped):
+                selected.remove(path)
+                dropped.add(path)
             else:
-                found |= missing
-    return found
+                selected |= missing
+    return selected
 
 
-def lacking(picked: Collection[bytes], needed: Needs) -> Iterator[tuple[bytes, Collection[bytes]]]:
-    """What is chosen without what it needs, and what that is."""
+def unmet_requirements(picked: Collection[bytes], needed: Needs) -> Iterator[tuple[bytes, Collection[bytes]]]:
+    """Yield each selected row that has unselected requirements, with those requirements, sorted by path."""
     for path in sorted(needed.keys() & set(picked)):
         missing = needed[path].difference(picked)
         if missing:
             yield path, missing
 
 
-def lacks(path: bytes, missing: Collection[bytes]) -> str:
+def requirement_text(path: bytes, missing: Collection[bytes]) -> str:
     others = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
     return f"{show_path(path)} goes only together with {show_path(min(missing))}{others}"

@@ -1,11 +1,11 @@
-"""One name in a tree, as ``lstat`` and ``readlink`` see it.
+"""File system metadata of one path, as ``lstat`` and ``readlink`` return it.
 
-Entries are compared in two ways, and the difference matters:
+Entries are compared in two ways:
 
-* ``same_stamp``: is this still *the very file* that was looked at? Cheap, by identity and times. Used before a file
-  is replaced or removed, so that an edit made meanwhile is never lost.
-* ``same_shape``: kind, permission bits and link target; with equal content, two entries of the same shape are the
-  same thing to a reader.
+* ``same_stamp``: the file was not modified or replaced since the entry was read. This compares identity and times and
+  reads no content. It is checked before a file is replaced or removed, so that a concurrent edit is never lost.
+* ``same_shape``: kind, permission bits and link target are equal. Two entries of equal shape and equal content look the
+  same to a reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS: dict[int, Kind] = {
 
 
 class StatResult(NamedTuple):
-    """The fields of ``os.stat_result`` that are used here; ``os.stat_result`` itself fits as well."""
+    """The fields of ``os.stat_result`` that are used here. ``os.stat_result`` itself has this interface as well."""
 
     st_mode: int
     st_ino: int
@@ -42,11 +42,11 @@ class StatResult(NamedTuple):
 class Entry(NamedTuple):
     kind: Kind
     mode: int
-    """Permission bits, set-id and sticky bits included; 0 for a symbolic link, which has none of its own."""
+    """Permission bits with set-id and sticky bits; 0 for a symbolic link, which has no mode of its own."""
     size: int
-    """Bytes; 0 for anything but a file."""
+    """Bytes; 0 for every kind except ``file``."""
     target: bytes
-    """Of a symbolic link, as readlink gives it."""
+    """Target of a symbolic link, as readlink returns it; otherwise empty."""
     device: int
     inode: int
     links: int
@@ -80,17 +80,18 @@ def from_stat(stat: StatResult, target: bytes = b"") -> Entry:
 
 
 def same_shape(a: Entry | None, b: Entry | None) -> bool:
-    """Whether both are absent, or of one kind with the same permissions and link target. Says nothing of content."""
+    """Return whether both are absent, or have the same kind, permissions and link target. Contents are not compared."""
     if a is None or b is None:
         return a is b
     return (a.kind, a.mode, a.target) == (b.kind, b.mode, b.target)
 
 
 def same_stamp(a: Entry | None, b: Entry | None) -> bool:
-    """Whether ``b`` is the unchanged file ``a``. For a directory its times do not count: they change with its names.
+    """Return whether ``b`` is the unchanged file ``a``. Times of directories are ignored: they change with the
+    directory's names.
 
-    ctime is left out: renaming a file, which is how apply moves it, changes the ctime of that file. What a change of
-    content or mode does to mtime, size and mode is compared.
+    ctime is ignored because apply moves files by renaming, and a rename changes the file's ctime. A change of content
+    or mode is detected by mtime, size and mode.
     """
     if a is None or b is None:
         return a is b

@@ -1,10 +1,10 @@
-"""Flags: what a reviewer should notice about a path, by its name alone.
+"""Flags that mark a path for the reviewer, derived from its name.
 
-``executes-later``   the file runs when somebody opens, builds, installs or enters the project
-``secret``           the name is one under which keys and passwords are kept
-``protected``        never applied unless the user names the path: it would change what later commands do on the host
+``executes-later``   the file runs when the project is opened, built, installed or entered
+``secret``           the name is common for keys and passwords
+``protected``        applied only if the user names the path: the file changes what later commands do on the host
 
-The patterns hold wherever in the tree the file is, nested repositories included (CVE-2025-53773, CVE-2026-25725).
+The patterns match at any depth, including nested repositories (CVE-2025-53773, CVE-2026-25725).
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _EXECUTES_DIRECTORIES = frozenset(
     (b".vscode", b".idea", b".husky", b".githooks", b".devcontainer", b".claude", b".cursor", b".codex")
 )
 
-# commondir says where else git finds its settings and hooks: gitrepository-layout(5).
+# commondir names another directory for git's settings and hooks: gitrepository-layout(5).
 _GIT_CONFIGURATION = frozenset((b"config", b"config.worktree", b"commondir"))
 _HALLMARKS = frozenset((b"HEAD", b"objects", b"refs"))
-"""What makes a directory a repository."""
+"""Names that make a directory a git repository."""
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
-    """The flags of a path, in a fixed order."""
+    """Return the flags of a path, in a fixed order."""
     parts = path.split(b"/")
     protected = is_protected(path)
-    found = []
+    flags = []
     if _executes_later(parts) or (protected and git_directory(path) is not None):
-        found.append("executes-later")
+        flags.append("executes-later")
     if is_secret(parts[-1]):
-        found.append("secret")
+        flags.append("secret")
     if protected:
-        found.append("protected")
-    return tuple(found)
+        flags.append("protected")
+    return tuple(flags)
 
 
 def _executes_later(parts: list[bytes]) -> bool:
@@ -57,7 +57,7 @@ def _executes_later(parts: list[bytes]) -> bool:
 
 
 def git_directory(path: bytes) -> bytes | None:
-    """The ``.git`` directory that ``path`` lies in (or is), outermost first; None if it is in none."""
+    """Return the outermost ``.git`` directory that is, or contains, ``path``; None if there is none."""
     parts = path.split(b"/") if b".git" in path else []
     if b".git" not in parts:
         return None
@@ -65,23 +65,26 @@ def git_directory(path: bytes) -> bytes | None:
 
 
 def repositories(changes: Iterable[Change]) -> set[bytes]:
-    """The ``.git`` directories that changes are in. A ``.git`` file is not among them: it names another directory,
-    whose hooks would run, so it has to be named itself."""
-    found: set[bytes] = set()
+    """Return the ``.git`` directories that contain changes. A ``.git`` file is not included: it points to another
+    directory whose hooks would run, so the user has to name the file itself."""
+    directories: set[bytes] = set()
     files: set[bytes] = set()
     for change in changes:
         git = git_directory(change.path)
         if git is not None:
-            found.add(git)
-        if git == change.path and any(e is not None and e.kind != "directory" for e in (change.base, change.staged)):
+            directories.add(git)
+        if git == change.path and any(
+            entry is not None and entry.kind != "directory" for entry in (change.base, change.staged)
+        ):
             files.add(change.path)
-    return found - files
+    return directories - files
 
 
-def git_runs(change: Change, exists: Callable[[bytes], bool], is_there: Callable[[bytes], bool]) -> bool:
-    """Whether git would run what a change brings, which its path alone does not tell: a ``.git`` that is no directory
-    names another repository; settings and hooks of a repository without a ``.git``, or what makes a directory that has
-    some into one. ``exists``: whether fork or project have a path; ``is_there``: whether the project does."""
+def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callable[[bytes], bool]) -> bool:
+    """Return whether git would execute something that this change brings, in the cases that ``is_protected`` cannot see
+    by path: a ``.git`` that is not a directory and so points to another repository; settings and hooks of a bare
+    repository; or a file that turns a directory with hooks or settings into a repository. ``exists`` tells whether the
+    fork or the project has a path, ``is_there`` whether the project has it."""
     parts = change.path.split(b"/")
     if parts[-1] == b".git":
         return any(entry is not None and entry.kind != "directory" for entry in (change.base, change.staged))
@@ -91,14 +94,14 @@ def git_runs(change: Change, exists: Callable[[bytes], bool], is_there: Callable
     if any(_is_repository(top, exists) for top in tops):
         return True
     top = parts[:-1]
-    if parts[-1] not in _HALLMARKS or not any(is_there(_in(top, name)) for name in (*_GIT_CONFIGURATION, b"hooks")):
+    if parts[-1] not in _HALLMARKS or not any(in_project(_in(top, name)) for name in (*_GIT_CONFIGURATION, b"hooks")):
         return False
-    return _is_repository(top, exists) and not _is_repository(top, is_there)
+    return _is_repository(top, exists) and not _is_repository(top, in_project)
 
 
 def _is_repository(top: list[bytes], exists: Callable[[bytes], bool]) -> bool:
-    """gitrepository-layout(5); setup.c, is_git_directory: HEAD, and objects and refs beside it or where a commondir
-    says that they are."""
+    """Return whether git takes ``top`` for a repository: it has HEAD, and either commondir or both objects and refs.
+    Sources: gitrepository-layout(5); is_git_directory in git's setup.c."""
     if not exists(_in(top, b"HEAD")):
         return False
     return exists(_in(top, b"commondir")) or (exists(_in(top, b"objects")) and exists(_in(top, b"refs")))
@@ -109,22 +112,23 @@ def _in(top: list[bytes], name: bytes) -> bytes:
 
 
 def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Flags of a change, and those of what git runs, in their fixed order."""
-    wanted = {*flags, "executes-later", "protected"}
-    first = tuple(flag for flag in ("executes-later", "secret", "protected") if flag in wanted)
-    return (*first, *(flag for flag in flags if flag not in first))
+    """Return ``flags`` with ``executes-later`` and ``protected`` added, in the fixed order."""
+    present = {*flags, "executes-later", "protected"}
+    leading = tuple(flag for flag in ("executes-later", "secret", "protected") if flag in present)
+    return (*leading, *(flag for flag in flags if flag not in leading))
 
 
 def is_protected(path: bytes) -> bool:
-    """Whether apply leaves ``path`` out unless it is named: a ``.mudroom``, git's hooks and settings. A ``.mudroom``
-    anywhere makes the directory that it is in a project of its own, where this project's policy does not hold."""
+    """Return whether apply leaves out ``path`` unless the user names it: anything in a ``.mudroom``, and git's hooks
+    and settings. A ``.mudroom`` in any directory makes that directory a separate project, in which this project's
+    policy does not hold."""
     if b".mudroom" in path and b".mudroom" in path.split(b"/"):
         return True
     return b".git" in path and any(_is_configuration(within) for within in _within_repositories(path))
 
 
 def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
-    """Where in a ``.git`` directory the path is, for each that it is in: one may lie in another."""
+    """Yield the components of ``path`` below each ``.git`` directory in it; repositories can be nested."""
     parts = path.split(b"/")
     for index, part in enumerate(parts[:-1]):
         if part == b".git":

@@ -1,4 +1,4 @@
-"""In which language a file is written, by its name: for colours, so a wrong guess costs nothing. Pure.
+"""Programming language of a file by its name, for syntax highlighting only. Pure.
 
 The names are those of highlight.js for the languages of its common build
 (https://github.com/highlightjs/highlight.js/blob/main/SUPPORTED_LANGUAGES.md).
@@ -51,10 +51,10 @@ _NAMES = {
     "ruby": "Gemfile Rakefile Podfile Vagrantfile Brewfile",
 }
 _BY_SUFFIX = {suffix.encode(): language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
-_BY_NAME = {one.encode(): language for language, names in _NAMES.items() for one in names.split()}
+_BY_NAME = {name_of_file.encode(): language for language, names in _NAMES.items() for name_of_file in names.split()}
 
 
 def language_of(path: bytes) -> str:
-    """Empty: none that is known."""
+    """Return the highlight.js name of the language, or an empty string if the file name is not known."""
     last = name(path)
     return _BY_NAME.get(last) or _BY_SUFFIX.get(last.rpartition(b".")[2].lower() if b"." in last else b"", "")

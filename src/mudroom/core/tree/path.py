@@ -1,8 +1,8 @@
-"""Paths below a project.
+"""Paths relative to a project.
 
-A ``RelPath`` is bytes, relative, with ``/`` between components: never empty, absolute, ``.``, ``..``, or with a NUL.
-File names are bytes on Linux and need not be text; they become text only to be shown, through ``show_path``;
-``show`` is for any other line.
+A ``RelPath`` is bytes, relative, with ``/`` between components. It is never empty, absolute, ``.`` or ``..``, and
+contains no NUL. File names on Linux are bytes and need not be valid text. ``show_path`` converts them to text for
+display; ``show`` converts other bytes for display.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from mudroom.core.text.invisible_characters import CHOICE, PASSED
 RelPath = NewType("RelPath", bytes)
 
 ROOT = b""
-"""The project's own directory, where a function accepts it."""
+"""The project's own directory, in functions that accept it."""
 
 
 def relpath(raw: bytes) -> RelPath:
-    """Check ``raw`` and return it as a RelPath. Raises ValueError, saying what is wrong with it."""
+    """Return ``raw`` as a RelPath, without empty and ``.`` components. Raise ValueError with the reason if it is not
+    valid."""
     if b"\0" in raw:
         raise ValueError(f"{show(raw)}: a path cannot hold a NUL")
     if raw.startswith(b"/"):
@@ -36,7 +37,7 @@ def relpath(raw: bytes) -> RelPath:
 
 
 def parent(path: bytes) -> bytes:
-    """The directory that holds ``path``; ``ROOT`` for a name directly in the project."""
+    """Return the directory that contains ``path``; ``ROOT`` for a name directly in the project."""
     return path.rpartition(b"/")[0]
 
 
@@ -45,70 +46,73 @@ def name(path: bytes) -> bytes:
 
 
 def is_below(path: bytes, directory: bytes) -> bool:
-    """Whether ``path`` is ``directory`` or lies in it. Whole components: ``ab`` is not below ``a``.
+    """Return whether ``path`` is ``directory`` or lies below it. Whole components are compared: ``ab`` is not below
+    ``a``.
 
-    Both relative, or both absolute: everything absolute is below ``/``.
+    Both must be relative, or both absolute. Every absolute path is below ``/``.
     """
     return not directory or path == directory or path.startswith(directory.rstrip(b"/") + b"/")
 
 
 def ancestors(path: bytes) -> list[bytes]:
-    """Every directory above ``path`` in the project, outermost first, ``ROOT`` left out."""
-    found: list[bytes] = []
-    at = path.find(b"/")
-    while at >= 0:  # a hostile path has two thousand of them: nothing is joined together again
-        found.append(path[:at])
-        at = path.find(b"/", at + 1)
-    return found
+    """Return every directory above ``path`` in the project, outermost first, without ``ROOT``."""
+    directories: list[bytes] = []
+    slash = path.find(b"/")
+    while slash >= 0:  # slices instead of joins: a hostile path can have two thousand components
+        directories.append(path[:slash])
+        slash = path.find(b"/", slash + 1)
+    return directories
 
 
 def climb(path: bytes, known: Container[bytes]) -> list[bytes]:
-    """``path`` and the directories above it, outermost first, as far as they are not ``known``; ``ROOT`` counts."""
-    found: list[bytes] = []
+    """Return ``path`` and the directories above it that are not in ``known``, outermost first; ``ROOT`` is included."""
+    missing: list[bytes] = []
     while path not in known:
-        found.append(path)
+        missing.append(path)
         if not path:
             break
         path = parent(path)
-    return found[::-1]
+    return missing[::-1]
 
 
 _UNSEEN = frozenset(PASSED + CHOICE)
-"""What ``str.isprintable`` lets pass though nothing is to be seen of it."""
+"""Invisible characters for which ``str.isprintable`` is true."""
 
 
 def show(path: bytes) -> str:
-    """Bytes for a person: one line, printable, no terminal control, no bidirectional override, unambiguous."""
+    """Return bytes as one line of text for display: printable, unambiguous, without terminal controls or bidirectional
+    overrides."""
     text = path.decode("utf-8", "surrogateescape")
     if is_seen(text) and "\\" not in text:
         return text
-    return "".join(_shown(character, text[at - 1 : at]) for at, character in enumerate(text))
+    return "".join(_shown(character, text[index - 1 : index]) for index, character in enumerate(text))
 
 
 def show_path(path: bytes) -> str:
-    """``show``, for the names of files: nothing of them is taken for the blank around them, or for nothing at all.
+    """Return a file name or path for display, as ``show`` does, with ambiguous spaces escaped.
 
-    A space is written as it is between two characters that can be seen; at the edge of a name, or beside another
-    space, it is ``\\x20``.
+    A space between two visible characters stays a space. At the start or end of a component, or beside another space,
+    it is written ``\\x20``.
     """
     text = show(path)
     if " " not in text or ("  " not in text and text == text.strip(" ") and "/ " not in text and " /" not in text):
         return text
     around = f"/{text}/"
     return "".join(
-        "\\x20" if one == " " and (around[at] in " /" or around[at + 2] in " /") else one for at, one in enumerate(text)
+        "\\x20" if character == " " and (around[index] in " /" or around[index + 2] in " /") else character
+        for index, character in enumerate(text)
     )
 
 
 def is_seen(text: str) -> bool:
-    """Whether each of its characters is to be seen on a line, if spaces are."""
+    """Return whether every character of ``text`` is visible; spaces count as visible."""
     if not text.isprintable():
         return False
     return text.isascii() or _UNSEEN.isdisjoint(text) or all(map(_is_seen, text, " " + text))
 
 
 def _is_seen(character: str, before: str) -> bool:
-    if character in CHOICE:  # how an emoji is drawn, where there is one
+    if character in CHOICE:  # a variation selector is visible only in how it draws an emoji
         return before in EMOJI
     return character not in _UNSEEN
 
@@ -127,5 +131,6 @@ def _shown(character: str, before: str) -> str:
 
 
 def sort_key(path: bytes) -> bytes:
-    """Orders paths as a walk meets them: a directory, all that is in it, its neighbour (``a``, ``a/b``, ``a-b``)."""
+    """Return the key that sorts paths in walking order: a directory, its contents, then its sibling (``a``, ``a/b``,
+    ``a-b``)."""
     return path.replace(b"/", b"\0")

@@ -1,8 +1,8 @@
-"""Words of a command for a person: as a shell would take them, in one line, nothing hidden.
+"""A command's words as one line for display, quoted as for a shell, with nothing hidden.
 
-A word is shown so that it can be told from any other: quoted where a shell needs it, and what cannot be printed
-(control characters, bytes that are no text, characters that turn the direction of writing) as ``$'\\x1b'``.
-What is too long is cut in the middle, and says how much is missing: the end of a command may be what matters.
+Words are unambiguous: a word is quoted where a shell needs it. Control characters, bytes that are not valid text and
+bidirectional controls are written as ``$'\\x1b'``. Long words are cut in the middle, with the number of omitted bytes:
+the end of a command can be the important part.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from mudroom.core.tree.path import is_seen, show
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
 LONGEST = 1500
-"""Characters that are shown of a command."""
+"""Most characters of a command that are shown."""
 
 
 def show_words(words: Sequence[bytes], limit: int = LONGEST) -> str:
-    """What is cut is cut before it is quoted: a command of a megabyte costs no more than what is shown of it."""
-    head, cut = _fitting(words, limit * 2 // 3)
-    tail, cut_too = _fitting(words[len(head) :][::-1], limit // 3)
-    left = len(words) - len(head) - len(tail)
-    shown = [*head, f"… {left:,} words …", *reversed(tail)] if left else [*head, *reversed(tail)]
+    """Return the words as one line of about ``limit`` characters. Words are cut before they are quoted, so that a
+    command of a megabyte costs no more than its visible part."""
+    head, cut = _show_leading(words, limit * 2 // 3)
+    tail, cut_too = _show_leading(words[len(head) :][::-1], limit // 3)
+    omitted = len(words) - len(head) - len(tail)
+    shown = [*head, f"… {omitted:,} words …", *reversed(tail)] if omitted else [*head, *reversed(tail)]
     size = sum(map(len, words)) + max(0, len(words) - 1)
-    return " ".join(shown) + (f"  ({size:,} bytes in all)" if left or cut or cut_too else "")
+    return " ".join(shown) + (f"  ({size:,} bytes in all)" if omitted or cut or cut_too else "")
 
 
-def _fitting(words: Sequence[bytes], limit: int) -> tuple[list[str], bool]:
-    """The first words, as they are shown, in about so many characters; and whether one of them had to be cut."""
+def _show_leading(words: Sequence[bytes], limit: int) -> tuple[list[str], bool]:
+    """Return the leading words for display in about ``limit`` characters, and whether any of them was cut."""
     shown: list[str] = []
     cut = False
     for word in words:
         if limit <= 0:
             break
-        short = _middle(word, limit)
-        shown.append(show_word(short))
-        cut |= short != word
+        shortened = _cut_middle(word, limit)
+        shown.append(show_word(shortened))
+        cut |= shortened != word
         limit -= len(shown[-1]) + 1
     return shown, cut
 
@@ -50,7 +51,7 @@ def show_word(word: bytes) -> str:
     return "$'" + show(word).replace("'", "\\'") + "'"
 
 
-def _middle(word: bytes, limit: int) -> bytes:
+def _cut_middle(word: bytes, limit: int) -> bytes:
     if len(word) <= max(limit, 60):
         return word
     head, tail = word[: limit * 2 // 3], word[len(word) - limit // 3 :]

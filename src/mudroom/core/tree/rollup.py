@@ -1,6 +1,7 @@
-"""Which directories stand for all that is in them, when changes are shown.
+"""Directories that are shown as one row instead of all the changes in them.
 
-``npm install`` changes thousands of files; a reader wants to know of ``package.json`` and that ``node_modules/`` came.
+``npm install`` changes thousands of files; the reader wants to see ``package.json`` and that ``node_modules/`` was
+added.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.core.tree.change import Change, listed
+from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 
 MANY = 10
-"""A directory that came or went whole is shown as one line if it has more files than this."""
+"""An added or deleted directory is shown as one row if it has more files than this."""
 
 
 class Roll(NamedTuple):
-    """One directory and what changed below it, in files."""
+    """One directory and the number of files changed below it."""
 
     path: bytes
     added: int
@@ -25,11 +26,11 @@ class Roll(NamedTuple):
     deleted: int
     renamed: int
     size: int
-    """Bytes of the staged files."""
+    """Bytes of the files in the fork."""
 
 
 def whole_directories(changes: Sequence[Change]) -> list[bytes]:
-    """The topmost directories that were added or deleted as a whole and hold more than ``MANY`` files.
+    """Return the topmost directories that were added or deleted as a whole and contain more than ``MANY`` files.
 
     ``changes`` are in walking order (``sort_key``).
     """
@@ -47,28 +48,28 @@ def whole_directories(changes: Sequence[Change]) -> list[bytes]:
 
 
 def roll_up(changes: Sequence[Change], lines: int) -> tuple[list[Change], list[Roll]]:
-    """Split into changes to show one by one and directories to show as one line.
+    """Return the changes that are shown as single rows, and the directories that are shown as one row each.
 
-    Directories that came or went whole always roll up, and so do repositories (``.git``); then, while there are more
-    than ``lines`` rows, the directory at the top level that stands for the most rows.
+    Directories that were added or deleted as a whole always roll up, and so do repositories (``.git``). While more than
+    ``lines`` rows remain, the top-level directory with the most rows is rolled up as well.
     """
     groups: dict[bytes, list[Change]] = {top: [] for top in whole_directories(changes)}
     groups |= {git: [] for change in changes if (git := git_directory(change.path)) is not None}
     rows: list[Change] = []
-    for change in listed(changes):
+    for change in counted_changes(changes):
         top = next((above for above in (*ancestors(change.path), change.path) if above in groups), None)
-        # a group inside a group never gets anything: the outer one comes first
+        # A group inside another group stays empty: the outer group comes first.
         (rows if top is None else groups[top]).append(change)
     groups = {top: inside for top, inside in groups.items() if inside}
     while len(rows) + len(groups) > lines:
-        heavy = _heaviest([*(change.path for change in rows), *groups])
-        if heavy is None:
+        heaviest = _heaviest([*(change.path for change in rows), *groups])
+        if heaviest is None:
             break
-        inside = [change for change in rows if is_below(change.path, heavy)]
-        rows = [change for change in rows if not is_below(change.path, heavy)]
-        for top in [top for top in groups if is_below(top, heavy)]:
+        inside = [change for change in rows if is_below(change.path, heaviest)]
+        rows = [change for change in rows if not is_below(change.path, heaviest)]
+        for top in [top for top in groups if is_below(top, heaviest)]:
             inside += groups.pop(top)
-        groups[heavy] = inside
+        groups[heaviest] = inside
     return rows, [_roll(top, groups[top]) for top in sorted(groups, key=sort_key)]
 
 
@@ -77,8 +78,8 @@ def _heaviest(paths: Sequence[bytes]) -> bytes | None:
     for path in paths:
         top = path.split(b"/", 1)[0]
         counts[top] = counts.get(top, 0) + (top != path)
-    heavy = max(counts, key=lambda top: (counts[top], top), default=None)
-    return heavy if heavy is not None and counts[heavy] else None
+    heaviest = max(counts, key=lambda top: (counts[top], top), default=None)
+    return heaviest if heaviest is not None and counts[heaviest] else None
 
 
 def _roll(top: bytes, below: Sequence[Change]) -> Roll:

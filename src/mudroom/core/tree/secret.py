@@ -1,7 +1,7 @@
-"""Which files hold secrets, by their names. What is found here is shown empty to commands unless the policy says else.
+"""Names of files that hold secrets. Matching files appear empty to commands unless the policy shows them.
 
-A name that matches ``NEVER`` is none, whatever else matches: examples and public halves of keys are read by programs
-and hold nothing. In the directories of ``ELSEWHERE`` are other people's files (packages, builds): nobody looks there.
+A name that matches ``NEVER`` is not a secret, whatever else it matches: examples and public keys are read by programs
+and hold no secret. Directories in ``ELSEWHERE`` contain third-party files (packages, builds) and are not searched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ELSEWHERE = frozenset(
 
 
 def is_secret(name: bytes) -> bool:
-    """By the last part of a path."""
+    """Return whether ``name``, the last component of a path, is that of a secret."""
     lower = name.lower()
     if lower.endswith(NEVER):
         return False
@@ -31,14 +31,16 @@ def is_secret(name: bytes) -> bool:
 
 
 def is_masked(path: bytes, mask: Iterable[bytes], show: Iterable[bytes]) -> bool:
-    """Whether it would be shown empty to commands: what the policy says, then its name."""
+    """Return whether the file appears empty to commands. The policy's ``show`` comes first, then the name, then
+    ``mask``."""
     if matches(path, show):
         return False
     return is_secret(path.rpartition(b"/")[2]) or matches(path, mask)
 
 
 def matches(path: bytes, patterns: Iterable[bytes]) -> bool:
-    """Whether a path is one of ``patterns``: a path of the project, a name, or a name with ``*`` at an end."""
+    """Return whether ``path`` matches one of ``patterns``: a path of the project, a name, or a name with ``*`` at
+    either end."""
     name = path.rpartition(b"/")[2]
     for pattern in patterns:
         if pattern in (path, name) or path.startswith(pattern.rstrip(b"/") + b"/"):

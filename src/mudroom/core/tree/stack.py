@@ -1,10 +1,10 @@
-"""A fork as a value: its stack of layers, its checkpoints, and what each command of the user makes of them.
+"""The state of a fork as a value: its layers and its checkpoints, and the operations on them.
 
-Layers are named by ids of the vault. All but the ``upper`` are sealed: nothing is ever written to them again, so any
-number of forks and checkpoints may share them. That is why checkpoint, rollback and a fork of a fork cost the same for
-ten files and for a million: each only writes a new list of names.
+Layers are named by ids of the vault. All layers except ``upper`` are sealed: they are never written again, so any
+number of forks and checkpoints can share them. Checkpoint, rollback and a fork of a fork therefore cost the same for
+ten files and for a million: each only writes a new list of ids.
 
-The text form is one fact a line, so that a person can read it and no library has to be loaded for it.
+The text form has one fact per line. A person can read it, and no library has to be loaded to parse it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 FORMAT = 2
 LIVE = "live"
-"""The base of a fork that stands on the project directory itself; else the id of a snapshot."""
+"""The base of a fork of the live project directory. Other bases are ids of snapshots."""
 
 
 class Checkpoint(NamedTuple):
@@ -24,7 +24,7 @@ class Checkpoint(NamedTuple):
     layers: tuple[str, ...]
     """Sealed layers, bottom first."""
     automatic: bool = False
-    """Made by mudroom before something that drops changes, not by name."""
+    """Created by mudroom before an operation that discards changes, not by the user."""
 
 
 class ForkState(NamedTuple):
@@ -34,15 +34,15 @@ class ForkState(NamedTuple):
     base: str = LIVE
     created: int = 0
     parent: str = ""
-    """The fork that this one was made from."""
+    """Name of the fork from which this fork was created; otherwise empty."""
     named: bool = False
-    """Somebody gave it its name: it outlives an apply of all it holds."""
+    """The user named this fork, so it is kept after all its changes are applied."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Oldest first."""
 
     @property
     def references(self) -> frozenset[str]:
-        """Every layer that it needs."""
+        """Ids of all layers that this fork needs."""
         return frozenset((self.upper, *self.layers, *(layer for point in self.checkpoints for layer in point.layers)))
 
     def checkpoint(self, name: str) -> Checkpoint | None:
@@ -50,12 +50,12 @@ class ForkState(NamedTuple):
 
 
 def seal(state: ForkState, upper: str) -> ForkState:
-    """What was the upper is sealed; ``upper`` is a new, empty layer."""
+    """Seal the current upper and use ``upper``, a new and empty layer."""
     return state._replace(layers=(*state.layers, state.upper), upper=upper)
 
 
 def with_checkpoint(state: ForkState, name: str, time: int, *, automatic: bool = False) -> ForkState:
-    """Remember the sealed layers under a name. Seal first, if the upper holds anything."""
+    """Record the sealed layers as a checkpoint. If the upper contains changes, call ``seal`` first."""
     point = Checkpoint(name, time, state.layers, automatic)
     return state._replace(checkpoints=(*state.checkpoints, point))
 
@@ -65,23 +65,24 @@ def without_checkpoint(state: ForkState, name: str) -> ForkState:
 
 
 def rolled_back(state: ForkState, point: Checkpoint, upper: str) -> ForkState:
-    """Stand on the layers of a checkpoint again, with a new, empty upper. No checkpoint is lost."""
+    """Return to the layers of a checkpoint, with a new and empty upper. All checkpoints are kept."""
     return state._replace(layers=point.layers, upper=upper)
 
 
 def forked(state: ForkState, name: str, upper: str, time: int, layers: tuple[str, ...] | None = None) -> ForkState:
-    """A new fork on the sealed layers of this one (or of a checkpoint: ``layers``)."""
+    """Return a new fork on the sealed layers of this fork, or on ``layers``, those of a checkpoint."""
     below = state.layers if layers is None else layers
     return ForkState(upper, below, state.base, time, name, named=True)
 
 
 def flattened(state: ForkState, count: int, merged: str) -> ForkState:
-    """The lowest ``count`` layers replaced by one that holds what they come to. Checkpoints keep theirs."""
+    """Replace the lowest ``count`` layers by the layer ``merged`` with the same contents. Checkpoints keep their
+    layers."""
     return state._replace(layers=(merged, *state.layers[count:]))
 
 
 def free_name(state: ForkState, stem: str) -> str:
-    """``stem-1``, ``stem-2`` …: the first that no checkpoint has."""
+    """Return ``stem-1``, ``stem-2`` …: the first name that no checkpoint has."""
     taken = {point.name for point in state.checkpoints}
     number = 1
     while f"{stem}-{number}" in taken:
@@ -110,7 +111,7 @@ def _lines(state: ForkState) -> Iterator[str]:
 
 
 def from_text(text: str) -> ForkState:
-    """Raises ValueError, saying what is wrong: a newer format, a line that is not known, an end that is missing."""
+    """Parse the text form. Raise ValueError with the reason: a newer format, an unknown line, a missing end."""
     lines = text.splitlines()
     head = lines[0].split(" ") if lines else []
     if len(head) != 2 or head[0] != "mudroom-fork" or not head[1].isdigit():
@@ -128,7 +129,7 @@ def from_text(text: str) -> ForkState:
         elif word in ("upper", "layers", "base", "created", "parent", "named") and word not in facts:
             facts[word] = tuple(rest)
         else:
-            raise ValueError(f"has a line that makes no sense: {line!r}")
+            raise ValueError(f"has an invalid line: {line!r}")
     try:
         (upper,), (base,), (created,) = facts["upper"], facts["base"], facts["created"]
         (parent,) = facts.get("parent", ("",))
@@ -140,8 +141,8 @@ def from_text(text: str) -> ForkState:
 
 
 def _ids(words: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Ids become names of directories, so they must be plain."""
+    """Return the ids. Raise ValueError if one is not ASCII letters and digits: ids become directory names."""
     for word in words:
         if not word.isalnum() or not word.isascii():
-            raise ValueError(f"has a layer with a name that makes no sense: {word!r}")
+            raise ValueError(f"has an invalid layer name: {word!r}")
     return tuple(words)

@@ -1,12 +1,13 @@
-"""Names that a changeset may not bring onto Windows: they would be another file there, a device, or nothing. Pure.
+"""Names that a changeset must not create on Windows: there they would name another file or a device, or cannot exist.
+Pure.
 
-A fork can be written on Linux, or by a program that goes past Win32 with ``\\\\?\\`` paths; what it holds is judged
-before it lands. Sources: Microsoft, "Naming Files, Paths, and Namespaces" and "File Streams"; for short names of
-protected directories CVE-2019-1353, for UNC targets that a mere look at them authenticates to a server.
+A fork can be written on Linux, or on Windows through ``\\\\?\\`` paths that bypass Win32. Its names are therefore
+checked before they are applied. Sources: Microsoft, "Naming Files, Paths, and Namespaces" and "File Streams";
+CVE-2019-1353 for short names of protected directories. Merely opening a UNC target authenticates to its server.
 
-1. A name stands for itself alone: no drive, stream, device, short name or trailing dot makes it another file's.
-2. What cannot be told is refused: ``ABCDEF~1`` may be the short name of a file that lies there under a longer one.
-3. A symbolic link may lead only downwards or sideways in the project, and never to a server.
+1. A name must denote only itself: no drive, stream, device, short name or trailing dot may make it another file's name.
+2. An ambiguous name is refused: ``ABCDEF~1`` can be the short name of an existing file with a longer name.
+3. A symbolic link may only lead to a place inside the project, and never to a server.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from mudroom.core.tree.path import show
 
 LONGEST_NAME, LONGEST_PATH = 255, 32_000
-"""UTF-16 units. NT takes 32,767 for a whole path; the rest is left for the directory in which the project lies."""
+"""Limits in UTF-16 units. NT allows 32,767 for a whole path; the rest is left for the project's own directory."""
 
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>:"|?*\\]')
 _WHY = {
@@ -32,7 +33,7 @@ _TILDE = re.compile(r"~[0-9]+\Z")
 
 
 def why_not(path: bytes) -> str | None:
-    """Why this path below a project cannot be made on Windows; None if it can."""
+    """Return why this path cannot be created in a project on Windows, or None if it can."""
     for part in path.split(b"/"):
         reason = why_no_name(part)
         if reason:
@@ -43,15 +44,15 @@ def why_not(path: bytes) -> str | None:
 
 
 def why_no_name(name: bytes) -> str | None:
-    """Why one component cannot be; None if it can."""
+    """Return why this path component is not allowed, or None if it is."""
     text = _text(name)
     if text is None:
-        return "not UTF-8, and names are UTF-16 there"
+        return "not UTF-8, so it cannot be a UTF-16 name on Windows"
     if text in ("", ".", ".."):
-        return "no name"
-    found = _FORBIDDEN.search(text)
-    if found:
-        character = found.group()
+        return "not a file name"
+    forbidden = _FORBIDDEN.search(text)
+    if forbidden:
+        character = forbidden.group()
         return _WHY.get(character) or f"{show(character.encode())} cannot be in a name"
     if text[-1] in " .":
         return "a space or dot at the end is dropped: it would be another file"
@@ -65,19 +66,20 @@ def why_no_name(name: bytes) -> str | None:
 
 
 def _is_short(text: str) -> bool:
-    """8.3: up to eight characters that end in ~ and digits, an extension of up to three."""
+    """Return whether this is an 8.3 short name: up to eight characters that end in ~ and digits, and an extension of up
+    to three."""
     stem, _dot, extension = text.partition(".")
     return len(extension) <= 3 and "." not in extension and bool(_SHORT.match(stem) and _TILDE.search(stem))
 
 
 def why_no_link(path: bytes, target: bytes) -> str | None:
-    """Why a symbolic link at ``path`` with this target cannot be made; None if it can."""
+    """Return why a symbolic link at ``path`` with this target is not allowed, or None if it is."""
     text = _text(target)
     if text is None:
         return "its target is not UTF-8"
     plain = text.replace("\\", "/")
     if plain.startswith("//"):
-        return "its target is a server's or a device's: looking at it would tell your credentials to whoever it names"
+        return "its target is on a server or a device: opening it would send your credentials to that server"
     if plain.startswith("/"):
         return "its target is absolute"
     if re.match(r"[^/]*:", plain):
@@ -94,8 +96,9 @@ def why_no_link(path: bytes, target: bytes) -> str | None:
 
 
 def fold(path: bytes) -> str:
-    """Equal for two names that NTFS may take for one. It compares by a table of single upper-case characters
-    ($UpCase), which a volume keeps from when it was made; this folds at least as much."""
+    """Return a key that is equal for two names that NTFS may treat as the same. NTFS compares by a table of single
+    upper-case characters ($UpCase), stored in each volume when it was formatted; this folds at least as many
+    characters."""
     text = _text(path)
     if text is None:
         return path.decode("latin-1")
@@ -103,32 +106,32 @@ def fold(path: bytes) -> str:
 
 
 def collisions(paths: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Pairs of which the second would fall upon the first, in the order given. Directories count: ``A/x`` and ``a/y``
-    are no two directories there."""
+    """Return pairs of paths of which the second would overwrite the first, in the order of ``paths``. Parent
+    directories are compared, too: ``A/x`` and ``a/y`` share one directory on Windows."""
     seen: dict[str, bytes] = {}
-    found: list[tuple[bytes, bytes]] = []
+    pairs: list[tuple[bytes, bytes]] = []
     for path in paths:
         parts = path.split(b"/")
         for end in range(1, len(parts) + 1):
             whole = b"/".join(parts[:end])
             first = seen.setdefault(fold(whole), whole)
-            if first != whole and (first, whole) not in found:
-                found.append((first, whole))
-    return found
+            if first != whole and (first, whole) not in pairs:
+                pairs.append((first, whole))
+    return pairs
 
 
 def is_named(name: bytes, protected: Iterable[bytes]) -> bool:
-    """Whether a component is one of these names, or would be taken for it: by case, trailing dots, a stream, or its
-    short name. For ``.git`` and ``.mudroom``, of which nothing may land by another name."""
+    """Return whether a component is one of ``protected`` or an alias of one: by case, trailing dots, a stream, or its
+    short name. Used for ``.git`` and ``.mudroom``, which must not be written under another name."""
     text = (_text(name) or name.decode("latin-1")).partition(":")[0].rstrip(" .")
     folded = fold(text.encode("utf-8", "surrogatepass"))
-    for one in protected:
-        plain = fold(one)
-        if folded == plain:
+    for protected_name in protected:
+        folded_protected = fold(protected_name)
+        if folded == folded_protected:
             return True
-        letters = re.sub(r"[^0-9A-Z_-]", "", plain)
+        letters = re.sub(r"[^0-9A-Z_-]", "", folded_protected)
         stem = _TILDE.sub("", folded)
-        # GIT~1; where four of a kind exist NTFS keeps two letters and hashes the rest: GI7EBA~1
+        # GIT~1. After four such names, NTFS keeps two letters and hashes the rest: GI7EBA~1
         if stem != folded and (letters.startswith(stem) or (len(stem) == 6 and stem[:2] == letters[:2])):
             return True
     return False
@@ -140,7 +143,7 @@ def _upper(character: str) -> str:
 
 
 def _text(name: bytes) -> str | None:
-    """As os.fsdecode has it on Windows: half of a surrogate pair is a character that NTFS can keep."""
+    """Decode as os.fsdecode does on Windows: NTFS allows unpaired surrogates. Return None if that fails."""
     try:
         return name.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

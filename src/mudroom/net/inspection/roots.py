@@ -17,7 +17,7 @@ from mudroom.core.confinement.certificate_trust import (
     STORE,
     CertificateTrust,
     merge,
-    named,
+    named_bundles,
     trust,
 )
 from mudroom.core.tree.path import show
@@ -37,7 +37,7 @@ def prepare(
     places = [place for place in PLACES if os.path.isfile(place)]
     if not places:
         raise Unsupported("inspection", "the system's root certificates", "none of the usual files", "install them")
-    own = [path for path in named(environ) if os.path.isfile(path)]
+    own = [path for path in named_bundles(environ) if os.path.isfile(path)]
     java = _has_java(environ)
     try:
         made = directory + b"/" + _PREFIX + _stamp(authority, [places[0], *own], java)
@@ -54,7 +54,7 @@ def own_roots(environ: Mapping[bytes, bytes]) -> str:
     """PEM of what the user's own variables name: whoever has roots of a company's own trusts them on the host, too.
     Raises MudroomError."""
     try:
-        return merge([_read(path) for path in named(environ) if os.path.isfile(path)]).decode("ascii")
+        return merge([_read(path) for path in named_bundles(environ) if os.path.isfile(path)]).decode("ascii")
     except OSError as error:
         name = show(os.fsencode(error.filename or b""))
         raise MudroomError(f"root certificates: {name}: {error.strerror}") from error

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from mudroom.core.confinement.container import Engine
-from mudroom.core.confinement.limit import NAMES, Limits, of_command, of_total, show_limit, stand_in
+from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, stand_in, total_limits
 from mudroom.errors import Unsupported
 
 BY_ENGINE = ("memory", "processes", "cpus")
@@ -31,10 +31,10 @@ class AllowedLimits(NamedTuple):
 def lacking(limits: Limits, engine: Engine) -> Iterator[tuple[str, str, float]]:
     """(field, kind, limit) of what is asked for and not held."""
     able = getattr(engine, "limits", BY_ENGINE)
-    for kind, limit in of_command(limits):
+    for kind, limit in command_limits(limits):
         if kind not in BY_ENGINE or kind not in able:
             yield kind, kind, limit
-    for kind, limit in of_total(limits):
+    for kind, limit in total_limits(limits):
         yield "total_" + kind, kind, limit
 
 

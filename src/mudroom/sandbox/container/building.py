@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.image import bases
-from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build_words, import_words, last_words
+from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build_words, error_line, import_words
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.container.engine import ask
@@ -215,11 +215,11 @@ def _finish(process: subprocess.Popen[bytes], argv: Sequence[bytes]) -> None:
     assert process.stdout is not None
     said = process.stdout.read().decode("utf-8", "replace")
     if process.wait():
-        raise MudroomError(f"{show(os.path.basename(argv[0]))}: {show(last_words(said).encode())}")
+        raise MudroomError(f"{show(os.path.basename(argv[0]))}: {show(error_line(said).encode())}")
 
 
 def _failed(shop: Workshop, argv: Sequence[bytes]) -> MudroomError:
     with open(shop.log, "rb") as log:
         said = log.read().decode("utf-8", "replace")
     name = show(os.path.basename(argv[0]))
-    return MudroomError(f"{name}: {show(last_words(said).encode())}", f"all that it said: {show(shop.log)}")
+    return MudroomError(f"{name}: {show(error_line(said).encode())}", f"all that it said: {show(shop.log)}")

@@ -3,7 +3,7 @@ a ``Plan`` that is performed in it. Pure.
 
 The container itself is then all that hides the host: it is made for one fork, with the staged copy mounted at the
 project's own path. The gate's listeners are in the container's own network namespace, which has nothing but loopback;
-no other address leads anywhere, so programs that heed no proxy have no network at all.
+no other address leads anywhere, so programs that ignore proxy settings have no network at all.
 """
 
 from __future__ import annotations

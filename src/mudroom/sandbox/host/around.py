@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from mudroom.core.agent.credential_stores import places
 from mudroom.core.confinement.credential_file import is_credential
-from mudroom.core.confinement.spec import Around, Bind
+from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.host.credential_opening import is_socket
 
@@ -162,16 +162,16 @@ def look_around(
     masks: Iterable[bytes],
     *,
     namespaces: bool,
-) -> tuple[Around, tuple[tuple[bytes, bytes], ...]]:
+) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
     """``masks``: files that nobody may read. Also gives the empty files on which single files are mounted."""
     hidden = (*hidden_places(home.path, home.state, (*opened.named, *home.shown)), *home.replaced)
     if not namespaces:
-        return Around(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
+        return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
     private = private_places(environ)
     mounted = [bind.path for bind in opened.live if is_below(bind.path, home.path)]
     furniture = furnish(home.path, frozenset((*hidden, *mounted)), home.needed)
     outside = [path for path in hidden if not any(is_below(path, one) for one in (home.path, *private))]
-    around = Around(
+    around = HostView(
         directories=(
             *furniture.directories,
             *((path, 0o700) for path in mounted if os.path.isdir(path)),

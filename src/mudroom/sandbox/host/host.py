@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mudroom.core.confinement.credential_file import holds_secret, identity, is_credential
+from mudroom.core.confinement.credential_file import git_identity, holds_secret, is_credential
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below
 
@@ -113,7 +113,7 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
         except OSError:
             continue  # not there, or not for us
         if holds_secret(settings):
-            files.append((path, identity(settings)))
+            files.append((path, git_identity(settings)))
         else:
             shown.append(path)
     return shown, tuple(files)

@@ -33,10 +33,10 @@ from mudroom.core.confinement.limit import (
     Limits,
     Reading,
     Write,
-    of_command,
-    of_total,
+    command_limits,
     reading_v1,
     reading_v2,
+    total_limits,
     writes_v1,
     writes_v2,
 )
@@ -164,7 +164,7 @@ def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offer
             if place != base:
                 _make(place, made)
             enable(place, names)
-        perform((f"{base}/{OURS}/{vault}",), writes_v2(of_total(limits), ()))
+        perform((f"{base}/{OURS}/{vault}",), writes_v2(total_limits(limits), ()))
     except OSError:
         _remove_quietly(reversed(made))
         raise
@@ -197,7 +197,7 @@ def _find_v1(
                 _make(parents[name], made)
             elif name in wanted:
                 raise NotHere(f"control groups of version 1 without the controller {names[name]}")
-        perform((), writes_v1(of_total(limits)), parents)
+        perform((), writes_v1(total_limits(limits)), parents)
     except OSError as error:
         _remove_quietly(reversed(made))
         raise NotHere(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
@@ -252,7 +252,7 @@ class Leaf:
         try:
             for place in self._places:
                 os.mkdir(place, 0o755)
-            own = of_command(limits)
+            own = command_limits(limits)
             version = tree.version
             writes = writes_v2(own, devices, OWN_PROCESSES) if version == 2 else writes_v1(own, OWN_PROCESSES)
             perform((), writes, self._where)

@@ -15,11 +15,11 @@ from mudroom.core.confinement.limit import (
     KINDS,
     NAMES,
     Limits,
-    needed,
-    of_command,
-    of_total,
+    command_limits,
+    needed_controllers,
     show_limit,
     stand_in,
+    total_limits,
 )
 from mudroom.errors import Unsupported
 from mudroom.sandbox.limits import scope
@@ -68,7 +68,7 @@ class Limiter:
         try:
             return Leaf(held.tree, held.limits, held.devices)
         except FileNotFoundError:  # the last session but us has removed the vault's group
-            tree = self._tree(held.limits, needed(held.limits))
+            tree = self._tree(held.limits, needed_controllers(held.limits))
             self._held = held._replace(tree=tree)
             return Leaf(tree, held.limits, held.devices)
         except OSError as error:
@@ -89,9 +89,9 @@ class Limiter:
             devices, why = disks(self._places)
             if not devices:
                 asked = self._without(asked, "io", NotHere(why), notes, rlimits, counts_processes)
-        while needed(asked) and tree is None:
+        while needed_controllers(asked) and tree is None:
             try:
-                tree = self._tree(asked, needed(asked))
+                tree = self._tree(asked, needed_controllers(asked))
             except NotHere as missing:
                 kind = self._culprit(asked)
                 asked = self._without(asked, kind, missing, notes, rlimits, counts_processes)
@@ -113,7 +113,7 @@ class Limiter:
 
     def _culprit(self, limits: Limits) -> str:
         """Which limit to give up: one that cannot be held on its own, else all of them one after the other."""
-        kinds = [kind for kind in KINDS if CONTROLLERS[kind] in needed(limits)]
+        kinds = [kind for kind in KINDS if CONTROLLERS[kind] in needed_controllers(limits)]
         for kind in reversed(kinds):
             if len(kinds) > 1:
                 try:
@@ -132,12 +132,12 @@ class Limiter:
                 f"a limit of {NAMES[kind]}", f"a control group with the controller {CONTROLLERS[kind]}", missing.found,
                 fix(kind, missing.found),
             )  # fmt: skip
-        for name, limit in of_command(limits):
+        for name, limit in command_limits(limits):
             if name == kind:
                 rlimit, lost = stand_in(kind, limit, counts_processes=counts_processes)
                 notes.append(f"{lost} ({missing.found})")
                 rlimits += [rlimit] if rlimit is not None else []
-        for name, limit in of_total(limits):
+        for name, limit in total_limits(limits):
             if name == kind:
                 notes.append(f"limit of all commands together: {NAMES[kind]}, {show_limit(kind, limit)}: not enforced")
         changes: dict[str, Any] = {kind: None} | ({"total_" + kind: None} if kind != "io" else {})

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
-from mudroom.core.confinement.spec import Around, Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.plan import (
     FILE_RIGHTS,
@@ -94,7 +94,7 @@ def _bind(bind: Bind) -> Step:
     return ("bind", bind.source, bind.path[1:], WRITABLE if bind.writable else READ_ONLY, False)
 
 
-def _shared(spec: SandboxSpec, around: Around) -> list[Step]:
+def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
     """The root as every command of a session has it. Nothing is made in what is the host's: it is read-only. What has
     to be made is made in the directories that stand in for the home, and in private ones."""
     steps: list[Step] = [("private",), ("host", spec.scratch, READ_ONLY)]
@@ -127,7 +127,7 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
     return steps
 
 
-def _confinement(spec: SandboxSpec, around: Around, machine: str) -> list[Step]:
+def _confinement(spec: SandboxSpec, around: HostView, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6 and not around.abstract:
@@ -144,7 +144,7 @@ def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     )
 
 
-def _without_namespaces(spec: SandboxSpec, around: Around, machine: str) -> Plan:
+def _without_namespaces(spec: SandboxSpec, around: HostView, machine: str) -> Plan:
     """Landlock: writing only in the copy, a private directory, caches and what was named; reading everywhere but in
     what is hidden, of which names can be listed."""
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"

@@ -8,7 +8,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Sequence
 
-from mudroom.core.confinement.spec import Around, Bind
+from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
 from mudroom.sandbox.host.host import Host, survey_paths
 
@@ -75,13 +75,13 @@ def look_around_mac(
     masks: Iterable[bytes],
     *,
     namespaces: bool,
-) -> tuple[Around, tuple[tuple[bytes, bytes], ...]]:
+) -> tuple[HostView, tuple[tuple[bytes, bytes], ...]]:
     """As ``around.look_around``; nothing has to stand in for the home, as nothing is mounted in it. What is not there
     yet is hidden as well: a rule needs no file."""
     assert not namespaces
     hidden = hidden_places(home.path, home.state, (*opened.named, *home.shown))
     absent = [path for path in absent_places(home.path) if path not in hidden and path not in opened.named]
-    around = Around(
+    around = HostView(
         hidden=tuple(dict.fromkeys(map(true_path, (*hidden, *absent, *home.replaced)))),
         covered=tuple(map(true_path, masks)),
         shown=tuple(Bind(true_path(path), path) for path in home.shown if os.path.exists(path)),

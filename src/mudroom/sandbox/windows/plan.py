@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.confinement.limit import NAMES, Limits, of_command, of_total, show_limit
+from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, total_limits
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
@@ -232,9 +232,9 @@ def _limit(limits: Limits, machine: WindowsMachine) -> tuple[list[Step], list[st
     notes: list[str] = []
     flags, processes, memory = JOB_FLAGS, 0, 0
     steps: list[Step] = []
-    lacking = [("total_" + kind, limit) for kind, limit in of_total(limits)]
+    lacking = [("total_" + kind, limit) for kind, limit in total_limits(limits)]
     lacking += [(kind, one) for kind in ("open_files", "file_size") if (one := getattr(limits, kind)) is not None]
-    for kind, limit in of_command(limits):
+    for kind, limit in command_limits(limits):
         if kind == "memory":
             flags, memory = flags | w.JOB_OBJECT_LIMIT_JOB_MEMORY, int(limit)
         elif kind == "processes":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.confinement.container import NOBODY, user_of
-from mudroom.core.confinement.environment import select, select_inside
+from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import rlimits
 from mudroom.core.confinement.plan import Plan
@@ -295,10 +295,10 @@ class Confinement:
         if grant.image:
             provided = self._provided(grant.image)
             image, user = dict(provided.image.environment), os.fsencode(provided.user.name)
-            env = select_inside(image, self.variables, home=home, cwd=cwd, user=user, proxy=proxy, extra=extra)
+            env = select_image_variables(image, self.variables, home=home, cwd=cwd, user=user, proxy=proxy, extra=extra)
         else:
             hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
-            env = select(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
+            env = select_variables(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
         return env
 

@@ -22,7 +22,7 @@ from mudroom.core.confinement.container import (
     ContainerMount,
     Engine,
     EngineKind,
-    unspeakable,
+    path_error,
     user_of,
 )
 from mudroom.core.confinement.image import User
@@ -223,7 +223,7 @@ class Containers:
 def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
     """Raises Unsupported if one of them cannot be shown to a container of this engine."""
     for path in paths:
-        why = unspeakable(path, engine.kind)
+        why = path_error(path, engine.kind)
         if why:
             name = NAMES[engine.kind]
             raise Unsupported(

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
 from mudroom.core.merge.diff3 import MergedText, merge3
-from mudroom.core.merge.marker import mergeable
+from mudroom.core.merge.marker import why_not_mergeable
 from mudroom.core.merge.merge import Conflict, merged_mode
 from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
@@ -98,7 +98,7 @@ class ForkConflict(_Known):
         base, ours, theirs = (side.content for side in (self.base, self.ours, self.theirs))
         if self.base.entry is None and self.ours.entry is not None:
             base = b""
-        if base is None or ours is None or theirs is None or any(map(mergeable, (base, ours, theirs))):
+        if base is None or ours is None or theirs is None or any(map(why_not_mergeable, (base, ours, theirs))):
             return None
         return base, ours, theirs
 

@@ -22,7 +22,7 @@ from mudroom.vault.store.store import Vault
 
 GONE = "deleted in the project meanwhile"
 GAINED = "the project has gained one of that name meanwhile"
-KIND = "the project has made something else of it meanwhile"
+KIND = "replaced in the project by an entry of another kind"
 EDITED = "changed in the project meanwhile"
 MODE = "its permissions were changed in the project meanwhile"
 NOWHERE = "its directory is not in the project any more"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
-from mudroom.core.tree.choice import at_or_below, exactly
+from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
@@ -420,4 +420,4 @@ def _chosen(changes: Sequence[Change], wanted: LandingRequest) -> list[Change]:
     for path in wanted.paths:
         if path not in known:
             raise UsageError(f"the fork has no change at {os.fsdecode(path)}", "mudroom diff shows what it has")
-    return (exactly if wanted.exact else at_or_below)(changes, wanted.paths)
+    return (select_exactly if wanted.exact else select_below)(changes, wanted.paths)

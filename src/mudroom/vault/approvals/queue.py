@@ -24,9 +24,9 @@ from mudroom.core.approval_queue import (
     State,
     elapsed,
     is_old,
+    questions_to_delete,
     storable,
     storable_text,
-    surplus,
 )
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
@@ -262,7 +262,7 @@ class Queue:
     def _make_room(self, rows: list[QueueRow], moment: Moment) -> None:
         """Raises MudroomError if so many wait that there is no room."""
         try:
-            gone = surplus(rows, moment, ROOM)
+            gone = questions_to_delete(rows, moment, ROOM)
         except ValueError as error:
             raise MudroomError(str(error), "answer some of them: mudroom approve") from None
         self._forget(gone)

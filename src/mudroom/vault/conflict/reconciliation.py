@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.merge.marker import Labels, mergeable, with_markers
+from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
@@ -221,7 +221,7 @@ class Reconciler:
     def _mark(self, sides: FileSides) -> ConflictAnswer | None:
         found = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
-        if None in found or ours is None or theirs is None or any(mergeable(data or b"") for data in found):
+        if None in found or ours is None or theirs is None or any(why_not_mergeable(data or b"") for data in found):
             return None
         base, mine, yours = (data or b"" for data in found)
         merged = merge3(base, mine, yours)
@@ -293,7 +293,7 @@ def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
     """The merged content, or the reason why there is none."""
     if base in (ours, theirs) or ours == theirs:
         return (theirs if base == ours else ours), ""
-    reason = next((reason for data in (base, ours, theirs) if (reason := mergeable(data))), "")
+    reason = next((reason for data in (base, ours, theirs) if (reason := why_not_mergeable(data))), "")
     if reason:
         return b"", f"also changed in the project, and cannot be merged: {reason}"
     merged = merge3(base, ours, theirs)

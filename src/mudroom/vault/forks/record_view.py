@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from mudroom.core.tree.change import Change, Changeset, Summary, listed, summarise
+from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes, summarise
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ROOT, climb, parent
 from mudroom.core.tree.review_tags import tags_of
@@ -74,7 +74,7 @@ class RecordView:
     @cached_property
     def rows(self) -> tuple[Change, ...]:
         """The changes that a person counts."""
-        return tuple(listed(self.changeset.changes))
+        return tuple(counted_changes(self.changeset.changes))
 
     @cached_property
     def summary(self) -> Summary:

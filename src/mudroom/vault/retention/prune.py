@@ -23,7 +23,15 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits, expired_checkpoints, horizon, unneeded
+from mudroom.core.retention import (
+    DAY,
+    YOUNG,
+    Expired,
+    RetentionLimits,
+    deletion_horizon,
+    expired_checkpoints,
+    unreferenced,
+)
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
@@ -135,7 +143,7 @@ class _Sweep:
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
         bases.update(dict.fromkeys(self._released & bases.keys(), 0))
-        gone, bases_gone = unneeded(layers, bases, self._states, horizon(self._now, self._held))
+        gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._now, self._held))
         self._remove([vault.layer(name) for name in gone], counted=False)
         self._remove([vault.base(name) for name in bases_gone], counted=False)
         return gone, bases_gone

@@ -24,14 +24,14 @@ def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -
     due = _is_due(vault, now)
     if not due and not applied:
         return None
-    from mudroom.core.retention import kept_by
+    from mudroom.core.retention import retention_limits
     from mudroom.vault.retention.expire import sweep_applies
     from mudroom.vault.retention.prune import PruneResult, collect_garbage
 
     try:
         if not due:
-            return PruneResult(applies=tuple(sweep_applies(vault, kept_by(settings), now)))
-        swept = collect_garbage(vault, kept_by(settings), now)
+            return PruneResult(applies=tuple(sweep_applies(vault, retention_limits(settings), now)))
+        swept = collect_garbage(vault, retention_limits(settings), now)
         with open(vault.path + MARKER, "wb") as stream:
             os.utime(stream.fileno(), ns=(now, now))
         return swept

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import select
 from mudroom.core.text.linediff import diff_lines, split_lines
-from mudroom.core.tree.change import listed
-from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
+from mudroom.core.tree.change import counted_changes
+from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import show_path
 from mudroom.web.api.endpoint import Refusal, path_of
@@ -64,8 +64,8 @@ def chosen(
 
 def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
     """Nothing lands that was not shown as chosen (core/tree/dependent_rows.py)."""
-    for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
-        raise Refusal(400, "bad-request", lacks(path, missing), "choose all of them")
+    for path, missing in unmet_requirements(wanted, needs(row_of(change) for change in counted_changes(changes))):
+        raise Refusal(400, "bad-request", requirement_text(path, missing), "choose all of them")
 
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
-from mudroom.core.journal.event_text import gravity, shown, told, words
+from mudroom.core.journal.event_text import event_words, flow_text, gravity, printable
 from mudroom.core.network.flow import flow_from_json
 from mudroom.review.activity import points, preview, roll_back, search
 from mudroom.web import shape
@@ -77,14 +77,16 @@ def rollback(call: ApiCall) -> shape.RolledBackShape:
 
 def _require_point(session: Any, fork: str, name: str) -> None:
     if session.vault.fork(fork).state.checkpoint(name) is None:
-        raise Refusal(404, "not-found", f"{fork} has no checkpoint {shown(name)}", "it may have been dropped meanwhile")
+        raise Refusal(
+            404, "not-found", f"{fork} has no checkpoint {printable(name)}", "it may have been dropped meanwhile"
+        )
 
 
 def _require_idle(session: Any, fork: str) -> None:
     """What runs in the foreground of another process holds the fork for as long as it takes: nobody waits for that."""
     busy = next((what for name, what, _since in session.sandboxes.foreground() if name == fork), None)
     if busy is not None:
-        raise Refusal(409, "busy", f"{shown(busy)} runs in {fork}", "try again when it has ended")
+        raise Refusal(409, "busy", f"{printable(busy)} runs in {fork}", "try again when it has ended")
 
 
 # --- the journal ---
@@ -128,10 +130,10 @@ def _event(event: Event) -> shape.EventShape:
     data = data_of(event)
     if len(event.data) > _DATA:
         data = {"…": f"{len(event.data):,} characters: mudroom log --json has them"}
-    line = "  ".join(words(event))
+    line = "  ".join(event_words(event))
     plain: dict[str, Any] = _plain(data)
     return shape.EventShape(
-        event.number, wall(event) // _MS, shown(event.kind), shown(event.fork), line, gravity(event), plain
+        event.number, wall(event) // _MS, printable(event.kind), printable(event.fork), line, gravity(event), plain
     )
 
 
@@ -187,15 +189,15 @@ def flows(call: ApiCall) -> shape.FlowsShape:
 
 
 def _flow(event: Event) -> shape.FlowShape:
-    time, fork = wall(event) // _MS, shown(event.fork)
+    time, fork = wall(event) // _MS, printable(event.fork)
     try:
         flow = flow_from_json({key: value for key, value in data_of(event).items() if key != "clock"})
     except ValueError as error:  # of a newer mudroom, or somebody has edited it
-        return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", shown(error), 0, 0, shown(error))
+        return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", printable(error), 0, 0, printable(error))
     port, sent, received = (_bounded(one, 0, 1 << 53) for one in (flow.port, flow.sent, flow.received))
-    rule, reason = shown(flow.rule), shown(flow.reason)
-    host, verdict = shown(flow.host), flow.verdict
-    return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, told(flow))
+    rule, reason = printable(flow.rule), printable(flow.reason)
+    host, verdict = printable(flow.host), flow.verdict
+    return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, flow_text(flow))
 
 
 _FORK = "/projects/{project}/forks/{fork}"

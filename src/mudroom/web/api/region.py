@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
-from mudroom.core.merge.marker import mergeable
-from mudroom.core.merge.read_resolution import choices_of
+from mudroom.core.merge.marker import why_not_mergeable
+from mudroom.core.merge.read_resolution import read_choices
 from mudroom.core.text.difference import line_of
 from mudroom.core.text.escaping import shown, utf16
 from mudroom.core.text.linediff import split_lines
@@ -105,8 +105,8 @@ def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
 def result_of(merged: MergedText | None, content: bytes | None) -> shape.ResultShape | None:
     if content is None:
         return None
-    is_text = not mergeable(content)
-    choices = choices_of(merged, content) if merged is not None and is_text else None
+    is_text = not why_not_mergeable(content)
+    choices = read_choices(merged, content) if merged is not None and is_text else None
     written = [line for one in choices or () if isinstance(one, list) for line in one]
     if sum(map(len, written)) > EDITABLE or any("\r" in line for line in written):
         choices = None
@@ -122,7 +122,7 @@ def result_of(merged: MergedText | None, content: bytes | None) -> shape.ResultS
 
 def editable(content: bytes) -> str | None:
     """As it is; None: a browser would make something else of it, or take long."""
-    if len(content) > EDITABLE or mergeable(content):
+    if len(content) > EDITABLE or why_not_mergeable(content):
         return None
     return content.decode() if b"\r" not in content.replace(b"\r\n", b"") else None
 

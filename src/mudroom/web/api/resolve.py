@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.merge.marker import mergeable
-from mudroom.core.merge.resolve_hunks import resolved, rewritten
+from mudroom.core.merge.marker import why_not_mergeable
+from mudroom.core.merge.resolve_hunks import resolve_text, rewrite_lines
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
@@ -60,7 +60,7 @@ def _decide(session: Session, fork: str, found: ForkConflict, asked: shape.Decid
 def _both(session: Session, fork: str, found: ForkConflict) -> bytes:
     """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
     if found.merged is not None:
-        session.changes.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
+        session.changes.decide(fork, found, "content", resolve_text(found.merged, ["both"] * found.merged.conflicts))
         return b""
     kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
     if kinds == {"file"}:
@@ -72,7 +72,7 @@ def _content(session: Session, found: ForkConflict, choices: list[Any]) -> bytes
     if found.merged is None or is_masked_conflict(session, found):
         raise Refusal(400, "bad-request", f"{show_path(found.path)} can only be decided as a whole")
     try:
-        return resolved(found.merged, choices)
+        return resolve_text(found.merged, choices)
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
 
@@ -83,8 +83,8 @@ def _edited(session: Session, found: ForkConflict, asked: shape.DecideRequestSha
         raise Refusal(400, "bad-request", f"{show_path(found.path)} cannot be edited as a whole", "decide it first")
     lines = split_lines(before)
     try:
-        edited = rewritten(lines, asked.lines)
-        begun = rewritten(lines, asked.begun) if asked.begun is not None else before
+        edited = rewrite_lines(lines, asked.lines)
+        begun = rewrite_lines(lines, asked.begun) if asked.begun is not None else before
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
     return edited if begun == before else _with_what_came(begun, before, edited)
@@ -92,7 +92,7 @@ def _edited(session: Session, found: ForkConflict, asked: shape.DecideRequestSha
 
 def _with_what_came(begun: bytes, now: bytes, edited: bytes) -> bytes:
     """An edit of a text that is another one by now: it takes nothing back."""
-    reason = mergeable(begun) or mergeable(edited)
+    reason = why_not_mergeable(begun) or why_not_mergeable(edited)
     if reason:
         raise Refusal(400, "bad-request", f"the edit cannot be merged with what has come since: {reason}")
     merged = merge3(begun, now, edited)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, msgpack, structs
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.review.rows import has_hunks, is_at_rest, look, tags_of
+from mudroom.review.rows import has_hunks, is_at_rest, review_fork, tags_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
 from mudroom.web.state.house import require_fork
@@ -42,7 +42,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
     query: ChangesQuery = call.query
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        looked = look(session, name)
+        looked = review_fork(session, name)
         if query.reviewed and query.reviewed != looked.fingerprint:
             raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
         # Of many changes the list comes first: how they stand to the project now is asked for apart.

@@ -30,16 +30,16 @@ def folders(call: ApiCall) -> shape.FoldersShape:
     query: FoldersQuery = call.query
     means, known = call.house.means, _known(call.house)
     if not query.at:
-        roots = [new_project.looked_at(root, root, None) for root in means.roots]
+        roots = [new_project.inspect_folder(root, root, None) for root in means.roots]
         return shape.FoldersShape(None, None, [_folder(one, known) for one in roots])
     path = path_of(query.at)
     with _opened(call.house, path) as (root, descriptor):
         name = os.path.basename(path)
-        marked = new_project.described(path, name or path, descriptor)
-        found = new_project.listing(path, descriptor)
+        marked = new_project.describe_folder(path, name or path, descriptor)
+        found = new_project.list_folders(path, descriptor)
     above = "" if path == root else id_of(os.path.dirname(path))
     rows = [_folder(row, known) for row in found.folders]
-    refused = new_project.why_not(path, means.home, means.state)
+    refused = new_project.why_no_project(path, means.home, means.state)
     return shape.FoldersShape(_folder(marked, known), above, rows, refused, found.more)
 
 
@@ -64,7 +64,7 @@ def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
     """Raises Refusal."""
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(new_project.opened(house.means.roots, path))
+            found = stack.enter_context(new_project.open_folder(house.means.roots, path))
         except UsageError as error:
             raise Refusal(403, "forbidden", error.message, error.hint) from None
         except OSError as error:
@@ -102,7 +102,7 @@ def measure(call: ApiCall) -> shape.MeasureShape:
 
 def _require_possible(path: bytes, means: ServerMeans) -> None:
     """Raises Refusal if a folder cannot be a project."""
-    refused = new_project.why_not(path, means.home, means.state)
+    refused = new_project.why_no_project(path, means.home, means.state)
     if refused:
         raise Refusal(409, "failed", refused)
 

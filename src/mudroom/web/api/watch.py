@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mudroom.core.journal.event import data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
-from mudroom.core.journal.event_text import shown
+from mudroom.core.journal.event_text import printable
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Background, Session
@@ -88,7 +88,9 @@ def _last(session: Session, fork: str) -> list[shape.CommandShape]:
         return []  # that is another one's
     words = data.get("command")
     command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
-    row = shape.CommandShape("", fork, shown(data.get("agent") or ""), shown(command)[:_LONGEST], "ended", began // _MS)
+    row = shape.CommandShape(
+        "", fork, printable(data.get("agent") or ""), printable(command)[:_LONGEST], "ended", began // _MS
+    )
     row.ended, row.exit_code, row.timed_out = ended // _MS, _number(data, "exit_code"), bool(data.get("timed_out"))
     return [row]
 

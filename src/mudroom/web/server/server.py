@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
-from mudroom.review.rows import collected_seldom
+from mudroom.review.rows import fewer_collections
 from mudroom.web.server.guard import STRANGER
 from mudroom.web.server.peer import stranger
 
@@ -198,7 +198,7 @@ def serve(
     # uvicorn heeds signals itself while it runs, and raises them again for those who were there before: us
     before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:
-        with collected_seldom():
+        with fewer_collections():
             ready()
             server.run(sockets=listening)
     finally:

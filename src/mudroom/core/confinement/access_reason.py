@@ -1,11 +1,11 @@
-"""Why something is refused to a command, or that it is not: an answer for people."""
+"""Explanations for the user why a command is refused access to a path, or that it is allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mudroom.core.confinement.plan import Plan, Step, shown_at
+from mudroom.core.confinement.plan import Plan, Step, deciding_step
 
 
 class AccessReason(NamedTuple):
@@ -15,13 +15,13 @@ class AccessReason(NamedTuple):
     refused: bool
 
 
-HIDDEN = "of the host there are only system directories, toolchains, and what read: in the policy names"
+HIDDEN = "only the host's system directories, its toolchains and the paths under read: in the policy are visible"
 _READ_ONLY = 1
 
 
-def why_place(plan: Plan, path: bytes, subject: str) -> AccessReason:
-    """What a command finds at an absolute path, by the plan that confines it."""
-    step = shown_at(plan, path)
+def explain_path(plan: Plan, path: bytes, subject: str) -> AccessReason:
+    """Explain what a command sees at an absolute path under this plan."""
+    step = deciding_step(plan, path)
     if step is None:
         if any(step[0] == "seatbelt" for step in plan.steps):
             return AccessReason(
