@@ -433,7 +433,7 @@ def test_answers_that_came_with_the_project(cli: Cli) -> None:
     (local / "policy.yaml").write_text("secrets: {show: [.env]}\n")
     done = cli("run", "--no", "--", "true")
     assert (
-        "note: not taken from .mudroom/local/policy.yaml, .mudroom/local/rules.yaml, nobody has trusted it on this "
+        "note: not taken from .mudroom/local/policy.yaml, .mudroom/local/rules.yaml, it is not trusted on this "
         "machine: secrets.show: .env; commands.rules: allow sudo x (mudroom policy trust shows all and asks)"
     ) in done.stderr
     assert cli("net", "why", "evil.com").returncode == 1

@@ -92,8 +92,8 @@ def test_no_and_nobody_and_a_client_that_does_not_wait(town: Town) -> None:
     client = door.connect(connect("no.example", 443))
     door.wait(questions=1)
     door.door.answer(door.questions[0].identity, False, None)
-    assert b"so it was answered" in read_all(client)
-    assert b"so it was answered" in read_all(door.connect(connect("no.example", 443)))
+    assert b"answered earlier for this host" in read_all(client)
+    assert b"answered earlier for this host" in read_all(door.connect(connect("no.example", 443)))
     door.connect(connect("gone.example", 443)).close()
     door.wait(flows=3, questions=2)
     assert "ended before it was answered" in door.flows[-1].reason

@@ -276,7 +276,7 @@ def test_a_client_that_pins_is_told_of_with_what_to_do(place: Place) -> None:
     door = place.door(port)
     place.tunnel(door, port).close()  # it looks at the certificate, and goes
     flow = door.flow()
-    assert "requested nothing" in flow.error
+    assert "sent no request" in flow.error
     assert "inspect.never" in flow.error
 
 
