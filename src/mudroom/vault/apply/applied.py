@@ -1,5 +1,5 @@
-"""Applies in a list: of which fork, when, how much. Told by the journal, as far as it is not archived: that is
-cheaper to read than the plans.
+"""A list of applies: the fork, the time and the size of each. Read from the journal where it is not archived, because
+that is cheaper than reading the plans.
 """
 
 from __future__ import annotations
@@ -16,50 +16,52 @@ from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.store.store import Vault
 
 LARGE = 8 << 20
-"""Bytes of a plan that is not read for a list."""
+"""Plans larger than this, in bytes, are not read for a list."""
 
 
 class AppliedOnce(NamedTuple):
     name: str
     state: str
-    """In the words of ``Session.applies``."""
+    """As in ``Session.applies``."""
     fork: str = ""
     time: int = 0
-    """Nanoseconds since 1970; 0: not known."""
+    """Nanoseconds since 1970; 0 if unknown."""
     written: int = 0
     removed: int = 0
     conflicts: int = 0
     kept: int = 0
-    """Files of which the project's was kept, as was decided."""
+    """Number of files where the project's version was kept, as decided."""
 
 
 def details(vault: Vault, applies: Sequence[tuple[str, str]]) -> list[AppliedOnce]:
-    """``applies``: their names and states, oldest first. In the same order."""
-    told = _told(vault, [name for name, _state in applies])
-    return [_one(vault, name, state, told.get(name)) for name, state in applies]
+    """Return details in the order of ``applies``: names and states, oldest first."""
+    events = _read_events(vault, [name for name, _state in applies])
+    return [_detail(vault, name, state, events.get(name)) for name, state in applies]
 
 
-def _told(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
-    """What the journal says of them. Nothing if there is none, or it cannot be read: that is told where it is read."""
-    found: dict[str, Event] = {}
+def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
+    """Return the journal's newest event of each apply. Empty if the journal is missing or cannot be read; other readers
+    of the journal report that.
+    """
+    events: dict[str, Event] = {}
     if not names or not os.path.exists(vault.path + b"/journal.db"):
-        return found
+        return events
     missing = set(names)
     try:
         newest = vault.journal.newest(EventFilter(("apply", "recover")), archived=False)
         for event, _looked_at in zip(newest, range(50 + 4 * len(names)), strict=False):
             name = json.loads(event.data).get("apply")
             if name in missing:
-                found[name] = event
+                events[name] = event
                 missing.remove(name)
                 if not missing:
                     break
     except (MudroomError, OSError, ValueError):
-        pass  # what is known without it is shown
-    return found
+        pass  # show what is known without the journal
+    return events
 
 
-def _one(vault: Vault, name: str, state: str, event: Event | None) -> AppliedOnce:
+def _detail(vault: Vault, name: str, state: str, event: Event | None) -> AppliedOnce:
     if event is not None:
         data = json.loads(event.data)
         written, removed, conflicts, spared = (

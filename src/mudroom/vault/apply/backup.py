@@ -1,7 +1,7 @@
-"""``NAME.bak`` beside each file that an apply replaces or removes, for those who want them.
+"""``NAME.bak`` beside each file that an apply replaces or removes, on request.
 
-They are operations of the same landing: made in the same act, reported with it, and taken back by an undo. What a whole
-directory held when it went is not copied: undo has it.
+Backups are operations of the same landing: made in the same transaction, reported with it, and removed by undo. Files
+in a directory that is removed as a whole are not copied, because undo has them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _LONGEST = 255  # NAME_MAX of linux/limits.h, which every common file system has
 
 
 def with_backups(landing: Landing, reconciler: Reconciler) -> Landing:
-    """The same landing with a copy of every file before it goes. Raises OSError if one cannot be read."""
+    """Return the landing with a backup operation before each file that leaves. Raise OSError if a file cannot be
+    read.
+    """
     remarks: list[Remark] = []
     ops = list(_ops(landing, reconciler, remarks))
     return landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *remarks))
@@ -41,20 +43,20 @@ def _ops(landing: Landing, reconciler: Reconciler, remarks: list[Remark]) -> Ite
 
 def _refusal(op: Op, taken: set[bytes], reconciler: Reconciler) -> str:
     at = op.path + BACKUP
-    there = reconciler.look(at)
+    current = reconciler.look(at)
     if op.old is None or op.old.kind != "file":
         return "it is no regular file"
     if len(name(at)) > _LONGEST:
         return "the name would be too long"
-    if at in taken or (there is not None and there.kind != "file"):
+    if at in taken or (current is not None and current.kind != "file"):
         return "something else is there"
     return ""
 
 
 def _backup(op: Op, slot: int, reconciler: Reconciler) -> Op:
-    """An older backup makes way for this one."""
+    """Return the backup operation. It replaces an older backup."""
     at = op.path + BACKUP
-    there = reconciler.look(at)
+    current = reconciler.look(at)
     assert op.old is not None
     kept = reconciler.keep_copy(at, reconciler, op.path, op.old)
-    return Op("swap" if there is not None else "place", at, slot, there, kept.entry, merged=kept.name)
+    return Op("swap" if current is not None else "place", at, slot, current, kept.entry, merged=kept.name)

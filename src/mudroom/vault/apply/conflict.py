@@ -1,7 +1,7 @@
-"""The conflicts of a fork with the project as it is now: all three sides of each, and what is decided about them.
+"""The conflicts of a fork with the project as it is now: the three versions of each, and the decisions about them.
 
-Nothing here writes to the project. A conflict is worked out anew each time from the original that the fork keeps, the
-project's file and the fork's; so it is never older than they are.
+This module never writes to the project. Each call works conflicts out again, from the original kept in the fork, the
+project's file and the fork's file, so a conflict is never older than these files.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class ConflictVersion(NamedTuple):
 
     path: bytes
     entry: Entry | None
-    """None: nothing is there, or it is not known what was."""
+    """None if the path is absent or its entry is not known."""
     content: bytes | None
-    """Of a file; None if it is none, is too large to be merged, or is not known."""
+    """Content of a file; None if the path is not a file, the file is too large to be merged, or the content is
+    unknown.
+    """
 
 
-class _Known(NamedTuple):
+class _ConflictFields(NamedTuple):
     path: bytes
     """In the fork."""
     reason: str
@@ -56,32 +58,33 @@ class _Known(NamedTuple):
     ours: ConflictVersion
     theirs: ConflictVersion
     decided: bool
-    """Whether a decision about these very versions is kept."""
+    """Whether a decision about these very versions is recorded."""
     take: Take | Literal[""] = ""
-    """What that is."""
+    """The decision, if ``decided``."""
     decision: bytes = b""
-    """Of whatever decision there is, even one that does not hold any more: another one has another."""
+    """Identifies the recorded decision, even an outdated one. Another decision has another value."""
     written: bytes | None = None
-    """With ``take`` ``content``: that."""
+    """The decided content, if ``take`` is ``content``."""
 
 
-class ForkConflict(_Known):
-    # apart from its fields: a NamedTuple itself has no place for what is worked out once
+class ForkConflict(_ConflictFields):
+    # a subclass, because a NamedTuple has no place for cached properties
     @property
     def result(self) -> bytes | None:
-        """What is decided, as the content of the file; None: nothing is, or it is to be none, or one of which the
-        content is not here."""
+        """The decided content; None if nothing is decided, the path is to be deleted, or the content is not known."""
         side = {"ours": self.ours, "theirs": self.theirs}.get(self.take)
         return self.written if side is None else side.content
 
     @cached_property
     def merged(self) -> MergedText | None:
-        """The texts merged as far as they can be; None if they are no texts that can be. Costs once, and is kept."""
+        """The three texts merged as far as possible; None if they are not mergeable texts. Computed once and kept."""
         return self._merge()
 
     @cached_property
     def places(self) -> int | None:
-        """At how many places the texts conflict; None as for ``merged``. In a long list no merge is kept for it."""
+        """Number of places where the texts conflict; None as for ``merged``. Does not keep the merge, for long
+        lists.
+        """
         merged = vars(self).get("merged") or self._merge()
         return merged.conflicts if merged is not None else None
 
@@ -90,7 +93,7 @@ class ForkConflict(_Known):
 
     @property
     def is_text(self) -> bool:
-        """Whether they can be merged, without merging them."""
+        """Whether the three versions are mergeable texts. Does not merge them."""
         return self._texts is not None
 
     @cached_property
@@ -104,39 +107,54 @@ class ForkConflict(_Known):
 
 
 def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[ForkConflict]:
-    """In walking order, those that are decided, too. Hold the fork's lock.
+    """Return all conflicts in walking order, including decided ones. Hold the fork's lock.
 
-    Raises UsageError for a path that has no change.
+    Raise UsageError for a path that has no change.
     """
-    return each_conflict(vault, fork, lambda one: one, paths)
+    return each_conflict(vault, fork, lambda conflict: conflict, paths)
 
 
 def each_conflict(
     vault: Vault, fork: Fork, make: Callable[[ForkConflict], T], paths: Collection[bytes] = (), *, contents: bool = True
 ) -> list[T]:
-    """What is made of each (``find_conflicts``): of no two of them are the contents in memory at a time. A fork may
-    have any number, each as large as can be. Without ``contents`` nothing of them is read to be kept."""
-    return _each(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
+    """Return ``make(conflict)`` for each conflict of ``find_conflicts``.
+
+    The contents of only one conflict are in memory at a time: a fork may have any number of conflicts, each as large as
+    ``LIMIT``. Without ``contents`` no content is read and kept.
+    """
+    return _map_conflicts(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
 
 
 def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
-    """The one at this path, as ``find_conflicts`` has it among all; None: there is none. Hold the fork's lock.
+    """Return the conflict at ``path``, as in ``find_conflicts``, or None. Hold the fork's lock.
 
-    Of a file that was edited on both sides nothing but that file is merged. Of whatever else the rest of the fork may
-    say what becomes of it (renames, directories, where the project has it now): then all of it is looked at.
+    If the file was edited on both sides, only that file is merged. Otherwise renames and directories elsewhere in the
+    fork may matter, so the whole fork is examined.
     """
     record = read_record(fork)
-    if _stands_alone(path, record.changeset.changes):
-        found = _each(vault, fork, lambda one: one, record, LandingRequest((path,), exact=True), contents=True)
-        if [(one.path, one.ours.path) for one in found] == [(path, path)] and found[0].ours.entry is not None:
-            return found[0]
-    every = _each(vault, fork, lambda one: one if one.path == path else None, record, LandingRequest(), contents=True)
-    return next((one for one in every if one is not None), None)
+    if _is_plain_edit(path, record.changeset.changes):
+        conflicts = _map_conflicts(
+            vault, fork, lambda conflict: conflict, record, LandingRequest((path,), exact=True), contents=True
+        )
+        if [(conflict.path, conflict.ours.path) for conflict in conflicts] == [(path, path)] and conflicts[
+            0
+        ].ours.entry is not None:
+            return conflicts[0]
+    results = _map_conflicts(
+        vault,
+        fork,
+        lambda conflict: conflict if conflict.path == path else None,
+        record,
+        LandingRequest(),
+        contents=True,
+    )
+    return next((conflict for conflict in results if conflict is not None), None)
 
 
-def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
-    """Whether it is a file that was edited where it is, in directories that are as they were, and not one of those
-    that land only if they are named."""
+def _is_plain_edit(path: bytes, changes: Collection[Change]) -> bool:
+    """Whether the path is a file that was only edited, in unchanged directories, and that does not need to be named to
+    land.
+    """
     near = {path, *ancestors(path)}
     about = [change for change in changes if change.path in near]
     if len(about) != 1 or about[0].path != path or b".git" in path or b".mudroom" in path:
@@ -146,50 +164,52 @@ def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
     return is_edit and "protected" not in change.flags
 
 
-def _each(
+def _map_conflicts(
     vault: Vault,
     fork: Fork,
     make: Callable[[ForkConflict], T],
     record: ForkRecord,
-    wanted: LandingRequest,
+    request: LandingRequest,
     *,
     contents: bool,
 ) -> list[T]:
-    with reconciling(vault, fork, wanted, record, answered=False) as reconciler:
-        plan = prepare(fork, wanted, reconciler, record)
+    with reconciling(vault, fork, request, record, answered=False) as reconciler:
+        plan = prepare(fork, request, reconciler, record)
         with Union(fork.layered, None) as staged:
             changes = {change.path: change for change in plan.chosen}
-            known = load_resolutions(fork)
-            found: list[T] = []
+            resolutions = load_resolutions(fork)
+            results: list[T] = []
             for conflict in plan.landing.conflicts:
                 change = changes[conflict.path]
                 if change.moved_to:
-                    continue  # the end of a rename whose other end is in the list
+                    continue  # the old path of a rename; its new path is in the list
                 base_at = conflict.base_at or conflict.path
                 base = changes[base_at].base if base_at in changes else change.base
                 ours_at = conflict.ours_at or conflict.path
                 sides = FileSides(
                     (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
                 )
-                one = _conflicted(conflict, sides, reconciler, staged, known.get(conflict.path), contents=contents)
-                if one.take == "content" and contents:
-                    one = one._replace(written=read_content(fork, known[conflict.path]))
-                found.append(make(one))
-                del one  # before the next one's are read
-    return found
+                fork_conflict = _make_conflict(
+                    conflict, sides, reconciler, staged, resolutions.get(conflict.path), contents=contents
+                )
+                if fork_conflict.take == "content" and contents:
+                    fork_conflict = fork_conflict._replace(written=read_content(fork, resolutions[conflict.path]))
+                results.append(make(fork_conflict))
+                del fork_conflict  # free its contents before the next are read
+    return results
 
 
-def _conflicted(
+def _make_conflict(
     conflict: Conflict,
     sides: FileSides,
     reconciler: Reconciler,
     staged: Source,
-    known: Resolution | None,
+    resolution: Resolution | None,
     *,
     contents: bool,
 ) -> ForkConflict:
     (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
-    decided = known is not None and (known.ours, known.theirs) == (
+    decided = resolution is not None and (resolution.ours, resolution.theirs) == (
         fingerprint(reconciler, ours_at, ours),
         fingerprint(staged, theirs_at, theirs),
     )
@@ -204,8 +224,8 @@ def _conflicted(
             theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if contents and _is_file(theirs) else None
         ),
         decided,
-        known.take if known is not None and decided else "",
-        _told(known),
+        resolution.take if resolution is not None and decided else "",
+        _decision_id(resolution),
     )
 
 
@@ -216,12 +236,13 @@ def _is_file(entry: Entry | None) -> bool:
 def decide(
     vault: Vault, fork: Fork, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
 ) -> None:
-    """Keep a decision until the next apply. Hold the fork's lock.
+    """Record a decision until the next apply. Hold the fork's lock.
 
-    ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone).
-    ``edited``: the content came of what is decided (``conflict.result``), and has the permissions of that. Raises
-    UsageError if a side cannot be taken, SideMoved if one is not what was looked at (``conflict``) any more, and
-    DecidedMeanwhile if the decision is not: an editor may have been open for long.
+    ``take``: ours (the project's version), theirs (the fork's), content (the given content), delete (remove the path).
+    ``edited``: the content is an edited version of the decided content (``conflict.result``) and keeps its permissions.
+
+    Raise UsageError if a side cannot be taken, SideMoved if a side has changed since ``conflict`` was read, and
+    DecidedMeanwhile if the decision has: an editor may have been open for long.
     """
     if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
         directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
@@ -238,25 +259,26 @@ def decide(
             fingerprint(staged, conflict.path, conflict.theirs.entry),
             conflict.ours.path if conflict.ours.path != conflict.path else b"",
         )
-        _require_unmoved(conflict, project, staged)  # once more: what came in between would be decided about
-    known = load_resolutions(fork)
-    require_undecided_since(conflict.path, conflict.decision, known)
+        _require_unmoved(conflict, project, staged)  # again: the sides may have changed while they were read
+    resolutions = load_resolutions(fork)
+    require_undecided_since(conflict.path, conflict.decision, resolutions)
     if take == "content":
         assert content is not None
         resolution = resolution._replace(
-            content=keep_content(fork, content), mode=_mode(conflict, known.get(conflict.path) if edited else None)
+            content=keep_content(fork, content),
+            mode=_mode(conflict, resolutions.get(conflict.path) if edited else None),
         )
-    keep_resolutions(fork, {**known, conflict.path: resolution})
+    keep_resolutions(fork, {**resolutions, conflict.path: resolution})
 
 
-def require_undecided_since(path: bytes, decision: bytes, known: Mapping[bytes, Resolution]) -> None:
-    """That nobody has decided otherwise since ``decision`` was all there was."""
-    if _told(known.get(path)) != decision:
+def require_undecided_since(path: bytes, decision: bytes, resolutions: Mapping[bytes, Resolution]) -> None:
+    """Raise DecidedMeanwhile if the recorded decision about ``path`` is not ``decision``."""
+    if _decision_id(resolutions.get(path)) != decision:
         raise DecidedMeanwhile(path, show(path))
 
 
-def _told(known: Resolution | None) -> bytes:
-    return repr(known).encode() if known is not None else b""
+def _decision_id(resolution: Resolution | None) -> bytes:
+    return repr(resolution).encode() if resolution is not None else b""
 
 
 def _require_unmoved(conflict: ForkConflict, project: Reconciler, staged: Source) -> None:
@@ -266,28 +288,32 @@ def _require_unmoved(conflict: ForkConflict, project: Reconciler, staged: Source
 
 
 def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
-    """Take a decision back: the one that was looked at (``ForkConflict.decision``; None: whatever it is). Whether there
-    was one. Raises DecidedMeanwhile."""
-    known = load_resolutions(fork)
+    """Remove a decision. Return whether there was one.
+
+    ``decision``: the expected decision (``ForkConflict.decision``); None removes any. Raise DecidedMeanwhile if the
+    recorded decision is another.
+    """
+    resolutions = load_resolutions(fork)
     if decision is not None:
-        require_undecided_since(path, decision, known)
-    if known.pop(path, None) is None:
+        require_undecided_since(path, decision, resolutions)
+    if resolutions.pop(path, None) is None:
         return False
-    keep_resolutions(fork, known)
+    keep_resolutions(fork, resolutions)
     return True
 
 
 def _mode(conflict: ForkConflict, edited: Resolution | None) -> int:
-    """Permission bits of what is decided by content: those of what was ``edited`` for it, or merged, else the
-    project's. What lets a file act as its owner is only taken over from the project's."""
+    """Return the permission bits for decided content: those of the decision that was ``edited``, else the merged ones,
+    else the project's. Set-id and sticky bits are only taken from the project.
+    """
     modes = [side.entry.mode if _is_file(side.entry) and side.entry is not None else None for side in conflict[2:5]]
     base, ours, theirs = modes
     if edited is not None and edited.take != "delete":
-        found = {"ours": ours, "theirs": theirs, "content": edited.mode}[edited.take]
+        mode = {"ours": ours, "theirs": theirs, "content": edited.mode}[edited.take]
     elif ours is None or theirs is None:
-        found = next((mode for mode in (ours, theirs, base) if mode is not None), None)
+        mode = next((value for value in (ours, theirs, base) if value is not None), None)
     else:
-        found = merged_mode(base, ours, theirs)
-    if found is None:
-        found = ours if ours is not None else 0o644
-    return found & (0o777 | (ours or 0))
+        mode = merged_mode(base, ours, theirs)
+    if mode is None:
+        mode = ours if ours is not None else 0o644
+    return mode & (0o777 | (ours or 0))

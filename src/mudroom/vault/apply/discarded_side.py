@@ -1,11 +1,11 @@
-"""What an apply takes out of a fork though it lands nowhere: somebody decided for what the project has.
+"""Changes that an apply discards from a fork without landing them, because the project's version was decided for.
 
-The fork is the only one that has it. So before such an apply the fork gets a checkpoint of its own, and its books as
-they are (hard links: each of them is replaced when it changes, never written to) are kept beside the plan:
+The fork has the only copy of them. So before such an apply the fork gets a checkpoint, and its records are kept beside
+the plan. They are hard links: a record is replaced when it changes, and never written to.
 
     applies/<uN>/fork/      record, landed, kept/, resolutions
 
-Undo rolls the fork back to the checkpoint and lays the books back. The caller holds the vault's lock and the fork's.
+Undo rolls the fork back to the checkpoint and restores these records. The caller holds the vault's lock and the fork's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RECORD = b"/record"
 
 
 def lay_aside(vault: Vault, fork: Fork, place: bytes, time: int) -> Checkpoint:
-    """Before anything is dropped. ``place``: the directory of the apply."""
+    """Save the fork's records and make a checkpoint, before changes are discarded. ``place``: the apply's directory."""
     point = stacking.checkpoint(vault, fork, free_name(fork.state, "applied"), time, automatic=True)
     books = place + _BOOKS
     os.mkdir(books, 0o700)
@@ -53,7 +53,7 @@ def _link_all(source: bytes, target: bytes) -> None:
 
 
 def holder_of(vault: Vault, record: ApplyRecord) -> Fork | None:
-    """The fork that has the checkpoint, whatever its name is now."""
+    """Return the fork that has the checkpoint, under its current name, or None."""
     for fork in vault.forks():
         state = fork.state_or_none
         if state is not None and record.checkpoint in state.checkpoints:
@@ -62,38 +62,38 @@ def holder_of(vault: Vault, record: ApplyRecord) -> Fork | None:
 
 
 def return_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: bytes) -> tuple[Remark, ...]:
-    """The fork holds again what it held before the apply, and its decisions with it. Repeatable."""
+    """Restore in the fork the state before the apply, including its decisions. Repeatable."""
     point = record.checkpoint
     if fork is None or point is None:
         return tuple(Remark(path, GONE) for path in record.dropped)
-    current, known = load_landed(fork.path + LANDED), load_resolutions(fork)
-    before = _stand_on(vault, fork, point, record.started)
+    current, resolutions = load_landed(fork.path + LANDED), load_resolutions(fork)
+    before = _roll_back(vault, fork, point, record.started)
     books = place + _BOOKS
-    kept = load_record(books + _RECORD)
-    if kept is None:
+    kept_record = load_record(books + _RECORD)
+    if kept_record is None:
         raise UsageError(f"{record.name} has lost what it kept of {fork.name}", f"mudroom rollback --fork {fork.name}")
-    _lay_back(books + _RECORD, fork.record_path)
-    ours = {change.path for change in kept.changeset.changes}
+    _restore_file(books + _RECORD, fork.record_path)
+    changed = {change.path for change in kept_record.changeset.changes}
     if os.path.isdir(books + KEPT):
         _link_all(books + KEPT, fork.path + KEPT)
-    rows = load_landed(books + LANDED) | {path: row for path, row in current.items() if path not in ours}
+    rows = load_landed(books + LANDED) | {path: row for path, row in current.items() if path not in changed}
     if os.path.exists(fork.path + LANDED):
         os.unlink(fork.path + LANDED)
     if rows:
         add_landed(fork.path + LANDED, rows)
     decided = load_resolutions(Fork(fork.name, books, vault.path))
-    keep_resolutions(fork, known | {path: decided[path] for path in record.dropped if path in decided})
+    keep_resolutions(fork, resolutions | {path: decided[path] for path in record.dropped if path in decided})
     forget(fork)
     return (Remark(os.fsencode(fork.name), f"{SINCE} {before.name}"),) if before is not None else ()
 
 
 def has_begun_anew(fork: Fork) -> bool:
-    """Whether it stands on the project itself, with nothing changed."""
+    """Whether the fork stands on the project itself, without changes."""
     return not fork.state.layers and stacking.upper_is_empty(fork)
 
 
-def _stand_on(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpoint | None:
-    """Roll back; of a fork that has begun anew and holds nothing there is nothing to keep."""
+def _roll_back(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpoint | None:
+    """Roll back to the checkpoint. A fork that was reset and is empty needs no checkpoint of its present state."""
     state = fork.state
     if not has_begun_anew(fork):
         return stacking.rollback(vault, fork, point.name, time)
@@ -103,10 +103,10 @@ def _stand_on(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpo
     return None
 
 
-def _lay_back(source: bytes, target: bytes) -> None:
+def _restore_file(source: bytes, target: bytes) -> None:
     beside = target + b".link"
     if os.path.lexists(beside):
-        os.unlink(beside)  # a crash left it
+        os.unlink(beside)  # left by a crash
     os.link(source, beside)
     os.rename(beside, target)
     if os.path.lexists(beside):  # rename(2) of two names of one file does nothing

@@ -1,8 +1,8 @@
-"""What the project has changed itself where a fork has changes: to be told before an apply merges it, or cannot.
+"""Paths that both the fork and the project have changed, to report before an apply merges them or cannot.
 
-Cheap enough to be asked every few seconds: a changed path costs one lstat(2), what lies in a directory that only the
-fork has costs nothing, and contents are compared only where that tells a difference. No lock is needed: what is told
-here decides nothing.
+Cheap enough to be called every few seconds: a changed path costs one lstat(2), paths in a directory that only the fork
+has cost nothing, and contents are compared only where the entries differ. No lock is needed, because the result is only
+shown.
 """
 
 from __future__ import annotations
@@ -30,52 +30,54 @@ CLOSED = "cannot be looked at in the project"
 
 
 def find_drift(vault: Vault, fork: Fork) -> list[Remark]:
-    """A remark for each path, in walking order. Raises OSError if the project itself cannot be opened."""
+    """Return a remark for each such path, in walking order. Raise OSError if the project itself cannot be opened."""
     record = fork.record
     if record is None or not record.changeset.changes:
         return []
-    changes, found = record.changeset.changes, dict[bytes, str]()
+    changes, reasons = record.changeset.changes, dict[bytes, str]()
     root = open_root(vault.project)
     try:
-        suspects = dict(_suspects(root, changes, found))
+        suspects = dict(_suspects(root, changes, reasons))
         if suspects:
             with OpenFork(vault, fork) as opened:
                 ground, staged, live = opened.ground(record.changeset), opened.staged(), DirectorySource(root)
                 for change, ours in suspects.items():
-                    if not _is_known(change, ours, ground, live) and not _is_there(change, ours, staged, live):
-                        found[change.path] = _told(change.base, ours)
+                    if not _equals_base(change, ours, ground, live) and not _equals_staged(change, ours, staged, live):
+                        reasons[change.path] = _describe(change.base, ours)
     finally:
         os.close(root)
-    return [Remark(change.path, found[change.path]) for change in changes if change.path in found]
+    return [Remark(change.path, reasons[change.path]) for change in changes if change.path in reasons]
 
 
-def _suspects(root: int, changes: Sequence[Change], found: dict[bytes, str]) -> Iterator[tuple[Change, Entry | None]]:
-    """Those of which the project has another entry than the one that was collected; in ``found``, those of which not
-    even that can be told."""
-    places: dict[bytes, list[Change]] = {}  # a directory's own change is in one that comes before its own
+def _suspects(root: int, changes: Sequence[Change], reasons: dict[bytes, str]) -> Iterator[tuple[Change, Entry | None]]:
+    """Yield the changes whose base differs from the project's entry. Add a reason to ``reasons`` for a path that cannot
+    be examined.
+    """
+    places: dict[bytes, list[Change]] = {}  # a directory's own change is in the group of its parent, which comes first
     for change in changes:
         places.setdefault(parent(change.path), []).append(change)
     absent: set[bytes] = set()
-    for place, within in places.items():
+    for place, group in places.items():
         if place in absent:
-            absent |= {change.path for change in within if change.entry.kind == "directory"}
+            absent |= {change.path for change in group if change.entry.kind == "directory"}
             continue
         try:
             with directory(root, place) as opened:
-                entries = [(change, look(opened, name(change.path))) for change in within]
+                entries = [(change, look(opened, name(change.path))) for change in group]
         except PermissionError:
-            found.update((change.path, CLOSED) for change in within)
+            reasons.update((change.path, CLOSED) for change in group)
             continue
-        except OSError:  # gone, or a link now: what comes has nowhere to go, what was there is gone
-            found.update((change.path, NOWHERE) for change in within if change.base is None)
-            entries = [(change, None) for change in within if change.base is not None]
+        except OSError:  # gone, or a link now: an added path has no parent, a changed path is gone
+            reasons.update((change.path, NOWHERE) for change in group if change.base is None)
+            entries = [(change, None) for change in group if change.base is not None]
         absent |= {change.path for change, ours in entries if _is_nowhere_yet(change, ours)}
         yield from ((change, ours) for change, ours in entries if not same_stamp(change.base, ours))
 
 
 def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
-    """Whether it is a directory that the fork has made, of nothing or of what was no directory, and the project has
-    none there, either."""
+    """Whether the fork has made a directory, of nothing or of a non-directory, and the project has no directory
+    there.
+    """
     if change.entry.kind != "directory":
         return False
     if change.base is None:
@@ -83,8 +85,8 @@ def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
     return change.base.kind != "directory" and (ours is None or ours.kind != "directory")
 
 
-def _is_known(change: Change, ours: Entry | None, ground: Ground, live: SourceContent) -> bool:
-    """Whether it is what the fork started from after all: touched, or written anew with the same content."""
+def _equals_base(change: Change, ours: Entry | None, ground: Ground, live: SourceContent) -> bool:
+    """Whether the project's entry equals the fork's base after all: touched, or rewritten with the same content."""
     base = change.base
     if base is None or ours is None or not same_shape(base, ours) or base.size != ours.size:
         return False
@@ -94,16 +96,16 @@ def _is_known(change: Change, ours: Entry | None, ground: Ground, live: SourceCo
     return kept is not None and _same_content(kept, change.path, live)
 
 
-def _is_there(change: Change, ours: Entry | None, staged: SourceContent, live: SourceContent) -> bool:
-    """Whether the project has what the fork wants it to have, already."""
-    wanted = change.staged
-    if wanted is None or ours is None:
-        return wanted is ours
-    if wanted.kind == ours.kind == "directory" and change.base is None:
-        return True  # both have made one: permissions are the project's
-    if not same_shape(wanted, ours) or wanted.size != ours.size:
+def _equals_staged(change: Change, ours: Entry | None, staged: SourceContent, live: SourceContent) -> bool:
+    """Whether the project already has the fork's version."""
+    staged_entry = change.staged
+    if staged_entry is None or ours is None:
+        return staged_entry is ours
+    if staged_entry.kind == ours.kind == "directory" and change.base is None:
+        return True  # both have made a directory; the project's permissions stay
+    if not same_shape(staged_entry, ours) or staged_entry.size != ours.size:
         return False
-    if wanted.kind != "file":
+    if staged_entry.kind != "file":
         return True
     try:
         return _same_content(staged.open(change.path), change.path, live)
@@ -112,7 +114,7 @@ def _is_there(change: Change, ours: Entry | None, staged: SourceContent, live: S
 
 
 def _same_content(opened: int, path: bytes, live: SourceContent) -> bool:
-    """Closes ``opened``."""
+    """Whether the content equals that of ``path`` in ``live``. Closes ``opened``."""
     try:
         mine = live.open(path)
     except OSError:
@@ -127,7 +129,7 @@ def _same_content(opened: int, path: bytes, live: SourceContent) -> bool:
         os.close(mine)
 
 
-def _told(base: Entry | None, ours: Entry | None) -> str:
+def _describe(base: Entry | None, ours: Entry | None) -> str:
     if base is None:
         return GAINED
     if ours is None:

@@ -1,12 +1,12 @@
-"""The operations of a landing, performed one by one on a project. Each may be repeated.
+"""Perform the operations of a landing on a project, one by one. Every operation may be repeated.
 
-Nothing here ever deletes a byte of the user's: what leaves the project goes to a slot. An operation that finds the
-project other than expected gives its reason and changes nothing. One that finds out a moment too late, because somebody
-wrote in between, puts back what it took; at the end everything that was taken is looked at once more, for whoever goes
-on writing to a file that they had open.
+This module never deletes the user's data: a file that leaves the project goes to a slot. If the project is not as
+expected, the operation changes nothing and returns the reason. If that is found too late, because a file was written in
+between, the operation puts back what it took. At the end every taken file is checked once more, in case a process still
+writes to a file that it had open.
 
-Whether an operation was done before a crash is told by inodes: the project holds what was to come, or the slot holds
-what was to go.
+Inodes tell whether an operation was done before a crash: the project holds the new inode, or the slot holds the old
+one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from mudroom.vault.apply.tree import (
 )
 
 FEW = 32
-"""Up to so many files or directories are fsynced one by one; above, one syncfs is cheaper."""
+"""Up to this many files or directories are fsynced one by one; above it, one syncfs is cheaper."""
 
 Progress = Callable[[int, int], None]
 Trees = Mapping[int, dict[bytes, Entry]]
-"""By slot: every entry of a whole directory, by its path relative to it."""
+"""By slot: every entry of a whole directory, by its path relative to the directory."""
 
 EDITED = "changed in the project while it was being applied"
 ENDLESS = "was not removed: what it was renamed to could not be placed"
@@ -49,10 +49,10 @@ WRITTEN = "was written to after it had been replaced; what was written comes bac
 ASIDE = "was made anew while it was being replaced; what was there before is in mudroom's slots, as {}"
 
 NOTHING = "\0"
-"""Not a reason: there was nothing to do, so there is nothing to take back."""
+"""Not a reason: there was nothing to do, so there is nothing to undo."""
 
 _FAILURES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Not about one path: the apply stops here, and goes on when they are gone."""
+"""Errors that concern more than one path. The apply stops, and continues when the cause is gone."""
 
 
 _WORDS = {
@@ -61,12 +61,15 @@ _WORDS = {
     errno.EACCES: "may not be written: its directory forbids it",
     errno.EPERM: "may not be changed: it is immutable, or somebody else's",
 }
-"""What to say of one path."""
+"""Reasons for errors that concern one path."""
 
 
 class Executor:
-    """``again``: it was cut off before, so that some of it may have been done. ``has_kept``: whether the fork has what
-    an operation was to place, so that it has not been placed."""
+    """Performs operations. Close it.
+
+    ``again``: an earlier run was interrupted, so some operations may be done already. ``has_kept``: whether the fork
+    still has the file that an operation was to place, so that the file has not been placed.
+    """
 
     def __init__(
         self,
@@ -82,9 +85,9 @@ class Executor:
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()
         self.done: list[Op] = []
-        """As they were done: ``old`` is what is in the slot now."""
+        """Operations that were done. ``old`` is the entry in the slot now."""
         self.undone: list[Op] = []
-        """What was not: conflicts, and what was to be removed and is gone."""
+        """Operations that were not done: conflicts, and removals of files that were already gone."""
         self.conflicts: list[Conflict] = []
         self.remarks: list[Remark] = []
 
@@ -93,7 +96,7 @@ class Executor:
         os.close(self._slots)
 
     def run(self, ops: Iterable[Op], progress: Progress | None = None) -> None:
-        """Perform all, in order, then make the directories they touched durable."""
+        """Perform all operations in order, then make the touched directories durable."""
         ops = list(ops)
         refused: set[bytes] = set()
         for number, op in enumerate(ops):
@@ -107,28 +110,28 @@ class Executor:
             if reason != NOTHING:
                 self._refuse(op, reason)
                 refused.add(op.path)
-        self._look_again()
+        self._check_taken_files()
         self._sync()
 
     def _refuse(self, op: Op, reason: str) -> None:
         self.conflicts.append(Conflict(op.origin or op.path, reason, ours_at=op.path if op.origin else b""))
 
     def _perform(self, op: Op) -> str:
-        """The reason why it was not done, or an empty string."""
+        """Perform one operation. Return the reason why it was not done, or an empty string."""
         above, _slash, name = op.path.rpartition(b"/")
         try:
             descriptor = open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
-            return self._without_directory(op, error)
+            return self._handle_missing_parent(op, error)
         try:
             self._touched.add(above)
             return _PERFORM[op.kind](self, op, (descriptor, name or b"."))
         except FileExistsError:
             return CREATED
         except FileNotFoundError:
-            return EDITED  # gone since it was looked at
+            return EDITED  # removed since it was examined
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
@@ -136,7 +139,7 @@ class Executor:
         finally:
             os.close(descriptor)
 
-    def _without_directory(self, op: Op, error: OSError) -> str:
+    def _handle_missing_parent(self, op: Op, error: OSError) -> str:
         if error.errno == errno.ENOENT:
             if op.kind == "rmdir":
                 return ""
@@ -148,21 +151,21 @@ class Executor:
         return (self._slots, b"%d" % op.slot)
 
     def holds_new(self, op: Op) -> bool:
-        """Whether the slot holds what was to come, so that nothing of the project's is in it."""
-        there = look(*self._slot(op)) if op.slot else None
-        return there is not None and op.new is not None and _same_inode(there, op.new)
+        """Whether the slot holds the new file, so that it holds no file of the project."""
+        entry = look(*self._slot(op)) if op.slot else None
+        return entry is not None and op.new is not None and _same_inode(entry, op.new)
 
     def _place(self, op: Op, at: At) -> str:
-        here, slot = look(*at), self._slot(op)
+        current, slot = look(*at), self._slot(op)
         assert op.new is not None
-        if here is not None and _same_inode(here, op.new):
-            if self._again and is_same_file(slot, at):  # cut off in the middle of a move by link
+        if current is not None and _same_inode(current, op.new):
+            if self._again and is_same_file(slot, at):  # interrupted in the middle of a move by link
                 os.unlink(slot[1], dir_fd=slot[0])
             settle(at, op.new)
             return ""
-        if look(*slot) is None:  # placed before, and the user has moved or replaced it since
+        if look(*slot) is None:  # placed before; the user has moved or replaced it since
             return "" if self._again and not self._has_kept(op) else MISSING
-        if here is not None:
+        if current is not None:
             return CREATED
         move_tree(slot, at, op.new)
         return ""
@@ -172,48 +175,51 @@ class Executor:
         if self._again and not mend(slot, at):
             self._keep_aside(op, slot)
             return EDITED
-        here = look(*at)
+        current = look(*at)
         assert op.new is not None and op.old is not None
-        if here is not None and _same_inode(here, op.new):
+        if current is not None and _same_inode(current, op.new):
             settle(at, op.new)
             return ""
-        there = look(*slot)
-        if there is not None and _same_inode(there, op.old):
-            return ""  # swapped before, and the user has replaced what came
-        if there is None:
+        slot_entry = look(*slot)
+        if slot_entry is not None and _same_inode(slot_entry, op.old):
+            return ""  # swapped before; the user has replaced the new file
+        if slot_entry is None:
             return MISSING
-        if not is_still(op.old, here):
+        if not is_still(op.old, current):
             return EDITED
         try:
             exchange_trees(slot, op.new, at, op.old)
         except FileExistsError:
             self._keep_aside(op, slot)
             raise
-        return "" if self._holds_old(op, slot) else self._swap_back(op, slot, at)
+        return "" if self._holds_old(op, slot) else self._undo_swap(op, slot, at)
 
     def _keep_aside(self, op: Op, slot: At) -> None:
-        """Where names cannot be swapped in one act, the user may put a new one between the two halves of it."""
+        """Note the file that is left at ``aside_of(slot)``: without an atomic exchange, the user may create a new file
+        between the two halves of a swap.
+        """
         if look(*aside_of(slot)) is not None:
             self.remarks.append(Remark(op.path, ASIDE.format(os.fsdecode(aside_of(slot)[1]))))
 
-    def _swap_back(self, op: Op, slot: At, at: At) -> str:
-        """What is in the slot is not what was to go there, so it is the user's latest."""
-        taken = look(*slot)
+    def _undo_swap(self, op: Op, slot: At, at: At) -> str:
+        """Undo a swap. The slot does not hold the expected entry, so it holds the user's latest version."""
+        slot_entry = look(*slot)
         assert op.new is not None
-        exchange_trees(slot, taken, at, op.new)
+        exchange_trees(slot, slot_entry, at, op.new)
         back = look(*slot)
         if back is not None and _same_inode(back, op.new):
             return EDITED
-        exchange_trees(slot, back, at, taken)  # the user has replaced ours meanwhile: that is later still
+        # the user has replaced our file meanwhile: that version is the latest
+        exchange_trees(slot, back, at, slot_entry)
         return ""
 
     def _remove(self, op: Op, at: At) -> str:
-        here, slot = look(*at), self._slot(op)
+        current, slot = look(*at), self._slot(op)
         if look(*slot) is not None:
-            return ""  # taken away by us before, and if there is something, it is a new one of the user's
-        if here is None:
+            return ""  # removed by us before; a file at the path is a new one of the user's
+        if current is None:
             return NOTHING
-        if op.old is None or not is_still(op.old, here):
+        if op.old is None or not is_still(op.old, current):
             return EDITED
         move_tree(at, slot, op.old, take)
         return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
@@ -224,11 +230,11 @@ class Executor:
             try:
                 bring_back(slot, at, taken)
             except FileExistsError:
-                return ""  # the user has put another one there, which stays; undo knows of the one before
+                return ""  # the user has created a new file there, which stays; undo restores the earlier one
         return EDITED
 
     def _holds_old(self, op: Op, slot: At) -> bool:
-        """Whether what was taken out of the project is what was expected, down to every file of a directory."""
+        """Whether the slot holds the expected old entry, including every file of a directory."""
         try:
             if not is_still(op.old, look(*slot)):
                 return False
@@ -237,10 +243,10 @@ class Executor:
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
-            return False  # a directory that cannot be read: it was readable when it was looked at before
+            return False  # an unreadable directory; it was readable when it was examined
 
-    def _look_again(self) -> None:
-        """Whoever had a file open may have written to it after it was taken out: that goes back to its place."""
+    def _check_taken_files(self) -> None:
+        """Check every taken file again, and put it back if a process has written to it since it was taken."""
         done, self.done = self.done, []
         for op in done:
             slot = self._slot(op)
@@ -254,7 +260,7 @@ class Executor:
                 self.remarks.append(Remark(op.path, WRITTEN))
 
     def _give_back(self, op: Op, slot: At) -> bool:
-        """Whether what was written to later is in the project again, and what had come, if anything, in its slot."""
+        """Put back the written file, and the new file, if any, into its slot. Return whether that was possible."""
         above, _slash, name = op.path.rpartition(b"/")
         try:
             descriptor = open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY)
@@ -264,7 +270,7 @@ class Executor:
         try:
             if op.kind == "remove":
                 return bool(self._bring_back(slot, at))
-            return is_still(op.new, look(*at)) and bool(self._swap_back(op, slot, at))
+            return is_still(op.new, look(*at)) and bool(self._undo_swap(op, slot, at))
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
@@ -277,8 +283,8 @@ class Executor:
         try:
             os.mkdir(at[1], 0o700, dir_fd=at[0])
         except FileExistsError:
-            here = look(*at)
-            return "" if here is not None and here.kind == "directory" else CREATED
+            current = look(*at)
+            return "" if current is not None and current.kind == "directory" else CREATED
         set_mode(at, op.new.mode)
         return ""
 
@@ -294,13 +300,13 @@ class Executor:
         return ""
 
     def _chmod(self, op: Op, at: At) -> str:
-        here = look(*at)
+        current = look(*at)
         assert op.new is not None and op.old is not None
-        if here is None or here.kind != op.new.kind:
+        if current is None or current.kind != op.new.kind:
             return EDITED
-        if here.mode == op.new.mode:
+        if current.mode == op.new.mode:
             return ""
-        if here.mode != op.old.mode or (here.kind != "directory" and not same_stamp(op.old, here)):
+        if current.mode != op.old.mode or (current.kind != "directory" and not same_stamp(op.old, current)):
             return EDITED
         set_mode(at, op.new.mode)
         return ""
@@ -315,7 +321,7 @@ class Executor:
             except OSError as error:
                 if error.errno in _FAILURES:
                     raise
-                sync_filesystem(self._root)  # it was removed, or may not be opened: its news are elsewhere
+                sync_filesystem(self._root)  # the directory was removed or may not be opened; sync everything
                 return
 
 

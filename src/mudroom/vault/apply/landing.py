@@ -1,6 +1,6 @@
-"""From a fork to the project: plan the landing against the project as it is now, perform it, keep the books.
+"""Land a fork's changes in the project: plan against the project as it is now, apply, update the fork's records.
 
-``land`` and its siblings expect the caller to hold the vault's lock.
+``land``, ``take_back``, ``bring_back`` and ``recover_all`` expect the caller to hold the vault's lock.
 """
 
 from __future__ import annotations
@@ -52,17 +52,15 @@ MARKED = "conflict markers were written into it, as was asked for"
 class LandingResult(NamedTuple):
     applied: ApplyResult
     withheld: tuple[bytes, ...]
-    """Protected paths that were left in the fork because nobody named them."""
+    """Protected paths that stay in the fork because they were not named."""
     remaining: int
-    """Changes that are still in the fork; 0 and the fork is gone, or stands on the project as it is now."""
+    """Number of changes still in the fork. With 0, the fork was removed or stands on the project as it is now."""
     verified: Verification | None = None
-    """What the command said that the policy wants to succeed first (``verify``); None: it was not asked. If it failed,
-    nothing was applied."""
+    """Result of the policy's ``verify`` command, or None if it did not run. If it failed, no change was applied."""
     merged: tuple[bytes, ...] = ()
-    """Paths at which the project got something else than the fork has: both sides had changed them."""
+    """Paths whose new content in the project differs from the fork's, because both sides had changed them."""
     kept: tuple[bytes, ...] = ()
-    """Paths at which the project's was kept, as was decided: the fork has nothing there any more. Undo brings it back
-    into the fork."""
+    """Paths where the project's version was kept, as decided. The fork no longer has its version; undo returns it."""
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -70,7 +68,7 @@ class LandingResult(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """The verdict of the policy's ``verify`` command on the result of an apply, before anything was written."""
+    """Result of the policy's ``verify`` command, run on the result of an apply before the project is written."""
 
     command: tuple[bytes, ...]
     exit_code: int
@@ -83,11 +81,11 @@ class Verification(NamedTuple):
 
 
 Check = Callable[[Landing, Source, bytes], Verification | None]
-"""Tries a landing out: it is given what the fork has staged, and the directory of what was merged."""
+"""Try a landing. Arguments: the landing, the fork's staged files, the directory of merged content."""
 
 
 class How(NamedTuple):
-    """``verify_fork``: compare the fork with what was reviewed. ``time``: nanoseconds since 1970, for the record."""
+    """``verify_fork``: compare the fork with the reviewed changes. ``time``: nanoseconds since 1970, for the record."""
 
     time: int
     verify_fork: bool
@@ -95,20 +93,20 @@ class How(NamedTuple):
 
 
 class LandingRequest(NamedTuple):
-    """What of a fork is to be applied, and how."""
+    """Which changes of a fork to apply, and how."""
 
     paths: tuple[bytes, ...] = ()
-    """What is at and below these; none: all."""
+    """Select changes at and below these paths. Empty selects all changes."""
     parts: Mapping[bytes, PartialChoice] = MappingProxyType({})
-    """Files of which only a part is wanted."""
+    """Files of which only a part is to be applied."""
     git: bool = False
-    """Repositories, too, each as a whole; without it they are left out unless they are among the ``paths``."""
+    """Include git repositories, each as a whole. Otherwise a repository is left out unless it is among ``paths``."""
     backups: bool = False
-    """Leave what is replaced or removed beside it as ``NAME.bak``."""
+    """Keep each replaced or removed file beside its path as ``NAME.bak``."""
     markers: bool = False
-    """Write conflict markers into the files of the project that cannot be merged."""
+    """Write conflict markers into the project's files that cannot be merged."""
     exact: bool = False
-    """Only what is at the paths, nothing below them (``core/tree/choice.py``)."""
+    """Select only the changes at the paths, not below them (``core/tree/choice.py``)."""
 
 
 class LandingPlan(NamedTuple):
@@ -119,23 +117,25 @@ class LandingPlan(NamedTuple):
     landing: Landing
 
 
-def prepare(fork: Fork, wanted: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> LandingPlan:
-    """What would happen, without doing any of it. Raises UsageError for a path that has no change."""
+def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> LandingPlan:
+    """Return the plan of the landing without performing it. Raise UsageError for a path that has no change."""
     changes = record.changeset.changes
-    chosen = _chosen(changes, wanted)
+    chosen = _select(changes, request)
     blocked = {remark.path for remark in record.changeset.remarks}
     masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
-    blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
-    named = {*wanted.paths, *(repositories(chosen) if wanted.git else ())}
+    # unselected changes must not land with a directory
+    blocked |= {change.path for change in changes} - {change.path for change in chosen}
+    named = {*request.paths, *(repositories(chosen) if request.git else ())}
     landing = plan_landing(chosen, reconciler.live(), named, blocked, masked)
-    ops = (op._replace(copy=not op.merged) if _stays(fork, op, wanted.parts) else op for op in landing.ops)
+    ops = (op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) else op for op in landing.ops)
     landing = landing._replace(ops=tuple(ops))
     return LandingPlan(record, tuple(chosen), landing)
 
 
-def _stays(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
-    """Whether the fork has to keep what is placed: a sealed layer is never changed, and of a file of which only a part
-    was wanted the rest stays."""
+def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
+    """Whether the slot must be filled by copying, so that the fork keeps the file. Sealed layers are never changed, and
+    the rest of a partly applied file stays in the fork.
+    """
     return bool(fork.state.layers) or any(
         part in (op.path, op.origin) or (op.whole and is_below(part, op.path)) for part in parts
     )
@@ -143,10 +143,12 @@ def _stays(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
 
 @contextmanager
 def reconciling(
-    vault: Vault, fork: Fork, wanted: LandingRequest, record: ForkRecord, *, answered: bool = True
+    vault: Vault, fork: Fork, request: LandingRequest, record: ForkRecord, *, answered: bool = True
 ) -> Iterator[Reconciler]:
-    """A fork beside the project as it is now. Hold the fork's lock. ``answered``: what was decided about conflicts
-    counts."""
+    """Yield a reconciler of the fork with the project as it is now. Hold the fork's lock.
+
+    ``answered``: use the decisions that were recorded about conflicts.
+    """
     with OpenFork(vault, fork) as opened, Union(fork.layered, None) as staged:
         reconciler = Reconciler(
             vault.project,
@@ -154,9 +156,9 @@ def reconciling(
             opened.ground(record.changeset),
             since=record.started,
             place=vault.merged,
-            partial=wanted.parts,
+            partial=request.parts,
             answer=answers(fork, staged) if answered else None,
-            markers=wanted.markers,
+            markers=request.markers,
             label=fork.name.encode(),
         )
         with reconciler:
@@ -166,18 +168,21 @@ def reconciling(
 def land(
     vault: Vault,
     fork: Fork,
-    wanted: LandingRequest,
+    request: LandingRequest,
     *,
     time: int,
     record: ForkRecord | None = None,
     check: Check | None = None,
     progress: Progress | None = None,
 ) -> LandingResult:
-    """Apply a fork's changes, or what is wanted of them. What cannot be applied stays in the fork.
+    """Apply a fork's changes, or the requested part of them. Changes that cannot be applied stay in the fork.
 
-    ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
-    with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
-    change. ``check``: asked before anything is written; what it refuses is not applied.
+    ``record``: the collected changes, if the fork has been locked since they were collected; otherwise the record is
+    read and the fork is compared with it. ``check``: called before the project is written; if it fails, no change is
+    applied.
+
+    Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails (``recover``
+    continues), and UsageError for a path that has no change.
     """
     verify_fork = record is None
     if fork.has_copy:
@@ -188,8 +193,8 @@ def land(
     record = record or read_record(fork)
     verified = None
     for _try in range(_TRIES):
-        with reconciling(vault, fork, wanted, record) as reconciler:
-            plan = prepare(fork, wanted, reconciler, record)
+        with reconciling(vault, fork, request, record) as reconciler:
+            plan = prepare(fork, request, reconciler, record)
             if check is not None and plan.landing.ops:
                 with Union(fork.layered, None) as staged:
                     verified = check(plan.landing, staged, reconciler.merged)
@@ -197,18 +202,20 @@ def land(
                     return LandingResult(
                         ApplyResult(""), plan.landing.withheld, len(record.changeset.changes), verified
                     )
-                if verified is not None and not _still(plan, fork, wanted, reconciler, record):
-                    continue  # that took a while, and the project is another one now
-            if wanted.backups:
+                if verified is not None and not _is_unchanged(plan, fork, request, reconciler, record):
+                    continue  # the check took time, and the project has changed
+            if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
-            landed = perform(vault, fork, wanted, plan, reconciler, How(time, verify_fork, progress))
+            landed = perform(vault, fork, request, plan, reconciler, How(time, verify_fork, progress))
             return landed._replace(verified=verified)
     raise MudroomError("the project changed each time while the result was being verified", "try again")
 
 
-def _still(plan: LandingPlan, fork: Fork, wanted: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> bool:
+def _is_unchanged(
+    plan: LandingPlan, fork: Fork, request: LandingRequest, reconciler: Reconciler, record: ForkRecord
+) -> bool:
     """Whether the same landing would be planned now."""
-    again = prepare(fork, wanted, reconciler, record).landing
+    again = prepare(fork, request, reconciler, record).landing
     return [op[:4] for op in again.ops if op.old] == [op[:4] for op in plan.landing.ops if op.old] and (
         again.conflicts == plan.landing.conflicts
     )
@@ -217,24 +224,26 @@ def _still(plan: LandingPlan, fork: Fork, wanted: LandingRequest, reconciler: Re
 def perform(
     vault: Vault,
     fork: Fork,
-    wanted: LandingRequest,
+    request: LandingRequest,
     plan: LandingPlan,
     reconciler: Reconciler,
-    how: How,
+    options: How,
 ) -> LandingResult:
     landing, applied, place = plan.landing, ApplyResult(""), None
     if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
-        point = lay_aside(vault, fork, place.path, how.time) if landing.dropped else None
-        if point is not None:  # what is sealed is never changed
+        point = lay_aside(vault, fork, place.path, options.time) if landing.dropped else None
+        if point is not None:  # sealed layers are never changed
             landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
         trees = trees_of(landing)
-        new = new_record(place, fork.name, how.time, vault.project, fork.layered, landing, trees)
-        new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(wanted.parts.items()))
+        new = new_record(place, fork.name, options.time, vault.project, fork.layered, landing, trees)
+        new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(request.parts.items()))
         new = new._replace(dropped=tuple(sorted(landing.dropped)), checkpoint=point)
-        applied = apply(place, new, merged=reconciler.merged, verify_fork=how.verify_fork, progress=how.progress)
+        applied = apply(
+            place, new, merged=reconciler.merged, verify_fork=options.verify_fork, progress=options.progress
+        )
     failed = {conflict.path for conflict in applied.conflicts}
-    stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with all that is in them
+    stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with everything below them
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
@@ -244,7 +253,7 @@ def perform(
     applied = applied._replace(conflicts=tuple(sorted({*applied.conflicts, *marked})))
     landed = {change.path for change in plan.chosen} - kept
     landed -= {path for path in landed for top in stayed if is_below(path, top)}
-    parts = {path: part for path, part in wanted.parts.items() if path in landed}
+    parts = {path: part for path, part in request.parts.items() if path in landed}
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:
         place.end()
@@ -254,47 +263,48 @@ def perform(
 
 
 Resting = Callable[[str], AbstractContextManager[Fork]]
-"""A fork by its name, with its lock held and nothing running in it."""
+"""Open a fork by name, with its lock held and no command running in it."""
 
 
 def take_back(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
 ) -> ApplyResult:
-    """Undo an apply: the one named, or the last that has not been undone. What it dropped is in the fork again."""
-    place = _apply_named(vault, name, "done", "undo")
+    """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
+    place = _find_apply(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
     if record is None or not record.dropped:
         return undo(place, progress)
-    with _holder(vault, record, resting) as fork:
+    with _locked_holder(vault, record, resting) as fork:
         applied = undo(place, progress, lambda _applied: return_dropped(vault, fork, record, place.path))
-        return _again(applied, record, fork)
+        return _with_restored(applied, record, fork)
 
 
 def bring_back(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
 ) -> ApplyResult:
-    """Redo an apply that was undone: the one named, or the one that was undone last. What it dropped is dropped
-    again, unless the fork has gone on."""
-    place = _apply_named(vault, name, "undone", "redo")
+    """Redo the named apply, or the one undone last. Changes it discarded from the fork are discarded again, unless the
+    fork has changed since.
+    """
+    place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
     if record is None or not record.dropped:
         return redo(place, progress)
-    with _holder(vault, record, resting) as fork:
-        still = fork if fork is not None and not _has_gone_on(fork, record) else None
+    with _locked_holder(vault, record, resting) as fork:
+        unchanged = fork if fork is not None and not _has_changed_since(fork, record) else None
         applied = redo(place, progress, lambda applied: _drop_again(vault, fork, place.load(), applied))
-        return _again(applied, record, still)
+        return _with_restored(applied, record, unchanged)
 
 
-def _again(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
-    """``fork``: in which there is again what was dropped, or out of which it is; None: nothing has become of it."""
+def _with_restored(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
+    """Add the discarded paths and the fork's name to the result. ``fork`` is None if the fork was not changed."""
     if fork is None or record.checkpoint is None:
         return applied
     return applied._replace(again=record.dropped, holder=fork.name)
 
 
 @contextmanager
-def _holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[Fork | None]:
-    """The fork that still has what an apply dropped; None: it is gone."""
+def _locked_holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[Fork | None]:
+    """Yield the fork that holds the changes discarded by an apply, or None if it is gone."""
     fork = holder_of(vault, record)
     if fork is None or resting is None:
         yield fork
@@ -306,58 +316,60 @@ def _holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Itera
 def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: ApplyResult) -> tuple[Remark, ...]:
     if fork is None or record.checkpoint is None:
         return ()
-    if _has_gone_on(fork, record):
+    if _has_changed_since(fork, record):
         return tuple(Remark(path, f"stays in {fork.name}, which has gone on") for path in record.dropped)
-    return _settle_fork(vault, record._replace(fork=fork.name), {one.path for one in applied.conflicts})
+    return _settle_fork(vault, record._replace(fork=fork.name), {conflict.path for conflict in applied.conflicts})
 
 
-def _has_gone_on(fork: Fork, record: ApplyRecord) -> bool:
-    """Since what was dropped came back into it."""
+def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
+    """Whether the fork has changed since its discarded changes were restored."""
     if record.checkpoint is not None and is_standing_on(fork, record.checkpoint):
         return False
-    return not has_begun_anew(fork)  # it was cut off while it was dropped
+    return not has_begun_anew(fork)  # discarding them was interrupted
 
 
-def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
-    """The one named, or the last that is in this state."""
+def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
+    """Return the named apply, or the last in this state. Raise UsageError if there is none."""
     places = [ApplyDirectory(path) for path in vault.applies()]
     if name is None:
-        found = [place for place in places if place.state() == state]
-        if not found:
+        candidates = [place for place in places if place.state() == state]
+        if not candidates:
             raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
-        return found[-1] if verb == "undo" else max(found, key=lambda place: place.since())
+        return candidates[-1] if verb == "undo" else max(candidates, key=lambda place: place.since())
     place = next((place for place in places if place.name == name), None)
     if place is None:
-        known = ", ".join(place.name for place in places[-5:]) or "none"
-        raise UsageError(f"there is no apply named {name}", f"the last ones: {known}")
+        names = ", ".join(place.name for place in places[-5:]) or "none"
+        raise UsageError(f"there is no apply named {name}", f"the last ones: {names}")
     return place
 
 
 def recover_all(vault: Vault) -> list[Recovery]:
-    """Deal with the applies that a killed mudroom left unfinished."""
-    found = []
+    """Finish or take back the applies that a killed mudroom left unfinished. Return what was done."""
+    recoveries = []
     for path in vault.applies():
         place = ApplyDirectory(path)
         applying, turning = place.is_applying(), place.is_turning()
         outcome = recover(place)
         if outcome is not None:
-            found.append(outcome)
+            recoveries.append(outcome)
         if applying and place.state() == "done":
             conflicts = outcome.applied.conflicts if outcome is not None else ()
             record = place.load()
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
             if remarks:
-                found.append(Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks)))
+                recoveries.append(
+                    Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
+                )
         elif turning:
-            _settle_turned(vault, place)
+            _settle_turn(vault, place)
             place.end()
     for path in vault.applies()[-1:]:
-        ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: nothing had begun
-    return found
+        ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: the apply had not begun
+    return recoveries
 
 
-def _settle_turned(vault: Vault, place: ApplyDirectory) -> None:
-    """The same after an undo or redo. Repeatable, and nothing if it had not begun."""
+def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
+    """Settle the fork after an interrupted undo or redo. Repeatable; does nothing if the operation had not begun."""
     state = place.state()
     record = place.load() if state in ("done", "undone") else None
     if record is None or not record.dropped:
@@ -370,13 +382,16 @@ def _settle_turned(vault: Vault, place: ApplyDirectory) -> None:
 
 
 def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:
-    """After a finished apply the fork keeps only what did not land. Repeatable. Returns what it no longer has of what
-    was to stay: nothing can stay of that, and the other forks of the vault are not to wait for it."""
+    """After a finished apply, keep in the fork only the changes that did not land. Repeatable.
+
+    Return a remark for each file that should stay in the fork but is missing from it. Such a file cannot be kept, and
+    other forks of the vault must not wait for it.
+    """
     try:
         fork = vault.fork(done.fork)
         record = read_record(fork)
     except UsageError:
-        return ()  # it is gone, or has begun anew, already: the crash came after that
+        return ()  # the fork was removed or reset before the crash
     landed = {*(op.origin or op.path for op in done.ops), *done.dropped}
     whole = tuple(op.path for op in done.ops if op.whole)
     paths = {
@@ -386,14 +401,14 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tu
     }
     paths -= set(kept)
     parts = {path: part for path, part in done.parts if path in paths}
-    lacking = _lacking(fork, record, paths & {*parts, *done.differing})
-    parts = {path: part for path, part in parts.items() if path not in lacking}
-    keep_the_rest(vault, fork, record, paths, {*done.differing} - lacking, parts)
-    return tuple(Remark(path, LACKING) for path in sorted(lacking))
+    missing = _missing(fork, record, paths & {*parts, *done.differing})
+    parts = {path: part for path, part in parts.items() if path not in missing}
+    keep_the_rest(vault, fork, record, paths, {*done.differing} - missing, parts)
+    return tuple(Remark(path, LACKING) for path in sorted(missing))
 
 
-def _lacking(fork: Fork, record: ForkRecord, paths: Collection[bytes]) -> set[bytes]:
-    """Those of the paths at which the fork should have a file and has nothing."""
+def _missing(fork: Fork, record: ForkRecord, paths: Collection[bytes]) -> set[bytes]:
+    """Return the paths at which the record has a file but the fork has none."""
     if not paths:
         return set()
     with Union(fork.layered, None) as layers:
@@ -405,19 +420,19 @@ def _lacking(fork: Fork, record: ForkRecord, paths: Collection[bytes]) -> set[by
 
 
 def read_record(fork: Fork) -> ForkRecord:
-    """Raises UsageError if the fork holds no changes (yet)."""
+    """Return the fork's record. Raise UsageError if the fork holds no changes (yet)."""
     try:
         return load(fork.record_path, ForkRecord)
     except FileNotFoundError:
         raise UsageError(f"the fork {fork.name} holds no changes") from None
 
 
-def _chosen(changes: Sequence[Change], wanted: LandingRequest) -> list[Change]:
-    if not wanted.paths:
+def _select(changes: Sequence[Change], request: LandingRequest) -> list[Change]:
+    if not request.paths:
         return list(changes)
-    known = {change.path for change in changes}
-    known |= {above for path in known for above in ancestors(path)} if not wanted.exact else set()
-    for path in wanted.paths:
-        if path not in known:
+    changed = {change.path for change in changes}
+    changed |= {above for path in changed for above in ancestors(path)} if not request.exact else set()
+    for path in request.paths:
+        if path not in changed:
             raise UsageError(f"the fork has no change at {os.fsdecode(path)}", "mudroom diff shows what it has")
-    return (exactly if wanted.exact else at_or_below)(changes, wanted.paths)
+    return (exactly if request.exact else at_or_below)(changes, request.paths)

@@ -1,4 +1,4 @@
-"""A landing performed in a fork instead of the project, so that the result can be tried before it is real."""
+"""Perform a landing in a fork instead of the project, to test its result."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CHUNK = 1 << 20
 
 
 def rehearse(tree: Tree, landing: Landing, staged: Source, merged: bytes) -> None:
-    """Make ``tree``, which shows the project as it is, what the landing would make of the project.
+    """Apply the landing to ``tree``, which shows the project as it is now.
 
-    ``merged``: the directory of what is not the fork's own content (``Op.merged``). FIFOs are left out. Raises OSError.
+    ``merged``: the directory of content that is not the fork's own (``Op.merged``). FIFOs are left out. Raise OSError.
     """
     names = {op.path: op.merged for op in landing.ops if op.merged}
     modes = {op.path for op in landing.ops if op.kind == "chmod"}
@@ -26,7 +26,7 @@ def rehearse(tree: Tree, landing: Landing, staged: Source, merged: bytes) -> Non
             elif change.path in modes and change.base is not None:
                 tree.chmod(change.path, change.staged.mode)
             elif change.path in names and source is not None:
-                _file(tree, change, source, names[change.path].encode())
+                _write_file(tree, change, source, names[change.path].encode())
             else:
                 _put(tree, change, staged)
     finally:
@@ -39,30 +39,30 @@ def rehearse(tree: Tree, landing: Landing, staged: Source, merged: bytes) -> Non
 
 
 def _remove(tree: Tree, path: bytes) -> None:
-    """A directory goes at the end, if nothing is left in it: what the user has put there stays."""
+    """Remove a file. Directories are removed at the end if they are empty: files that the user has added stay."""
     entry = tree.look(path)
     if entry is not None and entry.kind != "directory":
         tree.unlink(path)
 
 
 def _put(tree: Tree, change: Change, staged: Source) -> None:
-    entry, there = change.staged, tree.look(change.path)
+    entry, current = change.staged, tree.look(change.path)
     assert entry is not None
-    if there is not None and (there.kind == "directory") != (entry.kind == "directory"):
+    if current is not None and (current.kind == "directory") != (entry.kind == "directory"):
         tree.remove(change.path)
-        there = None
+        current = None
     if entry.kind == "file":
-        _file(tree, change, staged, change.path)
+        _write_file(tree, change, staged, change.path)
     elif entry.kind == "directory":
-        if there is None:
+        if current is None:
             tree.mkdir(change.path, entry.mode | 0o700)
     elif entry.kind == "symlink":
-        if there is not None:
+        if current is not None:
             tree.unlink(change.path)
         tree.symlink(change.path, entry.target)
 
 
-def _file(tree: Tree, change: Change, source: Source, at: bytes) -> None:
+def _write_file(tree: Tree, change: Change, source: Source, at: bytes) -> None:
     assert change.staged is not None
     with tree.create(change.path, change.staged.mode) as draft, open(source.open(at), "rb") as stream:
         while data := stream.read(_CHUNK):

@@ -1,9 +1,9 @@
-"""What becomes of a fork when its changes have landed: it is thrown away, starts anew, or keeps what is left.
+"""The fork after its changes have landed: it is discarded, starts anew, or keeps the remaining changes.
 
-What has landed may still lie in the fork's layers: sealed layers are never written to, a whiteout stays a whiteout.
-So the fork remembers what the project was made into (``landed``), and from then on that is the original of the path.
-Where the project got something else than the fork has, what both have in common now is the original: the fork's own
-version after a merge, what was chosen after a part of the changes was applied.
+Landed changes may still lie in the fork's layers: sealed layers are never written to, and a whiteout stays a whiteout.
+So the fork records the project's new entry (``landed``), and from then on that is the original of the path. Where the
+project's new content differs from the fork's, the original is the version that both have in common now: the fork's own
+after a merge, the selected content after a part of a change was applied.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def keep_the_rest(
     merged: Collection[bytes] = (),
     parts: Mapping[bytes, PartialChoice] = _NO_PARTS,
 ) -> int:
-    """Take the ``landed`` paths off a fork's books. Returns how many changes are left; with none left, a fork that
-    nobody gave a name to is gone.
+    """Remove the ``landed`` paths from the fork's record. Return how many changes are left. With none left, a fork that
+    has no name or checkpoints is discarded.
 
-    ``merged``: those of them at which the project got something else than the fork has. ``parts``: those of which only
+    ``merged``: landed paths whose content in the project differs from the fork's. ``parts``: landed paths of which only
     this part has landed; the rest of the change stays.
     """
     changes = record.changeset.changes
@@ -70,7 +70,7 @@ def keep_the_rest(
 
 
 def restart(vault: Vault, fork: Fork) -> None:
-    """Stand on the project itself again, with nothing changed. Checkpoints stay."""
+    """Reset the fork to the project itself, without changes. Checkpoints stay."""
     state = fork.state
     fork.save(state._replace(upper=vault.new_layer(), layers=()))
     if not any(state.upper in point.layers for point in state.checkpoints):
@@ -87,8 +87,9 @@ def restart(vault: Vault, fork: Fork) -> None:
 
 
 def _look(live: OpenSource, path: bytes) -> Entry | None:
-    """None, too, for what lies in a directory that has just been closed: what the fork does there later is a
-    conflict."""
+    """Return the entry, or None if its directory has just been closed; a later change of the fork there is a
+    conflict.
+    """
     try:
         return live.look(path)
     except PermissionError:
@@ -133,7 +134,7 @@ def _part(fork: bytes, change: Change, part: PartialChoice) -> LandedPaths:
 
 
 def _remaining(change: Change, part: PartialChoice, staged: Source) -> Change:
-    """What is left of a change of which a part has landed."""
+    """Return the change that is left after a part of it has landed."""
     assert change.staged is not None
     base = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))
     left = read_all(staged, change.path, TEXT_LIMIT)

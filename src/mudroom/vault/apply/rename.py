@@ -1,5 +1,7 @@
-"""renameat2(2), by descriptor, with what to do where a file system has only rename(2). On macOS renameatx_np(2), which
-is the same with other numbers; that has never been run."""
+"""renameat2(2) by descriptor, with fallbacks for file systems that have only rename(2).
+
+On macOS, renameatx_np(2) is the same with other numbers; that code has never been run.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ SWAP = b".swap"
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
-"""ENOTSUP is another number than EOPNOTSUPP on macOS, and the one that renameatx_np(2) and linkat(2) give there."""
+"""On macOS ENOTSUP and EOPNOTSUPP differ, and renameatx_np(2) and linkat(2) give ENOTSUP."""
 
 _FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
 """RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
 _F_FULLFSYNC = 51
-"""sys/fcntl.h: also the disk writes what is in its own memory. fsync(2) of macOS does not ask for that."""
+"""sys/fcntl.h: also flush the disk's own cache, which fsync(2) of macOS does not."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,12 +40,12 @@ def _renameat2(old: At, new: At, flags: int) -> None:
 
 
 def move(old: At, new: At) -> None:
-    """Rename, never over an existing name. Raises FileExistsError, or OSError as rename(2) does.
+    """Rename without replacing an existing name. Raise FileExistsError, or OSError as rename(2) does.
 
-    Without RENAME_NOREPLACE (NFS, some FUSE) the check comes before the rename, and a file created in that instant
-    would be replaced: linkat(2) closes that gap where hard links exist. (rename(2) of a directory replaces nothing but
-    an empty one.) Cut off between the two halves of that, the file has both names. ``old`` has to be ours: what
-    somebody else puts there in between would be unlinked. ``take`` is for what is theirs.
+    Without RENAME_NOREPLACE (NFS, some FUSE) the check precedes the rename, and a file created in between would be
+    replaced; where hard links exist, linkat(2) closes that gap. (rename(2) of a directory replaces only an empty one.)
+    If interrupted between the link and the unlink, the file has both names. ``old`` must be mudroom's: a file that
+    another process puts there in between would be unlinked. Use ``take`` for the user's files.
     """
     try:
         _renameat2(old, new, _NOREPLACE)
@@ -54,7 +56,7 @@ def move(old: At, new: At) -> None:
 
 
 def take(old: At, new: At) -> None:
-    """The same for a ``new`` where nobody but us makes names."""
+    """Like ``move``, for a directory ``new`` in which only mudroom creates names."""
     try:
         _renameat2(old, new, _NOREPLACE)
     except OSError as error:
@@ -78,13 +80,13 @@ def _move_without_flags(old: At, new: At) -> None:
             if error.errno not in _NO_LINKS:
                 raise
         else:
-            _let_go(old, new)
+            _unlink_old(old, new)
             return
     _rename_checked(old, new)
 
 
-def _let_go(old: At, new: At) -> None:
-    """The second half of a move by link."""
+def _unlink_old(old: At, new: At) -> None:
+    """Second half of a move by link: remove the old name."""
     try:
         os.unlink(old[1], dir_fd=old[0])
     except OSError:
@@ -93,11 +95,11 @@ def _let_go(old: At, new: At) -> None:
 
 
 def exchange(one: At, other: At) -> None:
-    """Swap two names atomically. Where that is not to be had: three moves by way of ``one`` + ``.swap``, in an order
-    that leaves both contents on disk at every moment; ``mend`` is for when they were cut off.
+    """Swap two names atomically.
 
-    Raises FileExistsError if somebody puts something at ``other`` in between: that stays, and what was there before is
-    at ``one`` + ``.swap``.
+    Without RENAME_EXCHANGE, three moves through ``one`` + ``.swap``, in an order that keeps both contents on disk at
+    every moment; ``mend`` finishes them after an interruption. Raise FileExistsError if another process creates a file
+    at ``other`` in between: that file stays, and the earlier one is at ``one`` + ``.swap``.
     """
     try:
         _renameat2(one, other, _EXCHANGE)
@@ -116,17 +118,19 @@ def exchange(one: At, other: At) -> None:
 
 
 def aside_of(one: At) -> At:
-    """Where ``exchange`` keeps the other one for a moment."""
+    """Temporary name of the other file during ``exchange``."""
     return (one[0], one[1] + SWAP)
 
 
 def mend(one: At, other: At) -> bool:
-    """After ``exchange`` was cut off: finish it, or take it back, so that each of both is at one of the two names.
-    False if somebody has put a third at ``other`` meanwhile: that stays, and so does what is aside."""
+    """After an interrupted ``exchange``, finish it or take it back, so that each file has one of the two names.
+
+    Return False if a third file was created at ``other`` meanwhile: that file stays, and so does the one set aside.
+    """
     aside = aside_of(one)
     if look(*aside) is None:
         return True
-    for double in (aside, one):  # a move by link, cut off between its halves
+    for double in (aside, one):  # a move by link, interrupted between its halves
         if is_same_file(double, other):
             os.unlink(double[1], dir_fd=double[0])
     if look(*aside) is None:
@@ -141,14 +145,17 @@ def mend(one: At, other: At) -> bool:
 
 
 def is_same_file(one: At, other: At) -> bool:
-    """Whether both names are there, and are one file."""
+    """Whether both names exist and are the same file."""
     a, b = look(*one), look(*other)
     return a is not None and b is not None and (a.device, a.inode, a.kind) == (b.device, b.inode, b.kind)
 
 
 def sync_filesystem(descriptor: int) -> None:
-    """syncfs(2): one call instead of an fsync for every file. macOS has none: sync(2), which only begins to write, and
-    F_FULLFSYNC, which waits for the disk to have written all that it was given before (fcntl(2))."""
+    """syncfs(2): one call instead of an fsync for every file.
+
+    macOS has no syncfs. There, sync(2) only begins to write, and F_FULLFSYNC waits until the disk has written
+    everything it was given before (fcntl(2)).
+    """
     if sys.platform == "darwin":
         import fcntl
 
@@ -156,7 +163,7 @@ def sync_filesystem(descriptor: int) -> None:
         try:
             fcntl.fcntl(descriptor, _F_FULLFSYNC)
         except OSError:
-            os.fsync(descriptor)  # not on this file system: a network's
+            os.fsync(descriptor)  # not supported by this file system, such as a network's
         return
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()

@@ -1,17 +1,17 @@
-"""Apply, undo, recover: a landing performed so that a crash at any moment loses nothing.
+"""Apply, undo and recover: perform a landing so that a crash at any moment loses no data.
 
 The order on disk, per apply ``uN`` in ``applies/uN/``:
 
-1. ``plan.prepare`` is written and fsynced: what is about to happen. The project is untouched.
+1. ``plan.prepare`` is written and fsynced: the operations to perform. The project is untouched.
 2. The slots are filled from the fork and made durable.
-3. ``plan.ready`` is written and fsynced: from here on recovery goes forward.
-4. The operations run, each one atomic rename; the directories they touched are made durable.
-5. ``plan.ready`` becomes ``plan.done``. The slots now hold what was replaced. Undo is the same backwards:
+3. ``plan.ready`` is written and fsynced. From here on recovery goes forward.
+4. The operations run, each as one atomic rename. The directories they touched are made durable.
+5. ``plan.ready`` becomes ``plan.done``. The slots now hold the replaced files. Undo is the same backwards:
    ``plan.undoing``, then ``plan.undone``.
 
-A crash before 3 is *deferred*: the slots go back to the fork, the project was never touched. After 3 it is
-*interrupted*: every operation is looked at again, the rest is done, and what the user changed meanwhile is a conflict
-like any other.
+After a crash before step 3 the apply is *deferred*: the slots go back to the fork, and the project was never touched.
+After a crash later it is *interrupted*: every operation is checked again, the remaining ones are performed, and a file
+that the user has changed meanwhile is a conflict like any other.
 """
 
 from __future__ import annotations
@@ -57,17 +57,19 @@ _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "un
 
 class ApplyResult(NamedTuple):
     name: str
-    """``u12``: what undo calls it. Empty if there was nothing to do."""
+    """``u12``: the name for undo. Empty if there was nothing to do."""
     written: int = 0
-    """Files created, replaced or given another mode."""
+    """Number of files created, replaced or given another mode."""
     removed: int = 0
-    """Files taken away."""
+    """Number of files removed."""
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
     again: tuple[bytes, ...] = ()
-    """Where the project's was decided for: after an undo the fork has its own there again, after a redo it has not."""
+    """Paths where the project's version had been decided for. After an undo the fork has its own version there again;
+    after a redo it has not.
+    """
     holder: str = ""
-    """That fork, by the name it has now."""
+    """The current name of that fork."""
 
 
 Settle = Callable[[ApplyResult], tuple[Remark, ...]]
@@ -81,7 +83,7 @@ class Recovery(NamedTuple):
     name: str
     fork: str
     outcome: Literal["deferred", "finished", "undone"]
-    """deferred: the project was never touched, the fork is whole; finished: the rest of the apply was done now."""
+    """deferred: the project was never touched and the fork is whole. finished: the rest of the apply was done now."""
     applied: ApplyResult
 
 
@@ -105,7 +107,7 @@ class ApplyDirectory:
         return load(self._plan(state), ApplyRecord)
 
     def since(self) -> int:
-        """When it came to this state, in nanoseconds: a rename changes the ctime of what it renames."""
+        """Time of the last change of state, in nanoseconds: a rename changes the ctime of the renamed file."""
         state = self.state()
         return os.stat(self._plan(state)).st_ctime_ns if state is not None else 0
 
@@ -116,23 +118,24 @@ class ApplyDirectory:
         os.rename(self._plan(old), self._plan(new))
         sync_directory(self.path)
 
-    def begin(self, what: Literal["apply", "turn"]) -> None:
-        """Leave a mark, durably, that something is going on here: what makes looking for it cheap.
+    def begin(self, operation: Literal["apply", "turn"]) -> None:
+        """Write the mark ``applies/pending``, durably, so that checking for an unfinished operation is cheap.
 
-        Of an ``apply`` it stays until the books of the fork are settled; of an undo or redo (``turn``), until that is
-        over."""
+        The mark of an ``apply`` stays until the fork's records are settled, that of an undo or redo (``turn``) until
+        the operation is over.
+        """
         with open(os.path.dirname(self.path) + b"/pending", "wb") as stream:
-            stream.write(f"{self.name} {what}".encode())
+            stream.write(f"{self.name} {operation}".encode())
             stream.flush()
             os.fsync(stream.fileno())
         sync_directory(os.path.dirname(self.path))
 
     def is_applying(self) -> bool:
-        """Whether this apply is going on, or was when mudroom was killed, and the fork does not know of it yet."""
+        """Whether this apply is running, or was when mudroom was killed, and the fork's records are not settled yet."""
         return self._pending() == f"{self.name} apply".encode()
 
     def is_turning(self) -> bool:
-        """The same of an undo or redo."""
+        """Whether an undo or redo of this apply is running, or was when mudroom was killed."""
         return self._pending() == f"{self.name} turn".encode()
 
     def _pending(self) -> bytes:
@@ -149,7 +152,7 @@ class ApplyDirectory:
             pass
 
     def give_back(self, record: ApplyRecord) -> None:
-        """Before the first operation: everything to the fork again, as if this apply had not been begun."""
+        """Return all files to the fork, as if the apply had not begun. Call it before the first operation."""
         _return_slots(record)
         self.drop("prepare")
         self.end()
@@ -160,9 +163,10 @@ class ApplyDirectory:
 
 
 def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
-    """For each whole directory of the landing, what is in it: the staged entries that come, or the old that go.
+    """Return, by slot, the entries below each whole directory of the landing: the staged entries if it is placed, the
+    old ones if it is removed.
 
-    Where a directory goes and a directory comes (never in one op), the old side wins.
+    If a directory is replaced by a directory (never in one operation), the old side wins.
     """
     tops = {op.path: op for op in landing.ops if op.whole}
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
@@ -190,21 +194,22 @@ def apply(
 ) -> ApplyResult:
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
-    The mark (``begin``) is left: whoever calls ends it when the fork knows what has become of its changes.
-    ``merged``: the directory of the content that is not the fork's own (``Op.merged``); it is taken from there.
-    ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
-    Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
-    after an OSError ``recover`` knows what to do.
+    The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: the directory of
+    content that is not the fork's own (``Op.merged``); such content is taken from there. ``verify_fork``: compare whole
+    directories of the fork with the reviewed ones; False if the fork has been locked since.
+
+    Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails; after an
+    OSError call ``recover``.
     """
     if not record.ops and not record.dropped:
         return ApplyResult("")
     place.begin("apply")
-    if not record.ops:  # the project stays as it is; only the fork is to forget something
+    if not record.ops:  # the project stays as it is; only the fork changes
         place.write("done", record)
         return ApplyResult(place.name)
-    place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
+    place.write("prepare", record._replace(trees={}))  # taking this back does not need the trees
     try:
-        _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
+        _make_slots(record)  # after the plan: the slots may be in the project, and recovery must find them
         record = _fill_slots(record, merged, verify_fork=verify_fork)
         slots = open_root(record.slots)
         try:
@@ -220,28 +225,32 @@ def apply(
 
 
 def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
-    """Bring back what was there before an apply. Files that changed since stay, as conflicts.
+    """Restore the state before an apply. Files that changed since are kept as conflicts. Raise UsageError if the apply
+    is not in the state ``done``.
 
-    ``settle``: called when the project is as it was, and before that counts as over: to deal with the fork."""
+    ``settle``: called when the project is restored and before the undo counts as finished, to update the fork.
+    """
     state = place.state()
     if state != "done":
         hint = f"it has been already; mudroom redo {place.name} applies it again" if state == "undone" else ""
         raise UsageError(f"{place.name} cannot be undone", hint)
-    return _turn_back(place, "done", progress, settle)
+    return _reverse(place, "done", progress, settle)
 
 
 def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
-    """Apply once more what was undone. Files that changed since stay, as conflicts. ``settle``: as for ``undo``."""
+    """Apply again what was undone. Files that changed since are kept as conflicts. ``settle``: as for ``undo``. Raise
+    UsageError if the apply is not in the state ``undone``.
+    """
     state = place.state()
     if state != "undone":
         raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
-    return _turn_back(place, "undone", progress, settle)
+    return _reverse(place, "undone", progress, settle)
 
 
-def _turn_back(
+def _reverse(
     place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None, settle: Settle
 ) -> ApplyResult:
-    """Perform backwards what led to this state."""
+    """Perform the inverse of the operations that led to this state."""
     under_way, after = _UNDER_WAY[state]
     record = place.load()
     if not record.ops:
@@ -250,7 +259,7 @@ def _turn_back(
         remarks = settle(ApplyResult(place.name))
         place.end()
         return ApplyResult(place.name, remarks=remarks)
-    if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
+    if not os.path.isdir(record.slots):  # it held no file, or was removed
         _make_slots(record)
     place.begin("turn")
     ops, merged = _backwards(record, place.path, merge=state == "done")
@@ -265,7 +274,7 @@ def _turn_back(
 
 
 def recover(place: ApplyDirectory) -> Recovery | None:
-    """Finish or take back what a killed mudroom left behind; None if nothing was."""
+    """Finish or take back an interrupted operation. Return None if the apply was not interrupted."""
     state = place.state()
     if state not in ("prepare", "ready", "undoing", "redoing"):
         return None
@@ -274,7 +283,7 @@ def recover(place: ApplyDirectory) -> Recovery | None:
         place.give_back(record)
         return Recovery(place.name, record.fork, "deferred", ApplyResult(place.name))
     earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
-    for earlier in earlier_states:  # a crash between writing one state and dropping the one before it
+    for earlier in earlier_states:  # a crash between writing a state and dropping the earlier one
         if os.path.exists(place._plan(earlier)):
             place.drop(earlier)
     if state in ("ready", "redoing"):
@@ -293,7 +302,7 @@ def _finish(
     *,
     again: bool = False,
 ) -> ApplyResult:
-    """``again``: some of it may have been done before."""
+    """Perform the operations and advance the state. ``again``: some operations may have been done before."""
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
     try:
@@ -301,21 +310,21 @@ def _finish(
         held = [op for op in executor.undone if executor.holds_new(op)]
     finally:
         executor.close()
-    if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays the fork's
+    if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
         _return_slots(record._replace(ops=tuple(held)))
-    if old == "ready" and not executor.done and not record.dropped:  # nothing has happened: nothing is to be undone
+    if old == "ready" and not executor.done and not record.dropped:  # nothing was done, so nothing is to be undone
         place.drop(old)
         return ApplyResult("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
-    if executor.done != list(record.ops):  # undo must not take back what was never done
+    if executor.done != list(record.ops):  # undo must not take back operations that were not done
         place.write(old, record._replace(ops=tuple(executor.done)))
     place.advance(old, new)
-    written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
-    removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
+    written = sum(_count_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
+    removed = sum(_count_files(op, record) for op in executor.done if op.kind == "remove")
     return ApplyResult(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
 
 
 def _has_kept(record: ApplyRecord, op: Op) -> bool:
-    """Whether the fork still has what ``op`` was to place: what was moved out of it has come back, or was copied."""
+    """Whether the fork still has the file that ``op`` was to place: it was returned after a move, or was copied."""
     if op.merged or op.copy or len(record.contents) > 1:
         return True
     try:
@@ -328,15 +337,18 @@ def _has_kept(record: ApplyRecord, op: Op) -> bool:
         os.close(content)
 
 
-def _files(op: Op, record: ApplyRecord) -> int:
+def _count_files(op: Op, record: ApplyRecord) -> int:
     if not op.whole:
         return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
 
 
 def _backwards(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[list[Op], list[bytes]]:
-    """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file, a
-    text that was edited since is merged (``merge``): the paths of those."""
+    """Return the inverse operations in reverse order, and the paths of merged files.
+
+    A directory that has gained files is taken back file by file. With ``merge``, a text that was edited since is
+    merged.
+    """
     root, slots = open_root(record.project), open_root(record.slots)
     numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
@@ -366,7 +378,7 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
 
 
 def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> ApplyRecord:
-    """Bring what is to be placed into the slots, durably. Returns the record with the inodes as they are there."""
+    """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
     slots = open_root(record.slots)
     trees = dict(record.trees)
     ops: list[Op] = []
@@ -380,9 +392,10 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
             entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
-            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)  # numbers alone meet by chance
+            # inode numbers alone can be equal by chance
+            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
-                trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy: other inodes
+                trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
             ops.append(op._replace(new=entry))
         _make_durable(slots, ops)
     finally:
@@ -392,10 +405,10 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
 
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
     with Union(contents, None) as staged:
-        below = ((path[len(op.path) + 1 :], entry) for path, entry in walk_source(staged, op.path))
-        found = differs(below, tree)
-    if found is not None:
-        raise ForkMoved(op.path + b"/" + found, show(op.path + b"/" + found))
+        below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
+        path = differs(below, tree)
+    if path is not None:
+        raise ForkMoved(op.path + b"/" + path, show(op.path + b"/" + path))
 
 
 def _make_durable(slots: int, ops: list[Op]) -> None:
@@ -411,11 +424,11 @@ def _make_durable(slots: int, ops: list[Op]) -> None:
 
 
 def _return_slots(record: ApplyRecord) -> None:
-    """What had been moved into a slot goes back to where the fork has it; a copy, whole or half-made, is removed.
+    """Move files from the slots back to the fork; remove copies, complete or partial.
 
-    Only for what has not been done: nothing of the project's is in those slots.
+    Only for operations that were not done: their slots hold no file of the project.
     """
-    if not os.path.isdir(record.slots):  # cut off before they were made, or after they were removed
+    if not os.path.isdir(record.slots):  # interrupted before they were made, or after they were removed
         remove_empty_slots(record)
         return
     content, slots = open_root(record.contents[0]), open_root(record.slots)
@@ -452,11 +465,11 @@ def _make_slots(record: ApplyRecord) -> None:
         raise MudroomError(f"{show(record.slots)} leads elsewhere: {show(os.path.realpath(record.slots))}")
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
-            stream.write(b"*\n")  # it has to be on this file system, but it is nothing to commit
+            stream.write(b"*\n")  # the directory must be on this file system, but must not be committed
 
 
 def remove_empty_slots(record: ApplyRecord) -> None:
-    """The slots' directory, and what had to be made in the project for it, if nothing else is in them."""
+    """Remove the slots' directory and the parents made for it in the project, as far as they are empty."""
     path = record.slots
     while path not in (record.project, b"/") and path.rpartition(b"/")[2] != b"applies":
         try:
@@ -464,9 +477,9 @@ def remove_empty_slots(record: ApplyRecord) -> None:
                 os.unlink(path + b"/.gitignore")
             os.rmdir(path)
         except FileNotFoundError:
-            pass  # cut off in between
+            pass  # interrupted in between
         except OSError:
-            return  # something is in it
+            return  # the directory is not empty
         path = path.rpartition(b"/")[0]
 
 
@@ -479,7 +492,9 @@ def new_record(
     landing: Landing,
     trees: dict[int, dict[bytes, Entry]],
 ) -> ApplyRecord:
-    """``slots`` are in the vault if it is on the project's mount, else in the project's ``.mudroom``."""
+    """Return a new record. The slots are in the vault if it is on the project's mount, else in ``.mudroom`` of the
+    project.
+    """
     slots = place.path + b"/slots"
     if mount_of(place.path) != mount_of(project):
         slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)

@@ -1,4 +1,4 @@
-"""Moving, copying and comparing whole trees, by descriptor. The parts of an apply that know about directories."""
+"""Move, copy and compare whole trees by descriptor: the directory operations of an apply."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from mudroom.vault.apply.rename import At, exchange, move
 
 
 def walk(at: At, *, ours: bool = False) -> Iterator[tuple[bytes, Entry]]:
-    """Every entry below the directory ``at``, by its path relative to that directory.
+    """Yield every entry below the directory ``at``, with its path relative to that directory.
 
-    ``ours``: also what a command has closed to its owner; what the user has closed in the project stays so, and
-    PermissionError is raised.
+    ``ours``: also enter directories that a command has closed to their owner. Otherwise raise PermissionError for them:
+    the user's own closed directories stay closed.
     """
     pending = [b""]
     while pending:
         path = pending.pop()
         place = at[1] + b"/" + path if path else at[1]
-        found = through(at[0], place, _entries) if ours else _entries(at[0], place)
-        for name, entry in found.items():
+        listing = through(at[0], place, _entries) if ours else _entries(at[0], place)
+        for name, entry in listing.items():
             below = path + b"/" + name if path else name
             yield below, entry
             if entry.kind == "directory":
@@ -54,10 +54,10 @@ def _entries(root: int, path: bytes) -> dict[bytes, Entry]:
         return entries(opened)
 
 
-def differs(found: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
-    """The first path of a walk that is not exactly as expected; None if all are."""
+def differs(entries: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
+    """Return the first path of a walk that differs from the expected entries, or None."""
     missing = set(expected)
-    for path, entry in found:
+    for path, entry in entries:
         if not same_stamp(expected.get(path), entry):
             return path
         missing.discard(path)
@@ -65,29 +65,31 @@ def differs(found: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry
 
 
 def _needs_lending(entry: Entry | None) -> bool:
-    """rename(2) of a directory to another parent needs write permission on the directory itself."""
+    """Whether the directory needs temporary write permission: rename(2) to another parent requires it."""
     return entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
 
 
-def is_still(expected: Entry | None, found: Entry | None) -> bool:
-    """``same_stamp``, but a directory may still have the write permission that it was lent when we were cut off."""
-    if same_stamp(expected, found):
+def is_still(expected: Entry | None, current: Entry | None) -> bool:
+    """Like ``same_stamp``, but accept the temporary write permission that an interrupted move left on a directory."""
+    if same_stamp(expected, current):
         return True
-    if expected is None or found is None or expected.kind != "directory":
+    if expected is None or current is None or expected.kind != "directory":
         return False
-    return same_stamp(expected._replace(mode=expected.mode | 0o200), found)
+    return same_stamp(expected._replace(mode=expected.mode | 0o200), current)
 
 
 def settle(at: At, entry: Entry) -> None:
-    """Take back the permission that a directory was lent to be moved, in case we were cut off before that."""
-    here = look(*at)
-    if here is not None and here.kind == "directory" and here.mode != entry.mode and is_still(entry, here):
+    """Remove the temporary write permission of a directory, in case the move was interrupted before that."""
+    current = look(*at)
+    if current is not None and current.kind == "directory" and current.mode != entry.mode and is_still(entry, current):
         set_mode(at, entry.mode)
 
 
 def move_tree(old: At, new: At, entry: Entry, by: Callable[[At, At], None] = move) -> None:
-    """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does. ``by``: ``move``, or
-    ``take`` where ``old`` is the user's and ``new`` is ours."""
+    """Rename a file or a whole directory; never replace an existing name. Raise OSError as rename(2) does.
+
+    ``by``: ``move``, or ``take`` if ``old`` is the user's and ``new`` is mudroom's.
+    """
     lend = _needs_lending(entry)
     if lend:
         set_mode(old, entry.mode | 0o200)
@@ -101,7 +103,7 @@ def move_tree(old: At, new: At, entry: Entry, by: Callable[[At, At], None] = mov
 
 
 def exchange_trees(one: At, first: Entry | None, other: At, second: Entry | None) -> None:
-    """Swap the names of two files or whole directories: ``first``, which is at ``one``, and ``second``."""
+    """Swap two files or whole directories: the entry ``first`` at ``one`` and ``second`` at ``other``."""
     both = [(at, away, entry) for at, away, entry in ((one, other, first), (other, one, second)) if entry is not None]
     lent = [place for place in both if _needs_lending(place[2])]
     for at, _away, entry in lent:
@@ -117,14 +119,17 @@ def exchange_trees(one: At, first: Entry | None, other: At, second: Entry | None
 
 
 def bring_back(slot: At, at: At, entry: Entry) -> None:
-    """Put what was taken out of the project back. Where somebody has put something there meanwhile, that stays: of two
-    directories become one, and what has no place in it stays in the slot. Raises FileExistsError if anything did."""
+    """Return a file or directory that was removed from the project to its path.
+
+    If the path is taken, the file there stays. Two directories are merged, and entries without a free name stay in the
+    slot. Raise FileExistsError if any entry stayed.
+    """
     try:
         move_tree(slot, at, entry)
         return
     except FileExistsError:
-        here = look(*at)
-        if entry.kind != "directory" or here is None or here.kind != "directory":
+        current = look(*at)
+        if entry.kind != "directory" or current is None or current.kind != "directory":
             raise
     stayed: FileExistsError | None = None
     with directory(*slot) as source, directory(*at) as target:
@@ -139,7 +144,7 @@ def bring_back(slot: At, at: At, entry: Entry) -> None:
 
 
 def set_mode(at: At, mode: int) -> None:
-    """chmod that never follows a link: by way of an O_PATH descriptor, since fchmodat(2) cannot refuse one."""
+    """chmod without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow one."""
     descriptor = os.open(at[1], O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at[0])
     try:
         os.chmod(handle(descriptor), mode)
@@ -148,14 +153,14 @@ def set_mode(at: At, mode: int) -> None:
 
 
 def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
-    """Bring the staged entry of ``op`` into its slot: a rename on one file system, else a copy. Repeatable.
+    """Bring the staged entry of ``op`` into its slot, by rename on one file system, else by copy. Repeatable.
 
-    Returns the entry as it lies in the slot. Raises ForkMoved if the fork holds something else than was reviewed.
+    Return the entry as it is in the slot. Raise ForkMoved if the fork does not hold the reviewed entry.
     """
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
     if look(*slot) is None:
-        _bring(contents, slot, op, op.new)
+        _fill(contents, slot, op, op.new)
     settle(slot, op.new)
     arrived = look(*slot)
     assert arrived is not None
@@ -163,7 +168,7 @@ def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
 
 
 def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
-    """The same for content that was merged: what lies in the directory ``merged`` under the name that ``op`` has."""
+    """Bring merged content into its slot: the file ``op.merged`` of the directory ``merged``. Return its entry."""
     slot, name = (slots, b"%d" % op.slot), op.merged.encode()
     root = open_root(merged)
     try:
@@ -179,7 +184,7 @@ def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
     return arrived
 
 
-def _bring(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
+def _fill(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
     if len(contents) > 1 or op.copy or not _move_in(contents[0], slot, op, new):
         with Union(contents, None) as staged:
             if not is_still(new, staged.look(op.path)):
@@ -188,7 +193,7 @@ def _bring(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
 
 
 def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
-    """False if it lies on another file system."""
+    """Move the staged entry into the slot. Return False if the slot is on another file system."""
     above, _slash, name = op.path.rpartition(b"/")
     root = open_root(content)
     try:
@@ -206,14 +211,15 @@ def _rename(old: At, new: At, entry: Entry) -> bool:
     try:
         move_tree(old, new, entry)
     except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EACCES, errno.EPERM):  # a directory that nobody may write to
+        # EACCES, EPERM: a directory without write permission
+        if error.errno not in (errno.EXDEV, errno.EACCES, errno.EPERM):
             raise
         return False
     return True
 
 
 def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
-    """A copy with modes, times, links and xattrs. A half-made copy of an earlier try has no slot name yet."""
+    """Copy with modes, times, links and xattrs. A partial copy of an earlier try has the suffix ``.part``."""
     beside = (new[0], new[1] + b".part")
     discard(beside)
     if entry.kind == "file":
@@ -226,7 +232,7 @@ def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
         os.mkdir(beside[1], 0o700, dir_fd=beside[0])
         below = dict(walk_source(staged, path))
         with directory(*beside) as target:
-            clone(_Below(staged, path), target, {at[len(path) + 1 :]: one for at, one in below.items()})
+            clone(_Below(staged, path), target, {at[len(path) + 1 :]: child for at, child in below.items()})
         set_mode(beside, entry.mode)
     elif entry.kind == "symlink":
         os.symlink(entry.target, beside[1], dir_fd=beside[0])
@@ -252,7 +258,7 @@ class _Below:
 
 
 def discard(at: At) -> None:
-    """Remove a copy of ours, whole or half-made; nothing if there is none. Never for anything of the user's."""
+    """Remove a copy made by mudroom, complete or partial, if it exists. Never call it for a file of the user's."""
     entry = look(*at)
     if entry is None:
         return
@@ -263,28 +269,28 @@ def discard(at: At) -> None:
 
 
 def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[bytes, Entry]) -> None:
-    """Remove the overlay's bookkeeping (``user.overlay.*``) from what is about to become the user's.
+    """Remove the overlay's bookkeeping xattrs (``user.overlay.*``) from files that are about to be the user's.
 
-    ``tree``: what is in a directory. A file in a directory that is new as a whole has such an xattr only if it was
-    moved there from the project, and the kernel then marks the directory ``impure`` (fs/overlayfs/dir.c, ovl_rename).
+    ``tree``: the entries below a directory. A file in a wholly new directory has such an xattr only if it was moved
+    there from the project, and the kernel then marks the directory ``impure`` (fs/overlayfs/dir.c, ovl_rename).
     """
     top = _strip(slots, name)
     if entry.kind != "directory":
         return
-    impure = {path for path, one in tree.items() if one.kind == "directory" and _strip(slots, name + b"/" + path)}
+    impure = {path for path, child in tree.items() if child.kind == "directory" and _strip(slots, name + b"/" + path)}
     impure |= {b""} if top else set()
-    for path, one in tree.items() if impure else ():
-        if one.kind != "directory" and path.rpartition(b"/")[0] in impure:
+    for path, child in tree.items() if impure else ():
+        if child.kind != "directory" and path.rpartition(b"/")[0] in impure:
             _strip(slots, name + b"/" + path)
 
 
 def _strip(root: int, path: bytes) -> bool:
-    """Whether it was marked impure."""
+    """Strip one entry. Return whether it was marked impure."""
     return through(root, path, _strip_one)
 
 
 def _strip_one(root: int, path: bytes) -> bool:
-    """By path below the slots, where nobody but us writes; the last link is not followed."""
+    """Strip by path. Only mudroom writes below the slots, and the last link is not followed."""
     if sys.platform != "linux":
         return _strip_open(root, path)
     full = b"/proc/self/fd/%d/%s" % (root, path)
@@ -301,7 +307,7 @@ def _strip_one(root: int, path: bytes) -> bool:
 
 
 def _strip_open(root: int, path: bytes) -> bool:
-    """Where there is no path of a descriptor. A link has none of these attributes: it is not opened."""
+    """Strip by descriptor, for systems without /proc/self/fd. A symlink is not opened: it has no such attribute."""
     try:
         descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -309,16 +315,16 @@ def _strip_open(root: int, path: bytes) -> bool:
             return False
         raise
     try:
-        found = [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]
-        for name in found:
+        names = [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]
+        for name in names:
             xattr.drop(descriptor, name)
     finally:
         os.close(descriptor)
-    return "user.overlay.impure" in found
+    return "user.overlay.impure" in names
 
 
 def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
-    """xattr(7): only who may write to a file may change its ``user.`` attributes, its owner is no exception."""
+    """Remove an xattr. xattr(7): changing ``user.`` attributes needs write permission, even for the owner."""
     try:
         os.removexattr(full, name, follow_symlinks=False)
         return

@@ -1,7 +1,7 @@
-"""Taking an apply back where files have been edited since: what the apply wrote, what is there now, what was before.
+"""Undo an apply where files have been edited since: merge the applied, the current and the earlier version.
 
-For that the texts which an apply puts in the place of others are kept beside its slots (``originals``); what was before
-is in the slot. Where both edits go together, undo takes back the apply's and leaves the user's.
+For that, texts that an apply puts in the place of others are kept beside its slots (``originals``); the earlier version
+is in the slot. Where both edits can be merged, undo removes the apply's edit and keeps the user's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mudroom.vault.record import sync_directory
 
 
 def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
-    """Remember the texts that are about to be placed over others; durable when it returns."""
+    """Keep the texts that are about to replace others. Durable on return."""
     kept = Originals([place])
     source = DirectorySource(slots)
     for op in ops:
@@ -47,8 +47,10 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
 
 
 class Unmerge:
-    """Of one apply, on its way back. ``root``: the project; ``slots``: with what was before; ``free``: a slot number
-    from which on none is used."""
+    """Undo operations of one apply that keep later edits.
+
+    ``root``: the project. ``slots``: the earlier versions. ``free``: the first unused slot number.
+    """
 
     def __init__(self, place: bytes, root: int, slots: int, free: int) -> None:
         self._root, self._slots, self._free = root, slots, free
@@ -56,26 +58,27 @@ class Unmerge:
         self.merged: list[bytes] = []
 
     def op(self, op: Op) -> Op:
-        """The operation that takes ``op`` (already backwards) back, as it is, or over what the user has made of the
-        file since. It stays as it is, to be a conflict, where the two do not go together."""
+        """Return the operation that undoes the apply: ``op`` (already inverted), or one that places merged content over
+        the user's edit. Return ``op`` unchanged, to be a conflict, if the edits cannot be merged.
+        """
         if op.kind != "swap" or op.whole or op.old is None or op.new is None or op.new.kind != "file":
             return op
         try:
-            here = look_beneath(self._root, op.path)
+            current = look_beneath(self._root, op.path)
         except PermissionError:
             return op
-        if here is None or here.kind != "file" or is_still(op.old, here):
+        if current is None or current.kind != "file" or is_still(op.old, current):
             return op
-        content, mode = self._content(op, here), combine_modes(op.old.mode, here.mode, op.new.mode)
+        content, mode = self._content(op, current), combine_modes(op.old.mode, current.mode, op.new.mode)
         if content is None or mode is None:
             return op
         slot, self._free = self._free, self._free + 1
         new = self._write(b"%d" % slot, content, mode)
         self.merged.append(op.path)
-        return op._replace(slot=slot, old=here, new=new)
+        return op._replace(slot=slot, old=current, new=new)
 
-    def _content(self, op: Op, here: Entry) -> bytes | None:
-        if max(here.size, op.new.size if op.new is not None else 0) > SMALL:
+    def _content(self, op: Op, current: Entry) -> bytes | None:
+        if max(current.size, op.new.size if op.new is not None else 0) > SMALL:
             return None
         original = self._originals.content(op.path)
         if original is None:
