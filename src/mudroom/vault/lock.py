@@ -1,7 +1,7 @@
 """Locks: flock(2) on files of the vault.
 
-The kernel drops a lock with the process, however that dies, so there are no stale locks to recognise. The file says
-who holds it, for whoever has to wait.
+The kernel releases a lock when its process ends, however it ends, so there are no stale locks to recognise. The lock
+file names its holder, for waiters.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable
 from mudroom.errors import FULL
 
 
-def _nobody(_holder: str) -> None:
-    """Wait without a word."""
+def _ignore(_holder: str) -> None:
+    """Wait without a message."""
 
 
 class Lock:
-    """Exclusive. ``with Lock(path, "what for"): …``, or ``acquire`` and ``release``."""
+    """Exclusive lock. Use ``with Lock(path, holder): …``, or ``acquire`` and ``release``. ``holder``: text for
+    waiters.
+    """
 
-    def __init__(self, path: bytes, holder: str = "", waiting: Callable[[str], None] = _nobody) -> None:
+    def __init__(self, path: bytes, holder: str = "", waiting: Callable[[str], None] = _ignore) -> None:
         self._path, self._holder, self._waiting = path, holder, waiting
         self._descriptor = -1
 
@@ -31,9 +33,11 @@ class Lock:
     def __exit__(self, *_error: object) -> None:
         self.release()
 
-    def acquire(self, holder: str, waiting: Callable[[str], None] = _nobody) -> None:
-        """Take the lock. If another process has it, call ``waiting`` with what that one says of itself, then wait;
-        a signal handler that raises (Ctrl-C) ends the waiting and leaves nothing taken."""
+    def acquire(self, holder: str, waiting: Callable[[str], None] = _ignore) -> None:
+        """Take the lock. If another process holds it, call ``waiting`` with the holder's text, then wait.
+
+        A signal handler that raises (Ctrl-C) ends the wait without taking the lock.
+        """
         descriptor = self._open()
         try:
             try:
@@ -48,7 +52,7 @@ class Lock:
         self._descriptor = descriptor
 
     def acquire_now(self) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free. Return whether it was taken."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,7 +75,7 @@ class Lock:
             os.pwrite(descriptor, holder.encode("utf-8", "replace")[:4096], 0)
         except OSError as error:
             if error.errno not in FULL:
-                raise  # who holds it is only told; what makes room needs it, too
+                raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too
 
     def release(self) -> None:
         if self._descriptor >= 0:

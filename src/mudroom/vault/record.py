@@ -1,7 +1,7 @@
-"""What the vault writes about forks and applies, and how it gets to disk whole.
+"""Records of forks and applies, and how they are written atomically.
 
-Everything is MessagePack of the named tuples below, in a file that is written beside, fsynced and renamed. ``format``
-comes first in each; a file of a newer format is refused, naming the version that wrote it.
+A record is one of the named tuples below as MessagePack, in a file that is written under another name, fsynced and
+renamed. ``format`` is the first field; a file of a newer format is refused with both format numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = 2
 
 
 class ForkRecord(NamedTuple):
-    """A fork after its last command. A fork without one was left behind in the middle of a command."""
+    """A fork after its last command. A fork without a record was left in the middle of its first command."""
 
     format: int
     name: str
@@ -36,11 +36,11 @@ class ForkRecord(NamedTuple):
     exit_code: int
     changeset: Changeset
     level: int | None = None
-    """At which the command ran; None: nobody has written it down."""
+    """Level at which the command ran; None if it was not recorded."""
 
 
 class ApplyRecord(NamedTuple):
-    """One apply. The file's name tells how far it got: see vault/apply/transaction.py."""
+    """One apply. The file's name tells its state: see vault/apply/transaction.py."""
 
     format: int
     name: str
@@ -50,33 +50,36 @@ class ApplyRecord(NamedTuple):
     slots: bytes
     """The directory of the slots, on the project's file system."""
     contents: tuple[bytes, ...]
-    """The fork's directories that the staged files come from; the first that has one counts. From a single one files
-    are moved, from several they are copied: sealed layers are never changed."""
+    """The fork's directories from which the slots are filled; the first that has a path counts. Files are moved from a
+    single directory, and copied from several, because sealed layers are never changed.
+    """
     ops: tuple[Op, ...]
     trees: dict[int, dict[bytes, Entry]]
-    """For whole directories, by slot: every entry below, by its path in the project."""
+    """By slot of a whole directory: every entry below, by its path in the project."""
     differing: tuple[bytes, ...] = ()
-    """Paths in the fork that land, and leave the project other than the fork has them (``Landing.differing``)."""
+    """Paths that land with content other than the fork's (``Landing.differing``)."""
     parts: tuple[tuple[bytes, PartialChoice], ...] = ()
     """Files of which only this part lands."""
     dropped: tuple[bytes, ...] = ()
-    """Paths of the fork at which the project's was decided for (``Landing.dropped``)."""
+    """Paths of the fork where the project's version was decided for (``Landing.dropped``)."""
     checkpoint: Checkpoint | None = None
-    """What the fork was before the apply, if something was dropped (vault/apply/discarded_side.py)."""
+    """The fork before the apply, if changes were dropped (vault/apply/discarded_side.py)."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 
 
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
-    """Write a record so that a reader finds the old one or the new one, never half of it. One that says the same as
-    what is there is not written: whoever watches the file would look again, and find nothing new."""
+    """Write a record atomically: a reader finds the old record or the new one.
+
+    An unchanged record is not written, so that watchers of the file are not woken for nothing.
+    """
     data = msgspec.msgpack.encode(record)
     if not durable and _holds(path, data):
         return
     beside = path + b".new"
     with suppress(FileNotFoundError):
-        os.unlink(beside)  # of a crash, or of who is in a container: it is not written through
+        os.unlink(beside)  # left by a crash, or a link made by a container's user: it is never written through
     with os.fdopen(own.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(data)
         if durable:
@@ -91,33 +94,35 @@ def _holds(path: bytes, data: bytes) -> bool:
     try:
         return own.read(path) == data
     except (OSError, MudroomError):
-        return False  # there is none, or what is there is none: that is replaced
+        return False  # missing or damaged: write it
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
-    """Read a record. Raises FileNotFoundError; MudroomError if it is damaged or of a newer format."""
+    """Read a record. Raise FileNotFoundError, or MudroomError if the record is damaged or of a newer format."""
     data = own.read(path)
     try:
-        found = msgspec.msgpack.decode(data, type=kind)
+        record = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         _require_format(path, _format_of(data))
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
-    _require_format(path, found.format)
-    return found
+    _require_format(path, record.format)
+    return record
 
 
 def _format_of(data: bytes) -> int:
-    """What a record that this mudroom cannot read says of itself; 0 if nothing."""
+    """Return the format number of a record that cannot be decoded; 0 if there is none."""
     try:
-        found = msgspec.msgpack.decode(data)
+        fields = msgspec.msgpack.decode(data)
     except msgspec.DecodeError:
         return 0
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], int) else 0
+    return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
 
 
-def _require_format(path: bytes, found: int) -> None:
-    if found > FORMAT:
-        raise MudroomError(f"{os.fsdecode(path)} has format {found}, this mudroom knows {FORMAT}", "upgrade mudroom")
+def _require_format(path: bytes, file_format: int) -> None:
+    if file_format > FORMAT:
+        raise MudroomError(
+            f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {FORMAT}", "upgrade mudroom"
+        )
 
 
 def sync_directory(path: bytes) -> None:

@@ -1,12 +1,12 @@
-"""Whose turn it is: many agents at once, or one user command alone.
+"""Turns at a vault: many agents at once, or one user command alone.
 
-Agents run side by side, each in its own fork, and hold ``agents`` shared. A user command, an apply or an undo wants
-the vault alone: it holds ``wanted``, which makes every agent stop its processes and let go of ``agents``, and then
-holds ``agents`` alone until it is done. The agents go on where they were stopped.
+Agents run side by side, each in its own fork, and hold ``agents`` shared. A user command, an apply or an undo needs the
+vault alone. It takes ``wanted``, which makes every agent pause its processes and release ``agents``, and then holds
+``agents`` exclusively until it is done. The agents then resume.
 
-All by flock(2): a lock dies with its process, so nobody stays stopped because somebody was killed, and no lock has to
-be recognised as stale. A lock is of the open file, which all threads of a process share: they are counted here, and
-the first takes it for all, the last lets go of it.
+All locks are flock(2): a lock dies with its process, so a killed process leaves no agent paused and no stale lock. A
+lock belongs to the open file, which all threads of a process share. Threads are counted here: the first takes the lock
+for all, the last releases it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 LOOK = 0.1
-"""Seconds: so often an agent looks whether it is to stop."""
+"""Seconds between two checks whether an agent has to pause."""
 
 
 class Turn:
@@ -26,7 +26,7 @@ class Turn:
         self._wanted_path, self._agents_path = vault + b"/wanted", vault + b"/agents"
         self._wanted = self._agents = -1
         self._lock = _thread.allocate_lock()
-        """Never held while somebody is waited for: whoever has the vault alone waits until the last one has let go."""
+        """Never held while waiting: the exclusive holder waits until the last agent has released its lock."""
         self._commands = 0
 
     def _open(self) -> None:
@@ -45,17 +45,18 @@ class Turn:
     # --- an agent's side ---
 
     def begin(self) -> None:
-        """Before a command of an agent: waits while somebody has the vault alone."""
+        """Begin a command of an agent. Waits while the vault is held exclusively."""
         self._open()
-        mine = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)  # an open file of its own: others let go of theirs
+        # its own open file: other threads release the lock of theirs
+        descriptor = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(mine, fcntl.LOCK_SH)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
             with self._lock:
                 if not self._commands:
-                    fcntl.flock(self._agents, fcntl.LOCK_SH)  # who has it alone has ``wanted``, too
+                    fcntl.flock(self._agents, fcntl.LOCK_SH)  # free: the exclusive holder holds ``wanted``, too
                 self._commands += 1
         finally:
-            os.close(mine)
+            os.close(descriptor)
 
     def end(self) -> None:
         with self._lock:
@@ -64,8 +65,10 @@ class Turn:
                 fcntl.flock(self._agents, fcntl.LOCK_UN)
 
     def stand_aside(self, pause: Callable[[], None], resume: Callable[[], None]) -> float:
-        """If somebody wants the vault alone: ``pause``, wait until it is free again, ``resume``. Returns the seconds
-        that took. Call it every ``LOOK`` seconds while a command of an agent runs."""
+        """If a process wants the vault alone, call ``pause``, wait until the vault is free, and call ``resume``.
+
+        Return the seconds that took. Call it every ``LOOK`` seconds while a command of an agent runs.
+        """
         with self._lock:
             try:
                 fcntl.flock(self._wanted, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -86,9 +89,9 @@ class Turn:
     # --- the user's side ---
 
     def take(self, waiting: Callable[[], None]) -> None:
-        """Have the vault alone. ``waiting`` is called if agents have to be stopped for it. Hold the vault's lock.
+        """Take the vault exclusively. ``waiting`` is called if agents have to pause. Hold the vault's lock.
 
-        A signal handler that raises (Ctrl-C) ends the waiting, and the agents go on.
+        A signal handler that raises (Ctrl-C) ends the wait, and the agents resume.
         """
         self._open()
         fcntl.flock(self._wanted, fcntl.LOCK_EX)
@@ -103,6 +106,6 @@ class Turn:
             raise
 
     def give(self) -> None:
-        """Let the agents go on."""
+        """Release the vault. The agents resume."""
         fcntl.flock(self._agents, fcntl.LOCK_UN)
         fcntl.flock(self._wanted, fcntl.LOCK_UN)

@@ -1,7 +1,8 @@
-"""The project as it is now, asked by a landing, and the content that comes of merging with it.
+"""The project as it is now, as seen by a landing, and the content that results from merging with it.
 
-What is merged, resolved or chosen in part is neither in the project nor in the fork: it is written into a directory of
-its own below the vault (``merged``), each file under a number, until the apply takes it from there or nobody does.
+Merged, resolved or partly selected content is neither in the project nor in the fork. It is written to a new directory
+below ``merged`` of the vault, each file under a number, until the apply moves it from there or the reconciler is
+closed.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
-"""At the end of the name of a copy that an apply has left (``vault/apply/backup.py``)."""
+"""Suffix of a backup that an apply has made (``vault/apply/backup.py``)."""
 _LINK = "leads elsewhere in the project, too"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
 
 class Reconciler:
-    """``partial``: what is wanted of some files instead of all. ``answer``: what was decided about conflicts.
+    """Compares the fork with the project, and merges. Close it when the apply is over.
 
-    ``markers``: write conflict markers where texts cannot be merged (``marked`` tells where). ``since``: when the
-    changes were collected, in nanoseconds. ``place``: where directories for what is merged are made. Close it when the
-    apply is over.
+    ``partial``: files of which only a part is to be applied. ``answer``: returns the decision about a conflict.
+    ``markers``: write conflict markers where texts cannot be merged (``marked`` has the paths). ``since``: when the
+    changes were collected, in nanoseconds since 1970. ``place``: parent of the directory for merged content.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class Reconciler:
         self._live = OpenSource(project)
         self._merged = b""
         self._count = 0
-        self._elsewhere: _Elsewhere | None = None
+        self._recent: _RecentFiles | None = None
         self._markers, self._label = markers, label
         self.combined: list[bytes] = []
-        """Paths at which content was merged, resolved or chosen in part."""
+        """Paths whose content was merged, resolved or partly selected."""
         self.marked: list[bytes] = []
-        """Paths at which it has conflict markers in it."""
+        """Paths whose content has conflict markers."""
 
     def __enter__(self) -> Reconciler:
         return self
@@ -83,19 +84,19 @@ class Reconciler:
 
     @property
     def merged(self) -> bytes:
-        """The directory of what was merged; empty if nothing was."""
+        """The directory of merged content; empty if there is none."""
         return self._merged
 
     def live(self) -> LiveProject:
         renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
 
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
-            # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
-            return renames_directories and _tree_is(self._live.root, path, expected)
+            # EXDEV: an overlay (such as a container's root) cannot rename a directory of its lower layers
+            return renames_directories and _is_same_tree(self._live.root, path, expected)
 
         def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
-            found = self._answer(self, change, ours) if self._answer is not None else None
-            return found or (self._mark(sides) if self._markers and sides is not None else None)
+            decision = self._answer(self, change, ours) if self._answer is not None else None
+            return decision or (self._answer_with_markers(sides) if self._markers and sides is not None else None)
 
         return LiveProject(
             self._live.look,
@@ -104,7 +105,7 @@ class Reconciler:
             self._git_moved,
             self._delta,
             self._combine,
-            self._moved,
+            self._find_moved,
             self._staged.look,
             answer,
             self._partial.keys(),
@@ -113,7 +114,7 @@ class Reconciler:
     # --- what is where ---
 
     def look(self, path: bytes) -> Entry | None:
-        """In the project, now."""
+        """Return the project's present entry."""
         return self._live.look(path)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
@@ -154,27 +155,30 @@ class Reconciler:
             os.close(mine)
 
     def _git_moved(self, git: bytes) -> bool:
-        found = (look_beneath(self._live.root, git + b"/" + name) for name in _GIT_HEADS)
-        return any(entry is not None and entry.ctime > self._since for entry in found)
+        heads = (look_beneath(self._live.root, git + b"/" + name) for name in _GIT_HEADS)
+        return any(entry is not None and entry.ctime > self._since for entry in heads)
 
-    def _moved(self, change: Change) -> bytes:
-        """By its inode, else by its content; only what has come to its name since the fork began. A backup beside it is
-        nowhere that it has gone: what is wanted of the file is not done to that."""
+    def _find_moved(self, change: Change) -> bytes:
+        """Return the path to which the project has moved a file, or an empty path.
+
+        The file is found by its inode, else by its content, among files created or renamed since the fork began. A
+        backup beside the old path does not count as its new path.
+        """
         base = change.base
         if base is None or base.kind != "file" or not base.size:
             return b""
-        if self._elsewhere is None:
-            self._elsewhere = _Elsewhere(self._live, self._since)
+        if self._recent is None:
+            self._recent = _RecentFiles(self._live, self._since)
         backup = change.path + BACKUP
-        found = self._elsewhere.by_inode.get((base.device, base.inode))
-        if found is not None and found[0] != backup:
-            return found[0]
+        moved = self._recent.by_inode.get((base.device, base.inode))
+        if moved is not None and moved[0] != backup:
+            return moved[0]
         alike = [
             path
-            for path, entry in self._elsewhere.by_size.get(base.size, ())
+            for path, entry in self._recent.by_size.get(base.size, ())
             if path != backup and self._same_as_original(change.path, base, entry, at=path)
         ]
-        return alike[0] if len(alike) == 1 else b""  # several: which one it is now cannot be told
+        return alike[0] if len(alike) == 1 else b""  # with several candidates the new path is ambiguous
 
     # --- merging ---
 
@@ -188,7 +192,7 @@ class Reconciler:
         before_mode = base.mode if base is not None else None
         if ours is None:
             mode: int | None = theirs.mode if part is None else part.mode
-        elif part is not None and before_mode is not None:  # somebody has chosen it, whatever it lets the file do
+        elif part is not None and before_mode is not None:  # the user selected the mode, whatever it permits
             mode = combine_modes(before_mode, ours.mode, part.mode)
         else:
             mode = merged_mode(before_mode, ours.mode, theirs.mode)
@@ -210,7 +214,7 @@ class Reconciler:
         return self.keep(sides.path, content, mode, like=ours_at if ours is not None else b"")
 
     def contents(self, sides: FileSides) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Base, ours and theirs of a file; None for what is too large or not known."""
+        """Return the contents of base, ours and theirs; None for a content that is too large or unknown."""
         (base_at, base), (ours_at, ours), (theirs_at, _theirs) = sides[:3]
         part = self._partial.get(theirs_at)
         before = self.original(base_at, base, theirs_at)
@@ -218,12 +222,12 @@ class Reconciler:
         yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
         return before, mine, yours
 
-    def _mark(self, sides: FileSides) -> ConflictAnswer | None:
-        found = self.contents(sides)
+    def _answer_with_markers(self, sides: FileSides) -> ConflictAnswer | None:
+        contents = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
-        if None in found or ours is None or theirs is None or any(mergeable(data or b"") for data in found):
+        if None in contents or ours is None or theirs is None or any(mergeable(data or b"") for data in contents):
             return None
-        base, mine, yours = (data or b"" for data in found)
+        base, mine, yours = (data or b"" for data in contents)
         merged = merge3(base, mine, yours)
         if merged.clean:
             return None
@@ -233,28 +237,29 @@ class Reconciler:
         return ConflictAnswer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
 
     def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
-        """The content of the base; empty if there was nothing, None if it is not known or too large."""
+        """Return the content of the base; empty if the path was absent, None if the content is unknown or too large."""
         if base is None:
             return b""
-        if path != theirs_at:  # only a file that is the same at its new path counts as renamed
+        if path != theirs_at:  # only a file with unchanged content counts as renamed
             return read_all(self._staged, theirs_at, LIMIT)
         return self._ground.read_original(path, base, LIMIT)
 
     def keep(self, path: bytes, content: bytes, mode: int, *, like: bytes = b"") -> Combined:
-        """Write what ``path`` is to hold. ``like``: a file of the project whose user xattrs it is to have."""
+        """Write the content that ``path`` is to have. ``like``: a file of the project whose user xattrs are copied."""
         name = self._new_name(path)
         place = self._merged + b"/" + name
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
-            stream.flush()  # to write to a file takes setuid from it (write(2), inode(7)), but for root
+            # writing clears set-id bits, except for root (write(2), inode(7)), so set the mode afterwards
+            stream.flush()
             os.fchmod(stream.fileno(), mode)
             if like:
                 self._copy_xattrs(like, stream.fileno())
-        return self._kept(name)
+        return self._written(name)
 
     def keep_copy(self, path: bytes, source: Source, at: bytes, entry: Entry) -> Combined:
-        """The same with a copy of a file, whatever its size."""
+        """Like ``keep``, with a copy of a file of any size."""
         name = self._new_name(path)
         opened, root = source.open(at), open_root(self._merged)
         try:
@@ -262,7 +267,7 @@ class Reconciler:
         finally:
             os.close(opened)
             os.close(root)
-        return self._kept(name)
+        return self._written(name)
 
     def _copy_xattrs(self, path: bytes, target: int) -> None:
         source = self._live.open(path)
@@ -281,7 +286,7 @@ class Reconciler:
         self.combined.append(path)
         return b"%d" % self._count
 
-    def _kept(self, name: bytes) -> Combined:
+    def _written(self, name: bytes) -> Combined:
         root = open_root(self._merged)
         try:
             return Combined(look(root, name), name.decode())
@@ -290,7 +295,7 @@ class Reconciler:
 
 
 def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
-    """The merged content, or the reason why there is none."""
+    """Return the merged content and an empty reason, or the reason why the texts cannot be merged."""
     if base in (ours, theirs) or ours == theirs:
         return (theirs if base == ours else ours), ""
     reason = next((reason for data in (base, ours, theirs) if (reason := mergeable(data))), "")
@@ -303,13 +308,13 @@ def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
     return b"", f"also changed in the project, {places}"
 
 
-class _Elsewhere:
-    """The files of the project that have come to their names since ``since``."""
+class _RecentFiles:
+    """The files of the project that were created, renamed or changed since ``since``."""
 
     def __init__(self, live: Source, since: int) -> None:
         self.by_inode: dict[tuple[int, int], tuple[bytes, Entry]] = {}
         self.by_size: dict[int, list[tuple[bytes, Entry]]] = {}
-        for path, entry in listed(live).items():  # without what is closed to us
+        for path, entry in listed(live).items():  # directories closed to us are left out
             if entry.kind == "file" and entry.ctime > since and b".git" not in path.split(b"/"):
                 self.by_inode[entry.device, entry.inode] = (path, entry)
                 self.by_size.setdefault(entry.size, []).append((path, entry))
@@ -334,16 +339,16 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
         os.close(yours)
 
 
-def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
+def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
     pending, seen = [path], 0
     while pending:
         current = pending.pop()
         try:
             with directory(root, current) as opened:
-                found = entries(opened)
+                listing = entries(opened)
         except PermissionError:
             return False
-        for name, entry in found.items():
+        for name, entry in listing.items():
             at = current + b"/" + name
             if not same_stamp(expected.get(at), entry):
                 return False
@@ -354,7 +359,7 @@ def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
 
 
 def _filesystem_magic(path: bytes) -> int:
-    """f_type of statfs(2): its first word. Python's os.statvfs has no such field. 0 where the call is another."""
+    """Return f_type of statfs(2), its first word, which os.statvfs lacks. 0 on other systems than Linux."""
     if sys.platform != "linux":
         return 0
     import ctypes

@@ -1,7 +1,7 @@
-"""What was decided about conflicts, kept with a fork until the next apply.
+"""Decisions about conflicts, kept with a fork until the next apply.
 
-A decision holds for the versions it was made about: the project's and the fork's are known by a hash of content, kind
-and mode. If either is another one by the time of the apply, it is a conflict again, and somebody has to look again.
+A decision is valid for the two versions it was made about: the project's and the fork's, identified by a hash of
+content, kind and mode. If either has changed by the time of the apply, the path is a conflict again.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.store.fork import Fork
 
 RESOLUTIONS = b"/resolutions"
-"""The file, below the directory of the fork."""
+"""The file of decisions, below the fork's directory."""
 RESOLVED = b"/resolved"
-"""The directory of contents, beside it."""
+"""The directory of decided contents, beside it."""
 
 
 class Resolution(NamedTuple):
     take: Take
     ours: bytes
-    """Of the project's version that was decided about: ``fingerprint``."""
+    """``fingerprint`` of the project's version."""
     theirs: bytes
     ours_at: bytes = b""
-    """Where the project has its version, if at another path."""
+    """The path of the project's version, if it is another path."""
     content: str = ""
-    """The name of the file with the content."""
+    """Name of the file with the decided content."""
     mode: int = 0
-    """Permission bits of that."""
+    """Permission bits of the decided content."""
 
 
 def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
-    """Of one version of a path. Raises OSError if it cannot be read."""
+    """Return a hash of one version of a path. Raise OSError if it cannot be read."""
     if entry is None:
         return b"absent"
     hasher = blake2b(f"{entry.kind} {entry.mode:o}\n".encode() + entry.target, digest_size=20)
@@ -56,7 +56,7 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
 
 
 def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
-    """By path in the fork. Raises MudroomError if the file is damaged."""
+    """Return the decisions by path in the fork. Raise MudroomError if the file is damaged."""
     path = fork.path + RESOLUTIONS
     try:
         with open(path, "rb") as stream:
@@ -71,25 +71,25 @@ def load_resolutions(fork: Fork) -> dict[bytes, Resolution]:
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "remove it to decide anew") from error
 
 
-def keep_resolutions(fork: Fork, known: Mapping[bytes, Resolution]) -> None:
-    """Replace all of them; contents that none of them names are removed."""
+def keep_resolutions(fork: Fork, decisions: Mapping[bytes, Resolution]) -> None:
+    """Replace all decisions, and remove the contents that none of them names."""
     import msgspec
 
     path = fork.path + RESOLUTIONS
     with open(path + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(dict(known)))
+        stream.write(msgspec.msgpack.encode(dict(decisions)))
         stream.flush()
         os.fsync(stream.fileno())
     os.rename(path + b".new", path)
     if os.path.isdir(fork.path + RESOLVED):
-        needed = {os.fsencode(one.content) for one in known.values()}
+        needed = {os.fsencode(decision.content) for decision in decisions.values()}
         for name in os.listdir(fork.path + RESOLVED):
             if name not in needed:
                 os.unlink(fork.path + RESOLVED + b"/" + name)
 
 
 def keep_content(fork: Fork, content: bytes) -> str:
-    """The name under which ``Resolution.content`` finds it."""
+    """Keep a content, durably. Return its name for ``Resolution.content``."""
     os.makedirs(fork.path + RESOLVED, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork.path + RESOLVED + b"/" + name.encode()
@@ -102,42 +102,48 @@ def keep_content(fork: Fork, content: bytes) -> str:
 
 
 def read_content(fork: Fork, resolution: Resolution) -> bytes:
-    """What was decided for, of one with a content."""
+    """Return the content of a decision with ``take`` ``content``."""
     with open(fork.path + RESOLVED + b"/" + os.fsencode(resolution.content), "rb") as stream:
         return stream.read()
 
 
 def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None:
-    """For a ``Reconciler``: the decisions that hold for the versions there are now.
+    """Return a callable for a ``Reconciler`` that gives the decisions valid for the present versions, or None.
 
-    A decision is about all of a file. Of one of which only a part is wanted it would bring more than that, so it is
-    none there: the conflict is one again, and the fork stays whole.
+    A decision is about a whole file. It is not used for a file of which only a part is to be applied, because it would
+    bring more than that part: the path is a conflict again, and the fork stays whole.
     """
-    known = load_resolutions(fork)
-    if not known:
+    resolutions = load_resolutions(fork)
+    if not resolutions:
         return None
 
     def answer(reconciler: Reconciler, change: Change, ours: Entry | None) -> ConflictAnswer | None:
-        found = known.get(change.path)
-        if found is None or change.path in reconciler.partial or not _holds(found, reconciler, staged, change, ours):
+        resolution = resolutions.get(change.path)
+        if (
+            resolution is None
+            or change.path in reconciler.partial
+            or not _is_valid(resolution, reconciler, staged, change, ours)
+        ):
             return None
-        if found.take in ("ours", "theirs"):
-            return ConflictAnswer("ours" if found.take == "ours" else "theirs")
-        if found.take == "delete":
+        if resolution.take in ("ours", "theirs"):
+            return ConflictAnswer("ours" if resolution.take == "ours" else "theirs")
+        if resolution.take == "delete":
             return ConflictAnswer("content", Combined(None))
-        content, like = read_content(fork, found), found.ours_at or change.path
+        content, like = read_content(fork, resolution), resolution.ours_at or change.path
         return ConflictAnswer(
-            "content", reconciler.keep(change.path, content, found.mode, like=like if ours is not None else b"")
+            "content", reconciler.keep(change.path, content, resolution.mode, like=like if ours is not None else b"")
         )
 
     return answer
 
 
-def _holds(found: Resolution, reconciler: Reconciler, staged: Source, change: Change, ours: Entry | None) -> bool:
+def _is_valid(
+    resolution: Resolution, reconciler: Reconciler, staged: Source, change: Change, ours: Entry | None
+) -> bool:
     try:
-        at = found.ours_at or change.path
-        here = reconciler.look(at) if found.ours_at else ours
-        mine = fingerprint(reconciler, at, here)
-        return (mine, fingerprint(staged, change.path, change.staged)) == (found.ours, found.theirs)
+        at = resolution.ours_at or change.path
+        entry = reconciler.look(at) if resolution.ours_at else ours
+        current = fingerprint(reconciler, at, entry)
+        return (current, fingerprint(staged, change.path, change.staged)) == (resolution.ours, resolution.theirs)
     except OSError:
         return False

@@ -1,11 +1,11 @@
-"""Archives of a journal: what has become too much, or too old, for its database.
+"""Archives of a journal: older events that were moved out of its database.
 
     journal/<first>-<last>.jsonl.gz     by the numbers of their events, nine digits or more
-    journal/new                         one that is being written
-    journal/lock                        flock(2): who writes
+    journal/new                         an archive that is being written
+    journal/lock                        flock(2): the writer
 
 The first line is ``{"format": 1, "previous": DIGEST}``, then each event is one line, a list of its fields. An archive
-counts as soon as the database says that it starts after it (table ``origin``), and not before.
+is valid only after the database says that it starts after the archive's last event (table ``origin``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FORMAT = 1
 _NAME = re.compile(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
 _LEVEL = 6
 WINDOW = 16 << 20
-"""Bytes of lines that are held when an archive is read from its end."""
+"""Bytes of lines that are held in memory when an archive is read from its end."""
 _AT_ONCE = 1000
-"""Events that are made of them at a time, which take more."""
-_WRONG = (EOFError, OSError, ValueError, RecursionError)
-"""What reading an archive raises that is none."""
+"""Events that are parsed at a time; parsed events take more memory than lines."""
+_DAMAGE = (EOFError, OSError, ValueError, RecursionError)
+"""Exceptions raised by reading a damaged archive."""
 _TYPES = (int, int, str, str, str, str)
 
 
@@ -40,7 +40,7 @@ class JournalArchive(NamedTuple):
 
 
 class DamagedArchive(MudroomError):
-    """An archive that is not what was written. ``number``: of the first event that cannot be read."""
+    """A damaged archive. ``number``: the first event that cannot be read."""
 
     def __init__(self, path: bytes, number: int, why: str) -> None:
         super().__init__(f"the archive {show(path)} of the journal is damaged: {why}")
@@ -48,11 +48,11 @@ class DamagedArchive(MudroomError):
 
 
 def archives(directory: bytes, upto: int) -> list[JournalArchive]:
-    """Those of events up to that number, oldest first."""
-    return [one for one in _all(directory) if one.last <= upto]
+    """Return the archives of events up to that number, oldest first."""
+    return [archive for archive in _list(directory) if archive.last <= upto]
 
 
-def _all(directory: bytes) -> list[JournalArchive]:
+def _list(directory: bytes) -> list[JournalArchive]:
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -62,23 +62,25 @@ def _all(directory: bytes) -> list[JournalArchive]:
 
 
 def read_archive(archive: JournalArchive) -> Iterator[Event]:
-    """Its events. Raises Damaged where they end before they should, or are none."""
+    """Yield the archive's events. Raise DamagedArchive if they are malformed or end too early."""
     number = archive.first
     try:
         for line in _lines(archive):
             event = _event(line)
             number = event.number + 1
             yield event
-    except _WRONG as error:
+    except _DAMAGE as error:
         raise DamagedArchive(archive.path, number, str(error)) from error
     if number != archive.last + 1:
         raise DamagedArchive(archive.path, number, f"it ends before event {archive.last}")
 
 
 def read_back(archive: JournalArchive, before: int) -> Iterator[list[Event]]:
-    """Its events before that number, newest first, some at a time. It can only be unpacked from its beginning, so that
-    is done once for each ``WINDOW``: all of it together may be large, and mostly the end is all that is wanted. Raises
-    Damaged as ``read_archive``, of what is read."""
+    """Yield lists of the archive's events before that number, newest first.
+
+    gzip can only be unpacked from the beginning, and that is done once for each ``WINDOW``: the whole archive may be
+    large, and mostly only its end is needed. Raise DamagedArchive as ``read_archive``, for the part that is read.
+    """
     before = min(before, archive.last + 1)
     while before > archive.first:
         number = archive.first
@@ -98,16 +100,16 @@ def read_back(archive: JournalArchive, before: int) -> Iterator[list[Event]]:
             if not window:
                 raise ValueError("its events are not in order")
             while window:
-                found = [_event(window.pop()) for _ in range(min(_AT_ONCE, len(window)))]
-                before = number = found[-1].number
-                yield found
-        except _WRONG as error:
+                events = [_event(window.pop()) for _ in range(min(_AT_ONCE, len(window)))]
+                before = number = events[-1].number
+                yield events
+        except _DAMAGE as error:
             raise DamagedArchive(archive.path, number, str(error)) from error
 
 
 def _lines(archive: JournalArchive) -> Iterator[bytes]:
-    """Those of events. Raises one of ``_WRONG``, or Damaged."""
-    import gzip  # for the few who archive, and who read so far back
+    """Yield the lines of events. Raise DamagedArchive, or an exception of ``_WRONG``."""
+    import gzip  # imported here: few callers archive or read archives
     import zlib
 
     try:
@@ -123,14 +125,15 @@ def _lines(archive: JournalArchive) -> Iterator[bytes]:
 def _event(line: bytes) -> Event:
     row = json.loads(line.decode("ascii"))
     if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
-        raise ValueError("a line is no event")
+        raise ValueError("a line is not an event")
     return Event(*row)
 
 
 def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead) -> JournalArchive:
-    """A new archive, on disk for certain when this returns. There has to be an event. Hold ``journal/lock``.
+    """Write a new archive, durably. ``events`` must not be empty. Hold ``journal/lock``.
 
-    Raises OSError as the disk does; there is no archive then."""
+    Raise OSError as the disk does; no archive was made then.
+    """
     import gzip
 
     new = directory + b"/new"
@@ -153,10 +156,12 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
 
 
 def set_aside(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
-    """Before events that follow ``after`` are archived: archives that hold such events already. One that mudroom was
-    killed before it counted (it ends with the very digest that the database has) goes; any other keeps, under a name
-    by which it is not read. Hold ``journal/lock``."""
-    for archive in _all(directory):
+    """Before the events after ``after`` are archived, remove archives that already hold such events.
+
+    An archive that was completed just before mudroom was killed ends with the digest that the database has; it is
+    deleted. Any other is renamed so that it is no longer read. Hold ``journal/lock``.
+    """
+    for archive in _list(directory):
         if archive.last <= after:
             continue
         if _last_digest(archive) == digest_at.get(archive.last):
@@ -166,8 +171,8 @@ def set_aside(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
 
 
 def uncounted(directory: bytes, after: int) -> list[int]:
-    """The numbers at which archives end that do not count (yet)."""
-    return [one.last for one in _all(directory) if one.last > after]
+    """Return the last event numbers of archives that are not valid (yet)."""
+    return [archive.last for archive in _list(directory) if archive.last > after]
 
 
 def _last_digest(archive: JournalArchive) -> str | None:

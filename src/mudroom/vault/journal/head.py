@@ -1,9 +1,10 @@
-"""The last event of a journal, kept beside its database: by this it is found that the end was cut off.
+"""The number and digest of a journal's last event, kept beside its database to detect a truncated journal.
 
-Two lines of fixed length, ``TURN NUMBER DIGEST TURN``, of which the one with the greater turn counts. After each commit
-the other one is written over, without fsync: one that is torn is known by its two turns, and what was before still
-counts. So the head may lag behind the database, when mudroom is killed or has no room between the two, and is never
-ahead of it; only a machine that loses power may lose the database's last events and not this.
+The file has two lines of fixed length, ``TURN NUMBER DIGEST TURN``, of which the line with the greater turn counts.
+After each commit the other line is overwritten, without fsync. A torn line is recognised by its two different turns,
+and the earlier line still counts. So the head may lag behind the database, if mudroom is killed or the disk is full
+between the two writes, and is never ahead of it. Only a power loss may remove the last events of the database and not
+the head.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mudroom.core.journal.event import ChainHead
 
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
 _Line = tuple[int, ChainHead]
-"""The turn, and what it says."""
+"""The turn and the head of one line."""
 
 
 class KeptHead:
@@ -23,7 +24,7 @@ class KeptHead:
         self._descriptor = -1
 
     def read(self) -> ChainHead | None:
-        """None if there is none, or what is there is none."""
+        """Return the kept head, or None if it is missing or damaged."""
         if self._descriptor < 0:
             try:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -32,7 +33,7 @@ class KeptHead:
         return max((line for line in self._both() if line is not None), default=(0, None))[1]
 
     def write(self, head: ChainHead) -> None:
-        """Raises OSError as the disk does."""
+        """Write the head. Raise OSError as the disk does."""
         if self._descriptor < 0:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         first, second = self._both()

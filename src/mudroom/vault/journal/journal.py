@@ -5,16 +5,16 @@
     journal.head        the last event's number and digest (vault/journal/head.py)
     journal/            archives of older events (vault/journal/archives.py)
 
-Rules of this file. Whatever is appended is redacted here (``core/text/redaction.py``), so that nobody can forget it. An
-event is appended in one transaction that looks at the last one, so processes and threads make one chain between them,
-and its time is never less than the last one's. If the database ends before the kept head says, that is noted first, as
-an event of its own (``gap``).
+Rules of this file. Every appended event is redacted here (``core/text/redaction.py``), so that no caller can forget it.
+An event is appended in one transaction that reads the last one, so processes and threads write one chain, and the time
+of an event is never less than the last one's. If the database ends before the kept head, that is recorded first, as an
+event of its own (``gap``).
 
-Older events move to an archive in this order, and mudroom may be killed anywhere in between:
+Older events move to an archive in this order, and mudroom may be killed at any point:
 
-1. The archive is written as ``new``, synced, and renamed. It does not count yet.
-2. One transaction moves ``origin`` and deletes the rows. From here on the archive counts. Other processes have the same
-   database open all the while; what they append comes before or after that transaction.
+1. The archive is written as ``new``, synced, and renamed. It is not valid yet.
+2. One transaction moves ``origin`` and deletes the rows. From here on the archive is valid. Other processes have the
+   same database open meanwhile; their appends come before or after that transaction.
 3. The database's free pages are given back.
 """
 
@@ -44,17 +44,17 @@ from mudroom.vault.journal.head import KeptHead
 from mudroom.vault.lock import Lock
 
 LIMIT = 64 * 10**6
-"""Bytes of the database, if the policy says nothing else."""
+"""Default limit of the database, in bytes."""
 _VERSION = 2
 _PAGE = 1000
-"""Rows that are read at a time; the lock is let go in between."""
+"""Rows that are read at a time; the lock is released in between."""
 _PORTION = 64
-"""Events that are looked at closely before whoever searches is asked whether to go on."""
+"""Events that are filtered before the searching caller is asked whether to continue."""
 _LEAST = 100
-"""So many events stay in the database whatever they weigh."""
+"""This many events stay in the database, whatever their size."""
 
 _LIVE = "number > (SELECT number FROM origin)"
-"""Any other row was put there by hand: what was archived is deleted in the transaction that moves the origin."""
+"""Any other row was inserted by hand: archived rows are deleted in the transaction that moves the origin."""
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -82,12 +82,12 @@ Entry = tuple[str, str, Mapping[str, Any]]
 
 
 class EventPage(NamedTuple):
-    """What came of looking at one part of a journal."""
+    """Result of searching one part of a journal."""
 
     events: tuple[Event, ...]
-    """Those that are wanted, newest first."""
+    """Matching events, newest first."""
     down_to: int
-    """All others that are not older than this one are not."""
+    """Number of the oldest event that was examined."""
 
 
 class Journal:
@@ -99,23 +99,24 @@ class Journal:
         self._head = KeptHead(self._directory + b".head")
         self._lock = allocate_lock()
         self._database: sqlite3.Connection | None = None
-        self._known: set[str] = set()
+        self._secrets: set[str] = set()
 
     def conceal(self, values: Iterable[str]) -> None:
-        """Secrets whose values are known: they are hidden in what is appended from here on, wherever they stand."""
-        self._known.update(values)
+        """Redact these values of secrets, wherever they occur, in events appended from now on."""
+        self._secrets.update(values)
 
     # --- writing ---
 
     def append(self, kind: str, fork: str, data: Mapping[str, Any], *, time: int) -> int:
-        """Add one event; returns its number. ``data`` is anything JSON can say. ``time``: now, nanoseconds since 1970.
+        """Append one event and return its number. ``data``: any JSON value. ``time``: now, nanoseconds since 1970.
 
-        Raises MudroomError if it cannot be written; nothing is then."""
+        Raise MudroomError if it cannot be written; no event was appended then.
+        """
         return self.append_all([(kind, fork, data)], time=time)
 
     def append_all(self, entries: Sequence[Entry], *, time: int) -> int:
-        """Add several events, all or none; returns the number of the last one."""
-        clean = [(kind, fork, redact_data(bounded(dict(data)), self._known)) for kind, fork, data in entries]
+        """Append several events, all or none. Return the number of the last one."""
+        clean = [(kind, fork, redact_data(bounded(dict(data)), self._secrets)) for kind, fork, data in entries]
         with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
@@ -129,7 +130,7 @@ class Journal:
             try:
                 self._head.write(head)
             except OSError:
-                pass  # it lags behind then, until the next append: the chain is whole, and the event is in it
+                pass  # the head lags until the next append; the chain is whole and holds the event
         return head.number
 
     def _insert(
@@ -149,25 +150,24 @@ class Journal:
     # --- reading ---
 
     def events(self, *, last: int | None = None, where: EventFilter = EVERYTHING) -> Iterator[Event]:
-        """The events that are wanted, oldest first, or the ``last`` so many of them; archives are read as far as they
-        are needed."""
+        """Yield the matching events, oldest first, or only the ``last`` of them. Archives are read as far as needed."""
         if last is not None:
             yield from reversed([event for event, _wanted in zip(self.newest(where), range(last), strict=False)])
             return
         yield from self.events_since(self._first(where) - 1, where)
 
     def events_since(self, number: int, where: EventFilter = EVERYTHING) -> Iterator[Event]:
-        """Those that are newer than that number, oldest first."""
+        """Yield the matching events after that number, oldest first."""
         for event in self._forwards(number, where):
             if where.matches(event):
                 yield event
 
     def events_after(self, number: int, kind: str) -> list[Event]:
-        """The events of one kind that are newer than that number, oldest first."""
+        """Return the events of one kind after that number, oldest first."""
         return list(self.events_since(number, EventFilter((kind,))))
 
     def head(self) -> ChainHead:
-        """The number and digest of the newest event."""
+        """Return the number and digest of the newest event."""
         with self._lock, self._named_errors():
             database = self._open()
             last = _last(database)
@@ -178,7 +178,7 @@ class Journal:
         query = f"SELECT * FROM event WHERE number > ? {condition} ORDER BY number LIMIT {_PAGE}"
         while True:
             origin, page = self._page(query, (number, *values))
-            if number < origin.number:  # what is asked for has been archived, just now perhaps
+            if number < origin.number:  # the events were archived, perhaps just now
                 for archive in archives(self._directory, origin.number):
                     if archive.last > number:
                         yield from (event for event in read_archive(archive) if event.number > number)
@@ -192,25 +192,30 @@ class Journal:
     def newest(
         self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
     ) -> Iterator[Event]:
-        """Those before that number, newest first, until there is none, or none that can be wanted: times never go back
-        along the chain. ``archived``: those in archives, too, of which there may be any number."""
-        for looked in self.looked(where, before, archived=archived):
-            yield from looked.events
+        """Yield the matching events before that number, newest first.
+
+        Stop when no earlier event can match: times never decrease along the chain. ``archived``: also search archives,
+        of which there may be any number.
+        """
+        for portion in self.looked(where, before, archived=archived):
+            yield from portion.events
 
     def looked(
         self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
     ) -> Iterator[EventPage]:
-        """The same, some at a time, with how far that was: whoever looks for what is rare may have enough of it."""
+        """Like ``newest``, in portions that tell how far the search has come, so that a caller can stop a long
+        search.
+        """
         for page in self._backwards(where, before, archived=archived):
             for at in range(0, len(page), _PORTION):
                 portion = page[at : at + _PORTION]
-                kept = _recent(portion, where)
+                kept = _recent_part(portion, where)
                 yield EventPage(tuple(filter(where.matches, kept)), portion[-1].number)
                 if len(kept) < len(portion):
                     return
 
     def _backwards(self, where: EventFilter, before: int, *, archived: bool) -> Iterator[list[Event]]:
-        """Pages of them; what SQLite can tell is not wanted may be missing."""
+        """Yield pages of events, newest first. Events that SQLite can filter out may be missing."""
         condition, values = _condition(where)
         query = f"SELECT * FROM event WHERE number < ? AND {_LIVE} {condition} ORDER BY number DESC LIMIT {_PAGE}"
         number = before
@@ -224,7 +229,7 @@ class Journal:
             yield from read_back(archive, number)
 
     def _page(self, query: str, values: tuple[Any, ...]) -> tuple[ChainHead, list[Event]]:
-        """Rows, and after which event the database starts, at one and the same moment."""
+        """Return rows and the origin of the database, read in one transaction."""
         with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN")
@@ -234,26 +239,28 @@ class Journal:
                 database.execute("COMMIT")
 
     def _first(self, where: EventFilter) -> int:
-        """The number of an event before which none is wanted."""
+        """Return the number of an event before which no event matches."""
         if where.since is None:
             return 1
         query = f"SELECT * FROM event WHERE time >= ? AND {_LIVE} ORDER BY number LIMIT 1"
-        origin, found = self._page(query, (where.since,))
-        if not found:
+        origin, events = self._page(query, (where.since,))
+        if not events:
             return self.head().number + 1
-        return found[0].number if found[0].number > origin.number + 1 else 1
+        return events[0].number if events[0].number > origin.number + 1 else 1
 
     # --- whether it is as it was written ---
 
     def verify(self) -> int | None:
-        """The number of the first event that was tampered with, or that follows a gap; None if all is well."""
+        """Return the number of the first event that was tampered with or that follows a gap; None if the journal is
+        intact.
+        """
         broken = self.examine().broken
         return None if broken is None else broken.number
 
     def examine(self, progress: Callable[[int, int], None] | None = None) -> ChainCheck:
-        """Follow the whole chain, through all archives, and compare its end with the head that was kept."""
+        """Verify the whole chain, through all archives, and compare its end with the kept head."""
         total = self.head().number
-        kept = self._head.read()  # before the events are read: it is never ahead of them
+        kept = self._head.read()  # before the events are read: the head is never ahead of them
 
         def watched() -> Iterator[Event]:
             for event in self._forwards(0):
@@ -262,37 +269,40 @@ class Journal:
                 yield event
 
         try:
-            found = examine(watched(), kept=kept)
+            result = examine(watched(), kept=kept)
         except DamagedArchive as error:
             return ChainCheck(ChainHead(error.number - 1), BrokenChain(error.number, "archive", error.message))
-        if kept is None and found.broken is None and total:
+        if kept is None and result.broken is None and total:
             text = "journal.head is missing or damaged: whether the end of the journal was cut off cannot be told"
-            return found._replace(broken=BrokenChain(found.head.number + 1, "head", text))
-        return found if found.broken is not None else found._replace(broken=self._stray())
+            return result._replace(broken=BrokenChain(result.head.number + 1, "head", text))
+        return result if result.broken is not None else result._replace(broken=self._stray())
 
     def _stray(self) -> BrokenChain | None:
-        """A row where no event can be: before the first of the database."""
-        origin, found = self._page(f"SELECT * FROM event WHERE NOT {_LIVE} ORDER BY number DESC LIMIT 1", ())
-        if not found:
+        """Return a row that no append can have written: one before the first event of the database."""
+        origin, rows = self._page(f"SELECT * FROM event WHERE NOT {_LIVE} ORDER BY number DESC LIMIT 1", ())
+        if not rows:
             return None
-        number = found[0].number
+        number = rows[0].number
         where = f"up to {origin.number} they are in archives" if number > 0 else "the first one is 1"
         return BrokenChain(number, "appended", f"event {number} was not written by mudroom: {where}")
 
     # --- archives ---
 
     def keep_within(self, size: int, age: float, now: int) -> JournalArchive | None:
-        """Move older events to an archive if the database has more than ``size`` bytes, or has events that are older
-        than ``age`` (seconds). Costs a few looks at single rows and pages if neither is so.
+        """Move older events to an archive if the database has more than ``size`` bytes, or has events older than
+        ``age`` seconds. Costs a few lookups of single rows and pages otherwise.
 
-        Raises OSError or MudroomError as the disk does; no event is lost then."""
+        Raise OSError or MudroomError as the disk does; no event is lost then.
+        """
         with self._lock, self._named_errors():
             upto = _surplus(self._open(), size, now - int(age * 10**9), now - int(age * 10**9) // 2)
         return self.archive(upto) if upto else None
 
     def archive(self, upto: int) -> JournalArchive | None:
-        """Move all events up to that number to an archive. None if there is nothing to move, or somebody else is at it.
-        The newest event never moves."""
+        """Move all events up to that number to an archive. The newest event never moves.
+
+        Return None if there is nothing to move, or another process is archiving.
+        """
         os.makedirs(self._directory, 0o700, exist_ok=True)
         lock = Lock(self._directory + b"/lock", "archiving")
         if not lock.acquire_now():
@@ -316,11 +326,11 @@ class Journal:
             yield event
 
     def _digests(self, numbers: Iterable[int]) -> dict[int, str]:
-        found = {}
+        digests = {}
         for number in numbers:
             for event in self._page("SELECT * FROM event WHERE number = ?", (number,))[1]:
-                found[number] = event.digest
-        return found
+                digests[number] = event.digest
+        return digests
 
     def _start_after(self, head: ChainHead) -> None:
         with self._lock, self._named_errors():
@@ -360,7 +370,7 @@ class Journal:
         return self._database
 
     def _make(self, database: sqlite3.Connection) -> None:
-        """The tables, or what an older mudroom's lack. The head is there before they are."""
+        """Create the tables, or the missing ones of an older mudroom. The head is written before the version."""
         if _version(database) >= _VERSION:
             return  # another process was faster
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -388,7 +398,7 @@ class Journal:
 
 
 def _text(raw: bytes) -> str:
-    """What was edited by hand is read whatever it is: whether it is as it was written is another question."""
+    """Decode any bytes: rows edited by hand can be read, and ``verify`` reports them."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -406,15 +416,15 @@ def _origin(database: sqlite3.Connection) -> ChainHead:
     return ChainHead(*row) if row is not None else BEGIN
 
 
-def _recent(page: list[Event], where: EventFilter) -> list[Event]:
-    """A page that has the newest first, as far as its events can be wanted."""
+def _recent_part(page: list[Event], where: EventFilter) -> list[Event]:
+    """Return the part of a page (newest first) that may match."""
     if where.since is None or not page or page[-1].time >= where.since:
         return page
     return [event for event in page if event.time >= where.since]
 
 
 def _condition(where: EventFilter) -> tuple[str, tuple[str, ...]]:
-    """What SQLite can look at."""
+    """Return the part of the filter that SQLite can apply."""
     condition = "".join(
         f" AND {column} IN ({','.join('?' * len(wanted))})"
         for column, wanted in (("kind", where.kinds), ("fork", where.forks))
@@ -424,7 +434,7 @@ def _condition(where: EventFilter) -> tuple[str, tuple[str, ...]]:
 
 
 def _surplus(database: sqlite3.Connection, size: int, oldest: int, half: int) -> int:
-    """Up to which number events go to an archive; 0: none has to."""
+    """Return the number up to which events are to be archived; 0 if none."""
     first = database.execute(f"SELECT number, time FROM event WHERE {_LIVE} ORDER BY number LIMIT 1").fetchone()
     last = _last(database)
     if first is None or last is None:
@@ -445,7 +455,7 @@ def _used(database: sqlite3.Connection) -> int:
 
 
 class _NamedErrors:
-    """Turns a database error into one that names the file. (contextlib costs import time on the fast path.)"""
+    """Turn a database error into one that names the file. (contextlib costs import time on the fast path.)"""
 
     def __init__(self, path: bytes) -> None:
         self._path = path

@@ -1,7 +1,7 @@
-"""Whether a vault is whole: every problem is named, with the fork that it touches, and nothing is changed.
+"""Check of a vault. Every problem is reported with the fork it concerns; nothing is changed.
 
-What it reads is what the other parts would read: states, records, indexes of originals, manifests, plans, the chain of
-the journal. It does not read the contents of staged files: there is nothing to compare them with.
+The check reads the files that other modules read: states, records, indexes of originals, manifests, plans, the chain of
+the journal. It does not read the contents of staged files, because there is nothing to compare them with.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class VaultProblem(NamedTuple):
 
 
 def check(vault: Vault) -> list[VaultProblem]:
-    """Everything that is wrong; empty if nothing is. Agents may be at work meanwhile."""
+    """Return all problems; empty if the vault is whole. Agents may be running meanwhile."""
     unusable = why_unusable(vault)
     if unusable:
         return [VaultProblem("vault", unusable, "upgrade mudroom, or move the vault aside")]
-    found = list(_vault(vault))
+    problems = list(_vault(vault))
     for fork in vault.forks():
-        found += _fork(vault, fork)
+        problems += _fork(vault, fork)
     for path in vault.applies():
-        found += _apply(vault, ApplyDirectory(path))
-    return [*found, *_journal(vault)]
+        problems += _apply(vault, ApplyDirectory(path))
+    return [*problems, *_journal(vault)]
 
 
 def _vault(vault: Vault) -> Iterator[VaultProblem]:
@@ -64,7 +64,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
         try:
             return reader()
         except (MudroomError, OSError, ValueError) as error:
-            problems.append(_of(subject, error))
+            problems.append(_problem(subject, error))
             return None
 
     if is_unborn(fork.path, 1 << 62):
@@ -83,12 +83,14 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
 
 
 def _read_running(fork: Fork) -> None:
-    """Raises ValueError if what is there tells no time: whoever looks at the fork takes it for something that began."""
+    """Raise ValueError if the start time of a command cannot be read: readers of the fork then see a running
+    command.
+    """
     if fork.interrupted == 0:
         raise ValueError("when its command began cannot be read")
 
 
-def _of(subject: str, error: Exception) -> VaultProblem:
+def _problem(subject: str, error: Exception) -> VaultProblem:
     if isinstance(error, MudroomError):
         return VaultProblem(subject, error.message, error.hint)
     if isinstance(error, OSError) and error.filename is not None:
@@ -131,17 +133,17 @@ def _read_originals(place: bytes) -> None:
 def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:
     subject, state = f"apply {place.name}", place.state()
     if state is None:
-        return  # what was taken back before it began, or is on its way out
+        return  # taken back before it began, or being removed
     try:
         record = place.load()
     except (MudroomError, OSError) as error:
-        yield _of(subject, error)
+        yield _problem(subject, error)
         return
     if state in ("prepare", "ready", "undoing", "redoing"):
         yield VaultProblem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
         return
     if record.slots not in (place.path + b"/slots", slots_in_project(vault, os.fsencode(place.name))):
-        yield VaultProblem(subject, f"has its slots at {show(record.slots)}, which is no place for them")
+        yield VaultProblem(subject, f"has its slots at {show(record.slots)}: not a path that mudroom uses")
         return
     held = ("swap", "remove") if state == "done" else ()
     lost = [op.path for op in record.ops if op.kind in held and not os.path.lexists(record.slots + b"/%d" % op.slot)]

@@ -1,7 +1,7 @@
-"""Applies that have had their time: which they are, and how one goes so that a crash in the middle leaves no trace.
+"""Removal of expired applies, in an order that survives a crash at any point.
 
 1. The tombstone is written (``vault/retention/tombstone.py``).
-2. ``plan.done`` becomes ``plan.removed``: from here on it cannot be undone, and the next sweep would go on.
+2. ``plan.done`` becomes ``plan.removed``: the apply cannot be undone any more, and the next sweep continues here.
 3. Slots that had to be kept in the project are removed.
 4. The directory goes to the trash.
 """
@@ -27,16 +27,17 @@ _REMOVED = b"/plan.removed"
 
 
 def sweep_applies(vault: Vault, kept: RetentionLimits, now: int, *, dry_run: bool = False) -> list[Expired]:
-    """Remove the applies that are beyond the limits; returns them, oldest first. Hold the vault's lock; no apply may
-    be unfinished."""
+    """Remove the applies that exceed the limits. Return them, oldest first. Hold the vault's lock; no apply may be
+    unfinished.
+    """
     places = {place.name: place for place in map(ApplyDirectory, vault.applies())}
     facts = [_fact(vault, place, note=not dry_run) for place in places.values() if place.state() is not None]
     going = expired_applies(facts, kept, now)
     if dry_run:
         return going
     remember(vault, going, now)
-    for one in going:
-        os.rename(_plan(places[one.name]), places[one.name].path + _REMOVED)
+    for apply in going:
+        os.rename(_plan(places[apply.name]), places[apply.name].path + _REMOVED)
     for place in places.values():
         if os.path.exists(place.path + _REMOVED):
             _remove(vault, place)
@@ -57,7 +58,7 @@ def _plan(place: ApplyDirectory) -> bytes:
 
 
 def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int:
-    """Bytes on disk. What is finished does not change any more, so it is counted once and noted in ``size``."""
+    """Return the bytes on disk. A finished apply does not change, so its size is counted once and kept in ``size``."""
     path = place.path + b"/size"
     try:
         with open(path, "rb") as stream:
@@ -84,14 +85,16 @@ def _remove(vault: Vault, place: ApplyDirectory) -> None:
 
 
 def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> None:
-    """Only where an apply of this vault can have put them, and never through a symbolic link."""
+    """Remove slots in the project, only at the path that an apply of this vault uses, and never through a symbolic
+    link.
+    """
     if record.slots != slots_in_project(vault, os.fsencode(place.name)):
-        raise MudroomError(f"{place.name} has its slots at {show(record.slots)}, which is no place for them")
+        raise MudroomError(f"{place.name} has its slots at {show(record.slots)}: not a path that mudroom uses")
     try:
         root = open_root(vault.project)
     except OSError as error:
         if is_absence(error):
-            return  # the project is gone, and they with it
+            return  # the project is gone, with its slots
         raise
     try:
         with directory(root, b".mudroom") as own:
@@ -103,6 +106,6 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
         os.rmdir(b".mudroom", dir_fd=root)
     except OSError as error:
         if not is_absence(error) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise  # else: they are gone already, or others are in there
+            raise  # otherwise: already gone, or the directory holds other files
     finally:
         os.close(root)

@@ -1,6 +1,6 @@
-"""What a killed mudroom leaves lying about: files that were to be renamed, work directories, half-made forks.
+"""Files that a killed mudroom leaves behind: files not yet renamed, work directories, incomplete forks.
 
-Nothing here is of any use to anybody once it is older than the moment it takes to make it.
+They are useless once they are older than the time it takes to make them.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 
 
 def fork_leftovers(fork: bytes, before: int) -> Iterator[bytes]:
-    """Of an idle fork (hold its lock) that is not mounted: files not renamed, and work directories of past mounts.
+    """Yield leftovers of an idle fork that is not mounted: files not renamed, and work directories of past mounts.
 
-    ``before``: only what was last touched before that, in nanoseconds since 1970.
+    Hold the fork's lock. ``before``: only files last changed before that time, in nanoseconds since 1970.
     """
     yield from _old((fork + b"/" + name for name in _OF_A_FORK), before)
     yield from _old(_below(fork + b"/work"), before)
 
 
 def is_unborn(fork: bytes, before: int) -> bool:
-    """Whether a fork was cut off while it was being made: it has no state, and nothing that only a fork that had one
-    can have."""
+    """Whether the making of a fork was interrupted: it has no state, and no file of a fork that once had one."""
     names = {os.path.basename(path) for path in _below(fork)}
     return names <= {b"lock", b"state.new"} and os.stat(fork).st_mtime_ns < before
 
 
 def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
-    """Of the vault itself, whose lock is held and in which no apply is unfinished."""
+    """Yield leftovers of the vault itself. Hold its lock; no apply may be unfinished."""
     applies = vault.applies()
     for apply in applies:
         names = {os.path.basename(path): path for path in _below(apply)}
         yield from _old((path for name, path in names.items() if name.endswith(b".new")), before)
         parts = [path for path in _below(apply + b"/slots") if path.endswith(b".part")]
         yield from _old(parts, before)
-    for apply in applies[:-1]:  # the last one's number must not be used again
+    for apply in applies[:-1]:  # the last number must not be reused
         names = {os.path.basename(path): path for path in _below(apply)}
         if not any(name.startswith(b"plan.") for name in names) and not list(_below(apply + b"/slots")):
             yield from _old([apply], before)

@@ -1,20 +1,21 @@
-"""Retention: what has had its time goes, so that a vault does not grow without bound (``core/retention.py`` decides).
+"""Retention: remove expired and unneeded data, so that a vault does not grow without bound (``core/retention.py``
+decides).
 
-The caller holds the vault's lock. Agents may be at work in their forks meanwhile, so nothing here waits for a fork:
-one that is busy is left as it is until the next time.
+The caller holds the vault's lock. Agents may be running in their forks meanwhile, so this module never waits for a
+fork: a busy fork is left as it is until the next time.
 
-Why no layer is lost that somebody is just making. A layer (or snapshot) is made first and named in a fork's state
-afterwards; in between nobody seems to need it. So ``_sweep_layers`` looks in this order:
+Why a layer that is just being made is not lost. A layer (or snapshot) is made first and named in a fork's state
+afterwards; in between no state refers to it. So ``_sweep_layers`` works in this order:
 
-1. List the layers. What is made from now on is not on the list.
-2. Try every fork's lock. Whoever made one on the list while holding a lock either has let go of it, and then the
-   state that names it is written; or still holds it, and then what it makes is younger than its lock
+1. List the layers. Layers made from now on are not on the list.
+2. Try every fork's lock. A process that made a listed layer while holding a lock has either released it, and then the
+   state that names the layer is written; or still holds it, and then the layer is younger than the lock
    (``retention.horizon``; the kernel stamps both).
-3. Read every state, and read the list of forks again until it holds no new one: a fork of a fork is written while its
-   parent still names the same layers.
+3. Read every state, and list the forks again until there are no new ones: the state of a fork of a fork is written
+   while its parent still names the same layers.
 
-A fork that is just being made holds no lock yet; its layer is younger than ``retention.YOUNG``. What a fork has needed
-until now is not just being made, so it may be of any age. One state that cannot be read, and no layer goes at all.
+A fork that is just being made holds no lock yet; its layer is younger than ``retention.YOUNG``. A layer that a fork has
+needed until now is not just being made, so it may be of any age. If one state cannot be read, no layer is removed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from mudroom.vault.store.store import Vault
 
 
 class PruneResult(NamedTuple):
-    """What went, or would go."""
+    """What was removed, or would be."""
 
     applies: tuple[Expired, ...] = ()
     checkpoints: tuple[str, ...] = ()
@@ -46,11 +47,11 @@ class PruneResult(NamedTuple):
     layers: tuple[str, ...] = ()
     snapshots: tuple[str, ...] = ()
     leftovers: int = 0
-    """Files and directories that a killed mudroom left, and what was in the trash."""
+    """Files and directories that a killed mudroom left, and those in the trash."""
     size: int = 0
-    """Bytes on disk; less is freed if something that stays has a name for the same file."""
+    """Bytes on disk. Less is freed if a remaining directory links to the same file."""
     remarks: tuple[str, ...] = ()
-    """What could not be looked at this time, and why."""
+    """Forks and files that could not be examined this time, with the reason."""
 
     def __bool__(self) -> bool:
         return bool(self.applies or self.checkpoints or self.forks or self.layers or self.snapshots or self.leftovers)
@@ -59,10 +60,10 @@ class PruneResult(NamedTuple):
 def collect_garbage(
     vault: Vault, kept: RetentionLimits, now: int, *, forks_older: int | None = None, dry_run: bool = False
 ) -> PruneResult:
-    """Remove what is beyond the limits and what nobody needs. Hold the vault's lock.
+    """Remove data that exceeds the limits or is not needed. Hold the vault's lock.
 
-    ``now``, ``forks_older``: nanoseconds; unnamed forks that were not used for so long go as well, with all their
-    changes. ``dry_run``: the same without changing anything. Raises OSError as the disk does.
+    ``now``, ``forks_older``: nanoseconds. Unnamed forks that were not used for ``forks_older`` are removed with their
+    changes. ``dry_run``: report without changing anything. Raise OSError as the disk does.
     """
     if vault.has_unfinished():
         return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
@@ -70,7 +71,7 @@ def collect_garbage(
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:
-    """Unnamed forks that were not used for ``older`` nanoseconds, are idle and readable."""
+    """Return the names of unnamed forks that were not used for ``older`` nanoseconds, are idle and readable."""
     return [fork.name for fork in vault.forks() if _is_old(fork, fork.state_or_none, older, now)]
 
 
@@ -88,7 +89,7 @@ class _Sweep:
         self._held: list[int] = []
         self._states: list[ForkState] = []
         self._released: set[str] = set()
-        """Layers and snapshots that a fork or checkpoint needed which has just gone: nobody is making those."""
+        """Layers and snapshots that a removed fork or checkpoint needed: they are not just being made."""
         self._unreadable: list[str] = []
         self._checkpoints: list[str] = []
         self._forks: list[str] = []
@@ -97,7 +98,7 @@ class _Sweep:
         self._remarks: list[str] = []
 
     def run(self) -> PruneResult:
-        self._empty_trash(counted=True)  # first: on a full disk it is what makes room for the rest
+        self._empty_trash(counted=True)  # first: on a full disk this frees space for the rest
         applies = sweep_applies(self._vault, self._kept, self._now, dry_run=self._dry_run)
         self._size += sum(apply.size for apply in applies)
         self._remove(vault_leftovers(self._vault, self._now - YOUNG))
@@ -116,7 +117,7 @@ class _Sweep:
         )
 
     def _archive_events(self) -> None:
-        """Nothing of the journal goes; it needs less room."""
+        """Archive old events, which then need less space. No event is lost."""
         if self._dry_run or not os.path.exists(self._vault.path + b"/journal.db"):
             return
         try:
@@ -141,7 +142,9 @@ class _Sweep:
         return gone, bases_gone
 
     def _is_whole(self, base: str, time: int) -> bool:
-        """A snapshot without a manifest is being made, which may take long; or was, when mudroom was killed."""
+        """Whether the snapshot is complete or abandoned. Without a manifest it is being made, which may take long, or
+        was when mudroom was killed.
+        """
         return os.path.exists(self._vault.base(base) + b"/manifest") or self._now - time > DAY
 
     def _visit_forks(self) -> None:
@@ -150,35 +153,35 @@ class _Sweep:
             for fork in new:
                 seen.add(fork.name)
                 try:
-                    self._visit(fork)
+                    self._visit_fork(fork)
                 except FileNotFoundError:
                     if os.path.isdir(fork.path):
                         raise
-                    # it was discarded or renamed meanwhile; under its new name it is met again
+                    # discarded or renamed meanwhile; a renamed fork is visited under its new name
 
-    def _visit(self, fork: Fork) -> None:
+    def _visit_fork(self, fork: Fork) -> None:
         with fork.lock_if_free("mudroom vault gc") as free:
             if not free:
                 self._held.append(os.stat(fork.path + b"/lock").st_mtime_ns)
-                self._note(fork, fork.state_or_none)
+                self._add_state(fork, fork.state_or_none)
                 return
             if is_unborn(fork.path, self._now - YOUNG):
                 self._remove([fork.path])
                 return
             state = fork.state_or_none
-            if state is not None and self._is_asked_for(fork, state):
+            if state is not None and self._has_expired(fork, state):
                 self._forks.append(fork.name)
                 self._released |= {*state.references, state.base}
                 self._remove([fork.path], counted=False)
                 return
-            self._note(fork, self._expire(fork, state) if state is not None else None)
+            self._add_state(fork, self._expire(fork, state) if state is not None else None)
             if not os.path.exists(fork.path + b"/mount"):
                 self._remove(fork_leftovers(fork.path, self._now - YOUNG))
 
-    def _is_asked_for(self, fork: Fork, state: ForkState) -> bool:
+    def _has_expired(self, fork: Fork, state: ForkState) -> bool:
         return self._forks_older is not None and _is_old(fork, state, self._forks_older, self._now)
 
-    def _note(self, fork: Fork, state: ForkState | None) -> None:
+    def _add_state(self, fork: Fork, state: ForkState | None) -> None:
         if state is None:
             self._unreadable.append(fork.name)
         else:
@@ -219,7 +222,7 @@ class _Sweep:
         try:
             remove_tree(place)
         except FileNotFoundError:
-            if os.path.lexists(place):  # somebody else empties it too, and is not through yet
+            if os.path.lexists(place):  # another process is emptying it, too
                 self._remarks.append(f"{show(place)} is being removed by another mudroom")
 
 
@@ -229,7 +232,7 @@ def _listed(place: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _touched(path: bytes) -> int:
-    """When it was last written to, renamed or linked; in the far past if it is not there."""
+    """Return when the file was last written, renamed or linked; 0 if it is absent."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Retention by itself: when it is due, and that it costs next to nothing when it is not."""
+"""Automatic retention: when it is due. A check that finds it is not due costs one stat(2)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from mudroom.vault.retention.prune import PruneResult
 
 MARKER = b"/tidied"
-"""Below the vault: its mtime is when ``tidy`` last looked at everything."""
+"""Below the vault. Its mtime is when ``tidy`` last examined everything."""
 _DAY = 86400 * 10**9
 
 
 def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> PruneResult | None:
-    """The same by itself: everything once a day, the applies after each apply. None if nothing was due, which costs
-    one stat(2). Hold the vault's lock. Whatever goes wrong is a remark: it must not spoil what the user asked for.
+    """Run retention automatically: everything once a day, only the applies after each apply.
+
+    Return None if nothing was due, which costs one stat(2). Hold the vault's lock. An error becomes a remark, so that
+    the user's command does not fail.
     """
     due = _is_due(vault, now)
     if not due and not applied:

@@ -1,7 +1,7 @@
-"""What a vault holds: how many of each kind of thing, and the bytes they have on disk.
+"""Disk usage of a vault: the number of items of each kind, and their bytes on disk.
 
-Bytes are allocated blocks, as du(1) counts them: a hole costs nothing, and a file with several names is counted where
-it is met first. (Extents that reflinks share are counted with each; no file system tells cheaply.)
+Bytes are allocated blocks, as du(1) counts them: a hole costs nothing, and a file with several names is counted at the
+first. (Extents shared by reflinks are counted with each file; no file system tells cheaply.)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mudroom.stage.beneath import O_PATH, directory
 from mudroom.vault.store.store import FORMAT, Vault, project_of
 
 _BLOCK = 512
-"""The unit of st_blocks, whatever the file system: stat(3type)."""
+"""The unit of st_blocks on every file system: stat(3type)."""
 
 _OVERLAYS_OWN = re.compile(rb"/forks/[^/]+/work/\d+/work\Z").search
-"""The kernel makes this one with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It holds nothing."""
+"""The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
 
 Seen = set[tuple[int, int]]
 """Device and inode of files with several names that were counted already."""
@@ -34,17 +34,19 @@ class KindUsage(NamedTuple):
 
 class VaultUsage(NamedTuple):
     forks: KindUsage
-    """What belongs to a fork alone: state, record, work directories, staged copies. Its layers are under ``layers``."""
+    """Files that belong to one fork: state, record, work directories, staged copies. Layers are counted in
+    ``layers``.
+    """
     layers: KindUsage
     snapshots: KindUsage
     applies: KindUsage
-    """What can be undone, with slots that had to be kept in the project."""
+    """Applies that can be undone, with slots that had to be kept in the project."""
     caches: KindUsage
     trash: KindUsage
     journal: KindUsage
-    """Its events."""
+    """Its number is the number of events."""
     remarks: tuple[str, ...] = ()
-    """What could not be counted, and why."""
+    """Paths that could not be counted, with the reason."""
 
     @property
     def size(self) -> int:
@@ -56,22 +58,22 @@ class VaultUsage(NamedTuple):
 
 
 class VaultTotal(NamedTuple):
-    """One vault of a state directory, in short."""
+    """Summary of one vault of a state directory."""
 
     path: bytes
     project: bytes
-    """Empty if the vault does not say."""
+    """Empty if it cannot be read."""
     exists: bool
-    """Whether the project is there now. It may only be unmounted."""
+    """Whether the project exists now. It may only be unmounted."""
     forks: int
     unapplied: int
-    """Changed files in all forks that are in no project yet."""
+    """Changed files in all forks that were not applied yet."""
     size: int
     remarks: tuple[str, ...] = ()
 
 
 def usage(vault: Vault) -> VaultUsage:
-    """Costs a walk over everything in the vault, and writes nothing."""
+    """Return the usage of a vault. Walks over all of its files, and writes nothing."""
     seen: Seen = set()
     remarks: list[str] = []
 
@@ -79,27 +81,30 @@ def usage(vault: Vault) -> VaultUsage:
         place = vault.path + b"/" + name
         return KindUsage(len(_names(place)), measure(place, seen, remarks))
 
-    # layers before applies, so that a file that both have is a layer's
-    found = {name: amount(name) for name in (b"forks", b"layers", b"bases", b"applies", b"cache", b"trash")}
-    applies = KindUsage(len(vault.applies()), found[b"applies"].size + _slots_in_project(vault, seen, remarks))
+    # layers before applies, so that a file in both is counted with the layers
+    usages = {name: amount(name) for name in (b"forks", b"layers", b"bases", b"applies", b"cache", b"trash")}
+    applies = KindUsage(len(vault.applies()), usages[b"applies"].size + _slots_in_project(vault, seen, remarks))
     places = (b".db", b".db-wal", b".db-shm", b".head", b".lock", b"")
     size = sum(measure(vault.path + b"/journal" + end, seen, remarks) for end in places)
     journal = KindUsage(_events(vault, remarks), size)
     return VaultUsage(
-        found[b"forks"],
-        found[b"layers"],
-        found[b"bases"],
+        usages[b"forks"],
+        usages[b"layers"],
+        usages[b"bases"],
         applies,
-        found[b"cache"],
-        found[b"trash"],
+        usages[b"cache"],
+        usages[b"trash"],
         journal,
         tuple(remarks),
     )
 
 
 def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = None) -> int:
-    """Bytes on disk of a file or a whole tree; 0 if there is none. Never follows a link, never changes a mode: a
-    directory that we may not read is counted without what is in it, and named in ``remarks``."""
+    """Return the bytes on disk of a file or a whole tree; 0 if it is absent.
+
+    Links are not followed, and no mode is changed. The contents of an unreadable directory are not counted, and the
+    directory is named in ``remarks``.
+    """
     seen = set() if seen is None else seen
     above, _slash, name = path.rpartition(b"/")
     try:
@@ -115,7 +120,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
             try:
                 total += _measure_directory(root, at, seen, pending)
             except FileNotFoundError:
-                continue  # it has just gone
+                continue  # just removed
             except PermissionError:
                 if remarks is not None and not _OVERLAYS_OWN(above + b"/" + at):
                     remarks.append(f"{show(above + b'/' + at)} cannot be read: what is in it is not counted")
@@ -148,7 +153,7 @@ def _counted(info: os.stat_result, seen: Seen) -> int:
 
 
 def slots_in_project(vault: Vault, apply: bytes) -> bytes:
-    """Where an apply has its slots if the vault is on another file system than the project."""
+    """Return the directory of an apply's slots if the vault is on another file system than the project."""
     return vault.project + b"/.mudroom/apply/" + apply
 
 
@@ -178,39 +183,39 @@ def _names(path: bytes) -> list[bytes]:
 
 
 def vaults(state: bytes) -> list[Vault]:
-    """Every vault that there is, by name, readable or not. Close those whose journal was used."""
+    """Return all vaults by name, readable or not. Close those whose journal was used."""
     place = state + b"/vaults"
-    found = []
+    result = []
     for name in sorted(_names(place)):
         path = place + b"/" + name
         if os.path.isdir(path):
-            found.append(Vault(path, project_of(path)))
-    return found
+            result.append(Vault(path, project_of(path)))
+    return result
 
 
 def vault_named(state: bytes, name: bytes) -> Vault | None:
-    """The one whose directory has this name; None if there is none."""
+    """Return the vault whose directory has this name, or None."""
     place = state + b"/vaults"
     path = place + b"/" + name
     return Vault(path, project_of(path)) if name in _names(place) and os.path.isdir(path) else None
 
 
 def why_unusable(vault: Vault) -> str:
-    """What keeps this mudroom from using a vault; empty if nothing does."""
+    """Return the reason why this mudroom cannot use the vault; empty if it can."""
     try:
         with open(vault.path + b"/format", "rb") as stream:
-            found = stream.read(64).strip()
+            written = stream.read(64).strip()
     except FileNotFoundError:
-        return "is not complete: mudroom was killed while it made it"
+        return "is not complete: mudroom was killed while making it"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    if found != FORMAT:
-        return f"has format {show(found)}, this mudroom knows {FORMAT.decode()}"
+    if written != FORMAT:
+        return f"has format {show(written)}, this mudroom knows {FORMAT.decode()}"
     return "" if vault.project.startswith(b"/") else "does not say which project it is of"
 
 
 def holding(vault: Vault) -> VaultTotal:
-    """One line's worth of a vault. Whatever is wrong with it is a remark."""
+    """Return the summary of a vault. Every problem is a remark."""
     remarks: list[str] = []
     size = measure(vault.path, set(), remarks)
     exists = bool(vault.project) and os.path.isdir(vault.project)

@@ -1,7 +1,7 @@
-"""Which credentials the gate puts into requests of this project's commands: names and places, never values.
+"""The credentials that the gate puts into requests of this project's commands: names and places, never values.
 
-They stand in the vault, which is the user's and outside of the project: a policy file comes with a repository, and one
-that was cloned must not be able to send the user's variables anywhere.
+They are kept in the vault, which belongs to the user and is outside the project. A policy file comes with a repository,
+and a cloned repository must not be able to send the user's variables anywhere.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NAME = b"/credentials.json"
 
 
 def has_credentials(vault: bytes) -> bool:
-    """Whether there is something to read: one stat(2), for every command."""
+    """Whether credentials are configured. Costs one stat(2) for each command."""
     return os.path.exists(vault + _NAME)
 
 
 def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
-    """Raises MudroomError if the file is not what ``save_credentials`` wrote: none at all would be another answer."""
+    """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
     from mudroom.core.network.placeholder import CredentialRule
 
     try:
@@ -38,8 +38,8 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
         raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "mend it, or remove it") from error
 
 
-def save_credentials(vault: bytes, wanted: tuple[CredentialRule, ...]) -> None:
-    if not wanted:
+def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
+    if not rules:
         try:
             os.unlink(vault + _NAME)
         except FileNotFoundError:
@@ -48,7 +48,7 @@ def save_credentials(vault: bytes, wanted: tuple[CredentialRule, ...]) -> None:
     new = vault + _NAME + b".new"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:
-        json.dump([one._asdict() for one in wanted], stream, indent=1)
+        json.dump([rule._asdict() for rule in rules], stream, indent=1)
         stream.flush()
         os.fsync(descriptor)
     os.rename(new, vault + _NAME)

@@ -2,15 +2,15 @@
 
 forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
-    record          what its last command changed (vault/record.py); absent while the first one runs
-    landed          what applies have made of paths that its layers still hold (stage/originals/original.py)
+    record          changes of its last command (vault/record.py); absent while the first command runs
+    landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
     lock            flock(2): one command, apply or mount of this fork at a time
-    running         when the command began that is running, or was when mudroom was killed
+    running         start time of the running command, or of the one that ran when mudroom was killed
     work/<n>/       of the overlay's mounts
     copy/           of the copy view (stage/views/copy_view.py)
-    artifacts/<n>/  of a copy view: what its commands printed; of an agent: what was collected (vault/forks/artifact.py)
-    agent           flock(2): the agent whose workspace this is, by its id, while and after it runs
-    credentials     the stores that were open to its commands, a name a line
+    artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
+    agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
+    credentials     names of the credential stores that were open to its commands, one a line
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/forks/mount.py)
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CREDENTIALS = b"/credentials"
 _LOOK = 0.005
-"""Seconds from one look at a lock to the next: flock(2) has no wait with an end."""
+"""Seconds between two tries to take a lock: flock(2) has no timeout."""
 
 
 class Fork:
@@ -54,9 +54,11 @@ class Fork:
 
     @property
     def state(self) -> ForkState:
-        """Read anew each time, but while this object holds the lock: another process may have written it.
+        """The fork's stack and checkpoints. Read again on each access, except while this object holds the lock, because
+        another process may have written it.
 
-        Raises MudroomError if it is damaged."""
+        Raise MudroomError if it is damaged.
+        """
         if self._state is not None:
             return self._state
         try:
@@ -73,17 +75,19 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state, in one act."""
+        """Replace the state atomically."""
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
             stream.write(to_text(state).encode("ascii"))
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
-            self._state = state  # not before: a disk that is full has kept the old one
+            self._state = state  # only after the rename: on a full disk the old state stays
 
     @property
     def state_or_none(self) -> ForkState | None:
-        """None if it is damaged: what such a fork needs cannot be told, so nothing that it may share is removed."""
+        """The state, or None if it is damaged. The layers that such a fork needs are unknown, so no shared layer is
+        removed.
+        """
         try:
             return self.state
         except MudroomError:
@@ -98,7 +102,7 @@ class Fork:
 
     @contextmanager
     def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
-        """Held for as long as the block runs; waits for whoever has it."""
+        """Hold the fork's lock for the block. Waits for the present holder."""
         lock = Lock(self.path + b"/lock", holder, waiting)
         with lock:
             self._lock = lock
@@ -109,8 +113,11 @@ class Fork:
 
     @contextmanager
     def lock_if_free(self, holder: str, patience: float = 0.0) -> Iterator[bool]:
-        """The same without waiting: gives whether the lock was free. ``patience``: seconds for which somebody is waited
-        for who only looks at the fork; a command that runs in it is not waited for."""
+        """Try to take the fork's lock without waiting for a command. Yield whether it was taken.
+
+        ``patience``: seconds to wait for a holder that only reads the fork. A command that runs in the fork is not
+        waited for.
+        """
         lock = Lock(self.path + b"/lock", holder)
         until = time.monotonic() + patience
         while not lock.acquire_now():
@@ -126,7 +133,7 @@ class Fork:
             lock.release()
 
     def begin(self, started: int) -> None:
-        """A command is about to run; until ``end`` the record does not tell what the layers hold."""
+        """Note that a command is about to run. Until ``end`` the record does not match the layers."""
         with open(self.path + b"/running", "wb") as stream:
             stream.write(b"%d" % started)
 
@@ -135,14 +142,16 @@ class Fork:
 
     @property
     def interrupted(self) -> int | None:
-        """When the command began that is running, or was when mudroom was killed; None if there is none."""
+        """Start time of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
+        if the time cannot be read.
+        """
         try:
             with open(self.path + b"/running", "rb") as stream:
                 return int(stream.read() or b"0")
         except FileNotFoundError:
             return None
         except ValueError:
-            return 0  # half written, or by somebody else: something was begun
+            return 0  # partly written, or not by mudroom: treat it as a command that began
 
     # --- its places ---
 
@@ -151,27 +160,27 @@ class Fork:
 
     @property
     def upper(self) -> bytes:
-        """The tree of its writable layer."""
+        """Directory of the writable layer."""
         return self.layer(self.state.upper) + b"/tree"
 
     @property
     def sealed(self) -> tuple[bytes, ...]:
-        """The trees of its sealed layers, topmost first."""
+        """Directories of the sealed layers, topmost first."""
         return tuple(self.layer(name) + b"/tree" for name in reversed(self.state.layers))
 
     @property
     def contents(self) -> tuple[bytes, ...]:
-        """The directories in which its staged files lie at their own paths; the first that has one counts."""
+        """Directories of the staged files at their own paths. The first that has a path counts."""
         return (self.copy_place + b"/work",) if self.has_copy else self.layered
 
     @property
     def has_copy(self) -> bool:
-        """Whether the copy of a copy view has been made: it is what the fork shows then."""
+        """Whether the copy of a copy view has been made. If so, it is the fork's present content."""
         return os.path.exists(self.copy_place + b"/manifest")
 
     @property
     def layered(self) -> tuple[bytes, ...]:
-        """The same without regard to a copy: what is in its layers."""
+        """Directories of the layers, ignoring a copy."""
         return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
 
     @property
@@ -180,7 +189,7 @@ class Fork:
 
     @property
     def entrance(self) -> bytes:
-        """Where a running command's socket is, while it may use the network."""
+        """Socket of a running command that may use the network."""
         return self.path + b"/entrance"
 
     @property
@@ -195,7 +204,7 @@ class Fork:
 
     @property
     def agent(self) -> str:
-        """The agent whose workspace it is, or was last; empty: none's."""
+        """The agent whose workspace this is, or was last; empty if there was none."""
         try:
             with open(self.path + b"/agent", encoding="utf-8") as stream:
                 return stream.read()
@@ -203,14 +212,14 @@ class Fork:
             return ""
 
     def agent_lock(self, agent: str) -> Lock:
-        """Held from the start to the end of an agent, through all of its commands."""
+        """Lock held from the start to the end of an agent, through all of its commands."""
         return Lock(self.path + b"/agent", agent)
 
     # --- what it holds ---
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """The credential stores that were open to any of its commands, by the names that cards have for them."""
+        """Names, as in agent cards, of the credential stores that were open to any of its commands."""
         try:
             with open(self.path + CREDENTIALS, encoding="utf-8") as stream:
                 return tuple(stream.read().splitlines())
@@ -218,24 +227,24 @@ class Fork:
             return ()
 
     def note_credentials(self, names: Sequence[str]) -> None:
-        """Before a command to which they are open: whoever reviews the fork is to know."""
+        """Record credential stores before a command to which they are open, for the reviewer of the fork."""
         if not names:
             return
-        known = self.credentials
-        new = [name for name in names if name not in known]
+        recorded = self.credentials
+        new = [name for name in names if name not in recorded]
         if new:
             with open(self.path + CREDENTIALS + b".new", "w", encoding="utf-8") as stream:
-                stream.writelines(f"{name}\n" for name in (*known, *new))
+                stream.writelines(f"{name}\n" for name in (*recorded, *new))
             os.rename(self.path + CREDENTIALS + b".new", self.path + CREDENTIALS)
 
     @property
     def record(self) -> ForkRecord | None:
-        """What its last command left; None if there was none, or nothing was changed."""
+        """Record of its last command; None if there was no command, or no change."""
         return self.reading.of(self.record_path, load_record)
 
     @property
     def sealed_changes(self) -> Changeset:
-        """What its sealed layers come to."""
+        """The changes of its sealed layers."""
         from mudroom.core.tree.change import Changeset
 
         layers = self.state.layers
@@ -252,7 +261,7 @@ def load_record(path: bytes) -> ForkRecord | None:
 
 
 def fork_directory(name: str) -> bytes:
-    """A fork's name is the name of its directory, so it must be a plain one. Raises UsageError."""
+    """Return the name of a fork's directory, which is the fork's name. Raise UsageError if the name is not allowed."""
     if not is_plain(name):
         raise UsageError(
             f"{show(os.fsencode(name))!r} cannot be the name of a fork",
@@ -264,6 +273,8 @@ def fork_directory(name: str) -> bytes:
 
 
 def is_plain(name: str) -> bool:
-    """Whether it is safe as the name of a file, and as a word."""
+    """Whether the name is safe as a file name and as a word: at most 64 letters, digits, '-', '_' and '.', starting
+    with a letter or digit.
+    """
     letters = name.replace("-", "").replace("_", "").replace(".", "")
     return letters.isascii() and letters.isalnum() and not name.startswith((".", "-", "_")) and len(name) <= 64

@@ -1,25 +1,25 @@
-"""The vault: what mudroom keeps about one project, outside of it.
+"""The vault: everything mudroom keeps about one project, outside of it.
 
     <state>/vaults/<name>-<hash of the path>/
         project         the project's path, as bytes
         format          "2"
-        lock            flock(2), and who holds it (vault/lock.py)
+        lock            flock(2), with the holder's text (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
         journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives
         (vault/journal/journal.py)
-        approvals/<id>/ one question about a command or a host, and how it was answered (vault/approvals/question.py)
+        approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
         scratch/        stays empty: sandboxes mount their root over it
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
-        layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of what the stack came to
-        masks/<hash>/   a layer that shows secrets empty; secrets: where they are (stage/views/secret.py)
+        layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
+        masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
-        applies/pending the name of the apply that is going on, or was when mudroom was killed
-        merged/         what was merged on its way into the project (vault/conflict/reconciliation.py)
-        trash/          on its way out; emptied when there is time
+        applies/pending name of the apply that is running, or ran when mudroom was killed
+        merged/         merged content on its way into the project (vault/conflict/reconciliation.py)
+        trash/          removed directories, deleted when there is time
 
-docs/FORMAT.md says what of this a reader may rely on.
+docs/FORMAT.md says which of these a reader may rely on.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Vault:
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
-        """What commands and file tools see empty; whoever opens forks looks for it first (``session/secrets.py``)."""
+        """The layer that shows secrets empty. Callers that open forks look for it first (``Workbench.look``)."""
         self.reading: FileReader = ANEW
-        """How records and the like are read; who is asked for them again and again keeps what it has read."""
+        """Reader of records and the like. A caller that reads them often sets one with a cache."""
         self.new_id = new_id
         self.secrets: Callable[[], Iterable[str]] = tuple
-        """Values that the journal is never to hold; asked for when it is first used."""
+        """Return the values that must not be written to the journal. Called when the journal is first used."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
         """Guards the opening of the journal."""
@@ -75,7 +75,9 @@ class Vault:
 
     @property
     def journal(self) -> Journal:
-        """Loaded at first use: SQLite and OpenSSL's hashes cost more to import than a command to start."""
+        """The journal, opened at first use: importing SQLite and OpenSSL's hashes costs more than starting a
+        command.
+        """
         if self._whole is not None:
             return self._whole.journal
         with self._opening:
@@ -113,7 +115,7 @@ class Vault:
     # --- forks ---
 
     def new_layer(self) -> str:
-        """A new, empty layer: its id. Its tree is made when somebody is about to write to it."""
+        """Make a new, empty layer and return its id. Its tree is made when it is first written to."""
         name = self.new_id()
         os.mkdir(self.path + b"/layers/" + name.encode(), 0o700)
         return name
@@ -125,13 +127,13 @@ class Vault:
         return self.path + b"/bases/" + name.encode()
 
     def new_fork(self, name: str, *, time: int = 0, named: bool = False) -> Fork:
-        """An empty fork. Raises UsageError if there is one of that name."""
+        """Make an empty fork. Raise UsageError if the name is taken or not allowed."""
         from mudroom.core.tree.stack import ForkState
 
         return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
 
     def add_fork(self, name: str, state: ForkState) -> Fork:
-        fork = self._place(name)
+        fork = self._open_fork(name)
         try:
             os.mkdir(fork.path, 0o700)
         except FileExistsError:
@@ -140,8 +142,11 @@ class Vault:
         return fork
 
     def seal(self, fork: Fork) -> None:
-        """The fork's upper as it is becomes a sealed layer. What the stack up to here comes to goes with it; the
-        fork's own record stays until its next command."""
+        """Seal the fork's upper layer, and give the fork a new one.
+
+        The record of the stack up to the sealed layer is kept with that layer. The fork's own record stays until its
+        next command.
+        """
         from mudroom.core.tree import stack
 
         state = fork.state
@@ -149,26 +154,26 @@ class Vault:
         if os.path.lexists(beside):
             from mudroom.stage.layers.layer import remove_tree
 
-            remove_tree(beside)  # a crash has left it, or who is in a container has put it there
+            remove_tree(beside)  # left by a crash, or made by a container's user
         if fork.record is not None:
-            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
+            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may link to it
         fork.save(stack.seal(state, self.new_layer()))
 
-    def _place(self, name: str) -> Fork:
+    def _open_fork(self, name: str) -> Fork:
         return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path, self.reading)
 
     def fork(self, name: str) -> Fork:
-        fork = self._place(name)
+        fork = self._open_fork(name)
         if not os.path.isdir(fork.path):
-            raise UsageError(f"there is no fork named {name}", self._where_it_may_be(name))
+            raise UsageError(f"there is no fork named {name}", self._missing_fork_hint(name))
         return fork
 
     def has_fork(self, name: str) -> bool:
-        """Raises UsageError if this can be no fork's name."""
-        return os.path.isdir(self._place(name).path)
+        """Whether a fork has this name. Raise UsageError if the name is not allowed."""
+        return os.path.isdir(self._open_fork(name).path)
 
-    def _where_it_may_be(self, name: str) -> str:
-        """A project that is moved leaves its forks behind: everything about them names its path."""
+    def _missing_fork_hint(self, name: str) -> str:
+        """Return a hint for a missing fork. The forks of a moved project stay behind, in the vault of its old path."""
         vaults = os.path.dirname(self.path)
         for other in sorted(os.listdir(vaults)):
             place = vaults + b"/" + other
@@ -179,29 +184,29 @@ class Vault:
         return "mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:
-        """Oldest first."""
+        """Return all forks, oldest first."""
         with os.scandir(self.path + b"/forks") as scan:
             names = [item.name for item in scan]
-        found = [Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path) for name in names]
-        return sorted(found, key=lambda fork: (fork.created, fork.name))
+        forks = [Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path) for name in names]
+        return sorted(forks, key=lambda fork: (fork.created, fork.name))
 
     def discard(self, fork: Fork) -> None:
-        """The fork is gone when this returns, with every layer and snapshot that no other fork needs."""
+        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns."""
         state = fork.state_or_none
         self.throw_away(fork.path)
         if state is not None:
-            for place in self._only_of(state):
+            for place in self._unshared(state):
                 self.throw_away(place)
         self.empty_trash()
 
-    def _only_of(self, state: ForkState) -> list[bytes]:
-        """The layers and the snapshot that no other fork needs. Its upper is always its own."""
+    def _unshared(self, state: ForkState) -> list[bytes]:
+        """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""
         from mudroom.core.tree.stack import LIVE
 
         if state.references == {state.upper} and state.base == LIVE:
             return [self.layer(state.upper)]
         others = [other.state_or_none for other in self.forks()]
-        if None in others:  # what that one needs cannot be told: nothing shared goes
+        if None in others:  # the needs of a damaged fork are unknown: keep everything that may be shared
             return [self.layer(state.upper)]
         needed = {layer for other in others if other is not None for layer in other.references}
         places = [self.layer(layer) for layer in state.references - needed]
@@ -210,7 +215,7 @@ class Vault:
         return places
 
     def throw_away(self, path: bytes) -> None:
-        """Out of sight at once; its bytes are freed by ``empty_trash``."""
+        """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes."""
         for number in range(1_000_000):
             place = self.path + b"/trash/%d" % number
             if not os.path.lexists(place):
@@ -228,7 +233,7 @@ class Vault:
             try:
                 remove_tree(self.path + b"/trash/" + name)
             except FileNotFoundError:
-                continue  # another process is at it, too
+                continue  # another process removes it, too
 
     # --- applies ---
 
@@ -238,7 +243,7 @@ class Vault:
         return [self.path + b"/applies/" + name for name in sorted(names, key=lambda name: int(name[1:]))]
 
     def has_unfinished(self) -> bool:
-        """Whether a killed mudroom has left an apply or an undo in the middle (``ApplyDirectory.begin``)."""
+        """Whether a killed mudroom has left an apply or an undo unfinished (``ApplyDirectory.begin``)."""
         return os.path.exists(self.path + b"/applies/pending")
 
     def new_apply(self) -> bytes:
@@ -250,7 +255,9 @@ class Vault:
 
 
 def project_of(vault: bytes) -> bytes:
-    """The project that a vault belongs to; empty if that cannot be read: it was not finished, or is somebody else's."""
+    """Return the path of the project that a vault belongs to; empty if it cannot be read: the vault is incomplete, or
+    belongs to another user.
+    """
     try:
         with open(vault + b"/project", "rb") as stream:
             return stream.read(1 << 16)
@@ -259,29 +266,29 @@ def project_of(vault: bytes) -> bytes:
 
 
 def vault_path(state: bytes, project: bytes) -> bytes:
-    """Where the vault of a project is: its name for people, a hash of its path for certain."""
+    """Return the path of a project's vault: a readable name with a hash of the project's path."""
     digest = blake2b(project, digest_size=6).hexdigest().encode()
     readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
     return state + b"/vaults/" + (readable or b"project") + b"-" + digest
 
 
 def open_vault(state: bytes, project: bytes) -> Vault:
-    """The vault of ``project`` (a real path), made if there is none.
+    """Return the vault of ``project`` (a real path), making it if needed.
 
-    Raises MudroomError if it cannot be made, is somebody else's, or was written by another format of mudroom.
+    Raise MudroomError if it cannot be made, belongs to another user, or has another format.
     """
     path = vault_path(state, project)
     try:
         with open(path + b"/format", "rb") as stream:
-            found = stream.read().strip()
+            written = stream.read().strip()
     except FileNotFoundError:
         return _make_vault(path, project)
     except OSError as error:
         raise MudroomError(f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}") from error
-    if found != FORMAT:
-        older = found.isdigit() and int(found) < int(FORMAT)
+    if written != FORMAT:
+        older = written.isdigit() and int(written) < int(FORMAT)
         raise MudroomError(
-            f"the vault {os.fsdecode(path)} has format {found.decode('ascii', 'replace')}, this mudroom knows 2",
+            f"the vault {os.fsdecode(path)} has format {written.decode('ascii', 'replace')}, this mudroom knows 2",
             "it was made by a mudroom before the first release: move it aside" if older else "upgrade mudroom",
         )
     if os.stat(path).st_uid != os.geteuid():
@@ -294,7 +301,8 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
-        for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):  # format last: it says "complete"
+        # format last: it marks the vault as complete
+        for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
             with open(path + b"/" + name, "wb") as stream:
                 stream.write(content)
     except OSError as error:
