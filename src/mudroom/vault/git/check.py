@@ -1,8 +1,7 @@
-"""What is read of a git object, and what is refused in one: nothing that ``git fsck --strict`` would name.
+"""Parsers and checks of git objects. They refuse every object that ``git fsck --strict`` would report.
 
-Pure. Everything here raises ValueError, saying what is wrong in the words of a sentence that begins with the object.
-Source of the rules: git's fsck.c; of the names that file systems confuse: utf8.c (is_hfs_dot_generic) and path.c
-(is_ntfs_dot_generic).
+Pure. Every function raises ValueError; its text continues a sentence that begins with the object. Source of the rules:
+git's fsck.c; of the names that file systems confuse: utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
 """
 
 from __future__ import annotations
@@ -36,33 +35,33 @@ class CommitText(NamedTuple):
     tree: bytes
     parents: tuple[bytes, ...]
     author: bytes
-    """With mail address, without the time."""
+    """Name and mail address, without the time."""
     time: int
-    """When it was committed, in seconds since 1970; 0 if it does not say."""
+    """Commit time in seconds since 1970; 0 if there is none."""
     message: bytes
 
 
 def parse_tree(data: bytes, id_length: int) -> dict[bytes, TreeEntry]:
-    """The entries of a tree by name, in its order. ``id_length``: of a binary id, in bytes.
+    """Return the entries of a tree by name, in the tree's order. ``id_length``: of a binary id, in bytes.
 
-    Names and modes are not looked at (``check_entry``), but that they are sorted and that each is there once is.
+    Checks that entries are sorted and unique. Names and modes are checked by ``check_entry``.
     """
     pattern = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{%d})" % id_length, re.DOTALL)
-    found, length, last = {}, 0, b""
+    entries, length, last = {}, 0, b""
     for mode, name, raw in pattern.findall(data):
         length += len(mode) + len(name) + id_length + 2
         key = name + b"/" if mode.lstrip(b"0") == TREE else name
-        if key <= last or name in found:
+        if key <= last or name in entries:
             raise ValueError(f"has the entry {show(name)} twice, or not in its order")
         last = key
-        found[name] = TreeEntry(mode, raw.hex().encode())
+        entries[name] = TreeEntry(mode, raw.hex().encode())
     if length != len(data):
         raise ValueError("is not a tree that git has written")
-    return found
+    return entries
 
 
 def check_entry(name: bytes, entry: TreeEntry) -> None:
-    """Refuse what no honest tree has: a mode unknown, or a name that leads elsewhere."""
+    """Refuse an entry that no honest tree has: an unknown mode, or a name that leads elsewhere."""
     if entry.mode not in _MODES:
         raise ValueError(f"has the entry {show(name)} with the mode {entry.mode.decode()}")
     if name in (b".", b"..") or b"/" in name or len(name) > _NAME_LIMIT or reads_as(name, b".git"):
@@ -73,22 +72,23 @@ def check_entry(name: bytes, entry: TreeEntry) -> None:
         raise ValueError(f"has {show(name)} as a symbolic link")
 
 
-def reads_as(name: bytes, wanted: bytes) -> bool:
-    """Whether some file system takes ``name`` for ``wanted``: one that ignores case, HFS+ (characters that are not
-    seen), or NTFS (streams, dots and blanks at the end, short names, backslashes)."""
+def reads_as(name: bytes, target: bytes) -> bool:
+    """Whether some file system takes ``name`` for ``wanted``: one that ignores case, HFS+ (ignored invisible
+    characters), or NTFS (streams, trailing dots and blanks, short names, backslashes).
+    """
     if name.isascii() and b"g" not in name.lower():
         return False
-    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == wanted:
+    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == target:
         return True
     for part in name.split(b"\\"):
         plain = part.partition(b":")[0].rstrip(b" .").lower()
-        if plain == wanted or _SHORT_NAMES[wanted].fullmatch(plain):
+        if plain == target or _SHORT_NAMES[target].fullmatch(plain):
             return True
     return False
 
 
 def parse_commit(data: bytes) -> CommitText:
-    """What a commit says. Lenient where git is when it reads history: old commits are what they are."""
+    """Return the fields of a commit. Lenient where git is when it reads history, so that old commits can be read."""
     header, _blank, message = data.partition(b"\n\n")
     lines = header.split(b"\n")
     tree = _after(lines, 0, b"tree ")
@@ -105,7 +105,7 @@ def parse_commit(data: bytes) -> CommitText:
 
 
 def check_commit(data: bytes) -> None:
-    """Refuse what git's fsck does: lines that are not there, in another order, or without a name, mail and time."""
+    """Refuse what git's fsck refuses: missing or reordered lines, or lines without name, mail address and time."""
     if b"\0" in data:
         raise ValueError("holds a NUL")
     header, blank, _message = data.partition(b"\n\n")
@@ -113,43 +113,44 @@ def check_commit(data: bytes) -> None:
         raise ValueError("has a header that does not end")
     lines = header.split(b"\n")
     at = 1 + len(parse_commit(data).parents)
-    for who in (b"author ", b"committer "):
+    for field in (b"author ", b"committer "):
         line = lines[at] if at < len(lines) else b""
-        said = _IDENTITY.fullmatch(line[len(who) :]) if line.startswith(who) else None
-        if said is None or int(said.group(1)) >= 1 << 63:
-            raise ValueError(f"does not say its {who.decode().strip()} as git does")
+        identity = _IDENTITY.fullmatch(line[len(field) :]) if line.startswith(field) else None
+        if identity is None or int(identity.group(1)) >= 1 << 63:
+            raise ValueError(f"does not say its {field.decode().strip()} as git does")
         at += 1
     if at < len(lines) and lines[at].startswith((b"author ", b"committer ", b"parent ", b"tree ")):
-        raise ValueError("says something twice")
+        raise ValueError("has a header line twice")
 
 
 def tagged(data: bytes) -> tuple[bytes, bytes]:
-    """The object that an annotated tag is of, and its kind."""
+    """Return the id and the kind of the object that an annotated tag points to."""
     lines = data.split(b"\n", 2)
     return _after(lines, 0, b"object "), lines[1].removeprefix(b"type ") if len(lines) > 1 else b""
 
 
 def _after(lines: list[bytes], index: int, word: bytes) -> bytes:
-    found = lines[index][len(word) :] if lines[index].startswith(word) else b""
-    if not is_id(found):
+    value = lines[index][len(word) :] if lines[index].startswith(word) else b""
+    if not is_id(value):
         raise ValueError(f"does not name its {word.decode().strip()}")
-    return found
+    return value
 
 
 def is_id(text: bytes) -> bool:
-    """Whether it has the form of an object's name, as git writes it."""
+    """Whether the text has the form of an object id, as git writes it."""
     return len(text) in (40, 64) and not text.strip(b"0123456789abcdef")
 
 
 def check_attributes(data: bytes) -> None:
-    """Lines that old versions of git do not survive (CVE-2022-23521)."""
+    """Refuse lines that crash old versions of git (CVE-2022-23521)."""
     if any(len(line) >= _LINE_LIMIT for line in data.split(b"\n")):
         raise ValueError("is a .gitattributes with a line of more than 2,047 bytes")
 
 
 def check_submodules(settings: Mapping[bytes, Mapping[bytes, bytes]]) -> None:
-    """``settings``: those of a .gitmodules, by submodule. Refuse what makes git run something, or write elsewhere
-    (CVE-2018-11235, CVE-2018-17456, CVE-2019-19604, CVE-2020-5260)."""
+    """Refuse settings that make git run a command or write elsewhere (CVE-2018-11235, CVE-2018-17456, CVE-2019-19604,
+    CVE-2020-5260). ``settings``: those of a .gitmodules, by submodule.
+    """
     for name, values in settings.items():
         if b".." in re.split(rb"[/\\]", name):
             raise ValueError(f"is a .gitmodules with a submodule {show(name)}")

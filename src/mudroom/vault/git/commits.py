@@ -1,10 +1,10 @@
-"""The commits that an agent made in its fork, brought into the user's own repository as a branch.
+"""Import the commits that an agent made in its fork into the user's repository, as a branch.
 
-The fork's repository was written by an agent: git itself is never run over it. Objects and refs are read as data
-(``git/objects.py``, ``git/refs.py``), everything that is new is checked (``git/check.py``, ``git/walk.py``), and what
-is written are one pack and one branch (``git/write.py``). HEAD, index and work tree of the real one stay as they are.
+The fork's repository was written by an agent, so git itself never runs on it. Objects and refs are read as data
+(``git/objects.py``, ``git/refs.py``), new ones are checked (``git/check.py``, ``git/walk.py``), and one pack and one
+branch are written (``git/write.py``). HEAD, index and work tree of the project's repository stay unchanged.
 
-This file imports nothing heavy: dulwich comes with the extra ``git``, and only when commits are brought.
+This file imports nothing heavy: dulwich comes with the extra ``git``, and is imported only when commits are imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mudroom.vault.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
-"""The oldest version that will do, as in pyproject.toml."""
+"""The oldest supported version, as in pyproject.toml."""
 _INSTALL = "pip install 'mudroom[git]'"
 _SUBJECT_LENGTH = 200
 
@@ -33,22 +33,22 @@ _SUBJECT_LENGTH = 200
 class Commit(NamedTuple):
     id: str
     subject: str
-    """One line, safe to show."""
+    """One line, escaped for display."""
     author: str
-    """Name and mail address, safe to show."""
+    """Name and mail address, escaped for display."""
 
 
 class Commits(NamedTuple):
     branch: str
-    """The whole name of the ref in the real repository: refs/heads/mudroom/agent-1."""
+    """Full name of the ref in the project's repository: refs/heads/mudroom/agent-1."""
     head: str
-    """What it points to now."""
+    """The commit it points to now."""
     commits: tuple[Commit, ...]
-    """Those that no branch or tag of the repository had, oldest first."""
+    """Commits that no branch or tag of the repository reached, oldest first."""
     objects: int
-    """How many were copied; fewer than expected, or 0, if git still has those of a branch that was removed."""
+    """Number of copied objects. May be low or 0 if git still has the objects of a removed branch."""
     before: str
-    """What the branch pointed to before; empty if it is new."""
+    """The commit the branch pointed to before; empty if it is new."""
 
 
 def bring_commits(
@@ -60,16 +60,16 @@ def bring_commits(
     fork: str,
     source_ref: str | None = None,
 ) -> Commits:
-    """Bring the commits at ``source_ref`` of a fork (default: its HEAD) into the project's repository, as a new branch
+    """Import the commits at ``source_ref`` of a fork (default: its HEAD) into the project's repository, as a new branch
     or by moving an existing one forward.
 
-    ``repository``: the path of the ``.git`` below the project. ``view``: all of the fork, as a command sees it; nothing
-    may be running in it. ``branch``: default ``mudroom/<fork>``. ``source_ref``: HEAD, a whole name (refs/heads/x), the
-    name of a branch or tag, or a commit's id.
+    ``repository``: the path of the ``.git`` below the project. ``view``: the whole fork, as a command sees it; no
+    command may be running in it. ``branch``: default ``mudroom/<fork>``. ``source_ref``: HEAD, a full ref name
+    (refs/heads/x), the name of a branch or tag, or a commit id.
 
-    Objects are on disk before the branch is. Raises UsageError, and has changed no branch then: if there is nothing new
-    to bring; if the branch exists and does not lead to the commits, or a work tree is on it; if an object is missing,
-    damaged, too large or refused by git's fsck; if the repository or the fork's is of a kind that cannot be handled.
+    Objects are on disk before the branch is. Raise UsageError, without changing a branch: if there is nothing new to
+    import; if the branch exists and is not an ancestor of the commits, or a work tree is on it; if an object is
+    missing, damaged, too large or refused by git's fsck; if either repository is of an unsupported kind.
     """
     _require_dulwich()
     from mudroom.vault.git.history import History
@@ -104,22 +104,25 @@ def bring_commits(
             if new.missing:
                 write.add_objects(len(new.missing), _checked(objects, new))
         write.set_branch(name, before, head, b"mudroom: commits of the fork " + fork.encode())
-    told = tuple(_told(one, text) for one, text in new.commits)
-    return Commits(os.fsdecode(name), head.decode(), told, len(new.missing), before.decode())
+    commits = tuple(_describe(name, text) for name, text in new.commits)
+    return Commits(os.fsdecode(name), head.decode(), commits, len(new.missing), before.decode())
 
 
 def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
-    """Take a branch back to where it was before ``bring_commits``, or away if it was new. Objects stay until git
-    gathers them. Raises UsageError if it no longer is what was brought, or if a work tree is on it."""
+    """Move a branch back to where it was before ``bring_commits``, or remove it if it was new.
+
+    Objects stay until git's garbage collection. Raise UsageError if the branch has moved since, or a work tree is on
+    it.
+    """
     _require_dulwich()
     from mudroom.vault.git.live import Repository, find_repository
     from mudroom.vault.git.write import RepositoryWriter
 
     name, head = os.fsencode(commits.branch), commits.head.encode()
     with Repository(find_repository(project, repository)) as live:
-        found = _require_free(live, name)
-        if found != head:
-            state = "is not there" if not found else "has moved"
+        current = _require_free(live, name)
+        if current != head:
+            state = "is not there" if not current else "has moved"
             raise UsageError(f"the branch {show(name[11:])} {state} since its commits were brought", "see git reflog")
         if commits.before:
             RepositoryWriter(live).set_branch(name, head, commits.before.encode(), b"mudroom: undo")
@@ -130,11 +133,11 @@ def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
 def _require_dulwich() -> None:
     needed = ".".join(map(str, DULWICH))
     try:
-        from dulwich import __version__ as found
+        from dulwich import __version__ as version
     except ImportError:
         raise UsageError(f"commits are brought with dulwich {needed}, which is not installed", _INSTALL) from None
-    if found < DULWICH:
-        shown = ".".join(map(str, found))
+    if version < DULWICH:
+        shown = ".".join(map(str, version))
         raise UsageError(f"commits are brought with dulwich {needed}; found: {shown}", _INSTALL)
 
 
@@ -142,7 +145,9 @@ def _require_dulwich() -> None:
 
 
 def _in_view(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
-    """Where the fork has its HEAD, and where its objects. The project says where, never the fork."""
+    """Return the directories of HEAD and of objects in the fork. The project's repository decides them, never the
+    fork's.
+    """
     shown = show(repository)
     root = os.path.realpath(project)
     if not (is_below(place.git, root) and is_below(place.common, root)):
@@ -166,7 +171,7 @@ def _in_view(project: bytes, repository: bytes, view: Source, place: RepositoryP
 
 
 def _link(path: bytes) -> bytes | None:
-    """What a ``.git`` says that is no directory."""
+    """Return the text of a ``.git`` file or the target of a ``.git`` link; None for a directory."""
     if os.path.islink(path):
         return os.readlink(path)
     if not os.path.isfile(path):
@@ -178,17 +183,17 @@ def _link(path: bytes) -> bytes | None:
 def _branch_name(branch: str | None, fork: str) -> bytes:
     from dulwich.refs import Ref, check_ref_format
 
-    said = os.fsencode(branch or f"mudroom/{fork}")
-    short = said.removeprefix(b"refs/heads/")
+    requested = os.fsencode(branch or f"mudroom/{fork}")
+    short = requested.removeprefix(b"refs/heads/")
     name = b"refs/heads/" + short
     bad = short.startswith((b"-", b"refs/")) or short == b"HEAD"
     if bad or not check_ref_format(Ref(name)) or len(max(name.split(b"/"), key=len)) > 250:
-        raise UsageError(f"{show(said)} cannot be the name of a branch", "choose one with --branch")
+        raise UsageError(f"{show(requested)} cannot be the name of a branch", "choose one with --branch")
     return name
 
 
 def _require_free(live: Repository, name: bytes) -> bytes:
-    """What the branch points to, b"" if it is new. Raises UsageError if it must not be touched."""
+    """Return the commit a branch points to, b"" if it is new. Raise UsageError if the branch must not be changed."""
     before = live.branch(name)
     where = live.checked_out().get(name)
     if where is not None:
@@ -203,15 +208,15 @@ def _require_free(live: Repository, name: bytes) -> bytes:
 
 
 def _checked(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The objects that are copied, each with its hash compared once more."""
+    """Yield the objects to copy, each with its hash compared once more."""
     from mudroom.vault.git.check import check_attributes
     from mudroom.vault.git.read import refusal
 
     for name, kind in new.missing.items():
-        found, data = objects.get(name) or (b"", b"")
-        if found != kind:
-            what = f"is a {found.decode()}, not a {kind.decode()}" if found else "is missing"
-            raise refusal(f"the object {name.decode()} {what}")
+        actual, data = objects.get(name) or (b"", b"")
+        if actual != kind:
+            reason = f"is a {actual.decode()}, not a {kind.decode()}" if actual else "is missing"
+            raise refusal(f"the object {name.decode()} {reason}")
         try:
             if (name, b".gitmodules") in new.settings:
                 _check_submodules(data)
@@ -231,19 +236,22 @@ def _check_submodules(data: bytes) -> None:
         settings = ConfigFile.from_file(io.BytesIO(data), expand_includes=False)
     except ValueError:
         raise ValueError("is a .gitmodules that is no list of settings") from None
-    found = {}
+    submodules = {}
     for section in settings.sections():
         if section[0].lower() == b"submodule" and len(section) > 1:
-            found[section[1]] = {key.lower(): value for key, value in settings.items(section)}
-    check_submodules(found)
+            submodules[section[1]] = {key.lower(): value for key, value in settings.items(section)}
+    check_submodules(submodules)
 
 
-def _told(name: bytes, text: CommitText) -> Commit:
+def _describe(name: bytes, text: CommitText) -> Commit:
     paragraph = text.message.strip().partition(b"\n\n")[0]
     subject = _plain(b" ".join(paragraph.split()))
     return Commit(name.decode(), subject[:_SUBJECT_LENGTH], _plain(text.author)[:_SUBJECT_LENGTH])
 
 
 def _plain(text: bytes) -> str:
-    """As one line of text that no terminal obeys."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text.decode("utf-8", "replace"))
+    """Return text as one line without control characters."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in text.decode("utf-8", "replace")
+    )

@@ -1,6 +1,6 @@
-"""The history of a fork's repository and of the one that the project has, read as one.
+"""The history of a fork's repository and of the project's repository, read as one.
 
-An object that the project's repository has is read from there, any other from the fork's, and is checked.
+An object that the project's repository has is read from there; any other is read from the fork's, and is checked.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class History:
     # --- objects ---
 
     def content(self, name: bytes, kind: bytes) -> bytes:
-        found, data = self._read(name)
-        if found != kind:
-            raise refusal(f"the object {name.decode()} is a {found.decode()}, not a {kind.decode()}")
+        actual, data = self._read(name)
+        if actual != kind:
+            raise refusal(f"the object {name.decode()} is a {actual.decode()}, not a {kind.decode()}")
         return data
 
     def _read(self, name: bytes) -> tuple[bytes, bytes]:
-        found = self._live.get(name) if self._live.has(name) else self._fork.get(name)
-        if found is None:
+        content = self._live.get(name) if self._live.has(name) else self._fork.get(name)
+        if content is None:
             raise refusal(f"the object {name.decode()} is missing")
-        return found
+        return content
 
     def peel(self, name: bytes) -> bytes:
-        """The commit that an annotated tag is of; the name of anything else is given back."""
+        """Return the commit that an annotated tag points to; return any other object's name unchanged."""
         for _step in range(5):
             kind, data = self._read(name)
             if kind != b"tag":
@@ -50,21 +50,21 @@ class History:
         raise refusal("a tag of a tag of a tag is not followed")
 
     def commit(self, name: bytes) -> CommitText:
-        found = self._commits.get(name)
-        if found is None:
+        commit = self._commits.get(name)
+        if commit is None:
             data = self.content(name, b"commit")
             try:
                 if not self._live.has(name):
                     check_commit(data)
-                found = self._commits[name] = parse_commit(data)
+                commit = self._commits[name] = parse_commit(data)
             except ValueError as error:
                 raise refusal(f"the commit {name.decode()} {error}") from None
-        return found
+        return commit
 
     # --- which commits ---
 
     def new_commits(self, head: bytes) -> list[bytes]:
-        """Those that no branch or tag of the repository leads to, parents first."""
+        """Return the commits that no branch or tag of the repository reaches, parents first."""
         new, met = self._only_in_fork(head)
         tips = self._live.tips()
         if met - tips:
@@ -83,7 +83,7 @@ class History:
         return order
 
     def _only_in_fork(self, head: bytes) -> tuple[set[bytes], set[bytes]]:
-        """The commits that the repository does not have, and the first ones before them that it has."""
+        """Return the commits that the repository does not have, and their nearest ancestors that it has."""
         brought: set[bytes] = set()
         met: set[bytes] = set()
         pending = [head]
@@ -100,10 +100,10 @@ class History:
         return brought, met
 
     def _unreached(self, starts: Iterable[bytes], tips: Iterable[bytes]) -> set[bytes]:
-        """Those of the repository's commits that ``starts`` lead to but no tip does.
+        """Return the repository's commits that are reachable from ``starts`` but from no tip.
 
-        Latest first, as git does it (commit-reach.c, paint_down_to_common): no more of the history is read than is
-        later than what is found. Clocks that went wrong make it read more, or call a commit new that is not.
+        Reads the latest commits first, as git does (commit-reach.c, paint_down_to_common): history older than the
+        result is not read. Wrong clocks make it read more, or report a commit as new that is not.
         """
         by_start, by_tip = 1, 2
         marks: dict[bytes, int] = {}
@@ -115,10 +115,10 @@ class History:
             before = marks.get(name, 0)
             if before & mark:
                 return
-            found = self._live_commit(name)
-            if found is None:
+            commit = self._live_commit(name)
+            if commit is None:
                 return
-            name, time, parents[name] = found
+            name, time, parents[name] = commit
             marks[name] = marks.get(name, 0) | mark
             heapq.heappush(heap, (-time, name))
             if marks[name] == by_start:
@@ -138,8 +138,10 @@ class History:
         return {name for name, mark in marks.items() if mark == by_start}
 
     def _live_commit(self, name: bytes) -> tuple[bytes, int, tuple[bytes, ...]] | None:
-        """Name, time and parents of a commit of the repository, or of what a tag of it is of; None if it is cut off
-        there (a shallow clone), or no commit."""
+        """Return name, time and parents of a commit of the repository, or of the commit a tag points to.
+
+        Return None at the end of a shallow clone, or if the object is no commit.
+        """
         try:
             for _step in range(5):
                 kind, data = self._live.get(name) or (b"", b"")
@@ -150,26 +152,26 @@ class History:
                     break
                 name, _kind = tagged(data)
         except ValueError:
-            pass  # the user's own history: git says what is wrong with it
+            pass  # damage in the user's own history is reported by git
         return None
 
-    def leads_to(self, head: bytes, wanted: bytes) -> bool:
-        """Whether ``wanted`` is ``head``, or one of the commits before it."""
+    def leads_to(self, head: bytes, ancestor: bytes) -> bool:
+        """Whether ``wanted`` is ``head`` or one of its ancestors."""
         seen, pending = {head}, [(0, head)]
         while pending:
             _time, name = heapq.heappop(pending)
-            if name == wanted:
+            if name == ancestor:
                 return True
-            for above in self._before(name):
+            for above in self._parents(name):
                 if above not in seen:
                     seen.add(above)
-                    found = self._live_commit(above) if self._live.has(above) else None
-                    heapq.heappush(pending, (-found[1] if found is not None else -self.commit(above).time, above))
+                    commit = self._live_commit(above) if self._live.has(above) else None
+                    heapq.heappush(pending, (-commit[1] if commit is not None else -self.commit(above).time, above))
         return False
 
-    def _before(self, name: bytes) -> tuple[bytes, ...]:
-        """The parents of a commit, as far as they are there: the history of a shallow clone ends somewhere."""
+    def _parents(self, name: bytes) -> tuple[bytes, ...]:
+        """Return the parents of a commit that are present: the history of a shallow clone ends early."""
         if not self._live.has(name):
             return self.commit(name).parents
-        found = self._live_commit(name)
-        return tuple(above for above in found[2] if self._live.has(above)) if found is not None else ()
+        commit = self._live_commit(name)
+        return tuple(above for above in commit[2] if self._live.has(above)) if commit is not None else ()

@@ -1,7 +1,7 @@
-"""The user's own repository: where it is, and what it has.
+"""The user's own repository: its location, objects and refs.
 
-Its settings are the user's and are read, but nothing that they name is run, neither hooks nor filters, and no other
-program.
+Its settings are read, because they are the user's. Commands that they name (hooks, filters, other programs) are not
+run.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 
-# gitrepository-layout(5), git-config(1) extensions.*: what does not change what objects and refs are
-_HARMLESS = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
+# gitrepository-layout(5), git-config(1) extensions.*: extensions that do not change objects and refs
+_SUPPORTED = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
 
 
 class RepositoryPlace(NamedTuple):
-    """Where a repository is; both are absolute and without symbolic links."""
+    """Location of a repository. Both paths are absolute and without symbolic links."""
 
     git: bytes
-    """HEAD is here. A work tree that is not the main one, and a submodule, have one of their own."""
+    """Directory of HEAD. A linked work tree and a submodule have their own."""
     common: bytes
-    """Objects and branches are here."""
+    """Directory of objects and branches."""
 
 
 def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
-    """Follow a ``.git``, as the project has it now. Raises UsageError if there is no repository."""
+    """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
     shown = show(repository)
     at = os.path.realpath(os.path.join(project, repository))
     if os.path.isfile(at):
@@ -55,7 +55,7 @@ def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
 
 
 class Repository:
-    """Close it. Raises UsageError if it is of a kind that cannot be written here."""
+    """The project's repository. Close it. Raise UsageError if mudroom cannot write this kind of repository."""
 
     def __init__(self, place: RepositoryPlace) -> None:
         self.place = place
@@ -64,7 +64,7 @@ class Repository:
         self.store = DiskObjectStore(os.fsdecode(place.common + b"/objects"), object_format=self.format)
         self.refs = DiskRefsContainer(place.common, place.git)
         self.is_partial = self._is_partial()
-        """Whether it is a partial clone: what it lacks, git fetches when it is looked at."""
+        """Whether it is a partial clone: git fetches missing objects on access."""
         self._present: dict[bytes, bool] = {}
 
     def __enter__(self) -> Repository:
@@ -82,21 +82,21 @@ class Repository:
                 f"the repository keeps its branches as {kind}, which mudroom cannot write",
                 "mudroom diff gives the changes as a patch",
             )
-        unknown = extensions.keys() - _HARMLESS - {b"refstorage", b"objectformat"}
+        unknown = extensions.keys() - _SUPPORTED - {b"refstorage", b"objectformat"}
         if version not in (b"0", b"1") or (version == b"1" and unknown):
-            what = ", ".join(sorted(show(name) for name in unknown)) or f"version {show(version)}"
-            raise UsageError(f"the repository is of a kind that mudroom does not know ({what})")
+            reason = ", ".join(sorted(show(name) for name in unknown)) or f"version {show(version)}"
+            raise UsageError(f"the repository is of a kind that mudroom does not know ({reason})")
         return extensions.get(b"objectformat", b"sha1").decode("ascii", "replace") if version == b"1" else "sha1"
 
     def setting(self, section: bytes, name: bytes, default: bytes) -> bytes:
-        """One of its own settings, without what they include."""
+        """Return one of the repository's own settings, without included files."""
         try:
             return self._settings.get((section,), name)
         except KeyError:
             return default
 
     def _is_partial(self) -> bool:
-        """gitrepository-layout(5), partial clones; the extension is what git before 2.24 wrote."""
+        """gitrepository-layout(5), partial clones. git before 2.24 wrote the extension."""
         remotes = [section for section in self._settings.sections() if section[0].lower() == b"remote"]
         promises = [key.lower() for section in remotes for key, _value in self._settings.items(section)]
         return b"promisor" in promises or bool(self.setting(b"extensions", b"partialclone", b""))
@@ -104,23 +104,23 @@ class Repository:
     # --- what it has ---
 
     def has(self, name: bytes) -> bool:
-        known = self._present.get(name)
-        if known is None:
-            known = self._present[name] = ObjectID(name) in self.store
-        return known
+        is_present = self._present.get(name)
+        if is_present is None:
+            is_present = self._present[name] = ObjectID(name) in self.store
+        return is_present
 
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
-        """Kind and content of an object; None if it is not there. Raises MudroomError if it is damaged."""
+        """Return kind and content of an object, or None. Raise MudroomError if the object is damaged."""
         try:
             number, data = self.store.get_raw(ObjectID(name))
         except KeyError:
             return None
         except _DAMAGE as error:
             raise MudroomError(f"the project's own repository is damaged at {name.decode()}", "git fsck") from error
-        return next(kind for kind, one in NUMBERS.items() if one == number), data
+        return next(kind for kind, value in NUMBERS.items() if value == number), data
 
     def packs(self) -> frozenset[bytes]:
-        """The names of its packs, without suffix."""
+        """Return the names of the packs, without suffix."""
         try:
             names = os.listdir(os.fsencode(self.store.pack_dir))
         except FileNotFoundError:
@@ -128,59 +128,63 @@ class Repository:
         return frozenset(name[:-4] for name in names if name.endswith(b".idx"))
 
     def head(self) -> bytes | None:
-        """The commit that is checked out; None if there is none yet."""
+        """Return the checked-out commit; None if there is none yet."""
         try:
             return self.refs[Ref(b"HEAD")]
         except (KeyError, SymrefLoop):
             return None
 
     def branch(self, name: bytes) -> bytes:
-        """What a branch points to, b"" if it is not there. Raises UsageError if it is another name of a branch."""
-        found = self.refs.read_ref(Ref(name)) or b""
-        if found.startswith(b"ref:"):
-            raise UsageError(f"{show(name)} is another name of {show(found[4:].strip())}", "choose another --branch")
-        return found
+        """Return the object a branch points to, b"" if there is no such branch. Raise UsageError if the branch is
+        symbolic.
+        """
+        value = self.refs.read_ref(Ref(name)) or b""
+        if value.startswith(b"ref:"):
+            raise UsageError(f"{show(name)} is another name of {show(value[4:].strip())}", "choose another --branch")
+        return value
 
     def tips(self) -> set[bytes]:
-        """What branches, tags and HEADs point to; of an annotated tag the tag."""
-        found = set()
+        """Return the objects that branches, tags and HEADs point to; for an annotated tag, the tag object."""
+        objects = set()
         for name in self.refs.allkeys():
             value = self.refs.read_ref(name) or b""
             if value and not value.startswith(b"ref:"):
-                found.add(value)
+                objects.add(value)
         for directory in self._work_trees():
             head = _read_line(directory + b"/HEAD")
             if head and not head.startswith(b"ref:"):
-                found.add(head)
-        return found
+                objects.add(head)
+        return objects
 
     def checked_out(self) -> dict[bytes, bytes]:
-        """Branches that a work tree is on, or will be back on when it has rebased or bisected; the value says where."""
-        found: dict[bytes, bytes] = {}
+        """Return the branches that a work tree is on, or will return to after a rebase or bisect, with the work tree's
+        git directory.
+        """
+        branches: dict[bytes, bytes] = {}
         for directory in self._work_trees():
-            said = [_read_line(directory + b"/HEAD").removeprefix(b"ref:").strip()]
-            said += [
+            names = [_read_line(directory + b"/HEAD").removeprefix(b"ref:").strip()]
+            names += [
                 _read_line(directory + b"/" + name) for name in (b"rebase-merge/head-name", b"rebase-apply/head-name")
             ]
             bisected = _read_line(directory + b"/BISECT_START")
-            said.append(b"refs/heads/" + bisected if bisected else b"")
-            for name in said:
+            names.append(b"refs/heads/" + bisected if bisected else b"")
+            for name in names:
                 for _step in range(5):
-                    found.setdefault(name, directory)
+                    branches.setdefault(name, directory)
                     target = self.refs.read_ref(Ref(name)) if name.startswith(b"refs/") else None
                     if target is None or not target.startswith(b"ref:"):
                         break
                     name = target[4:].strip()
-        return found
+        return branches
 
     def _work_trees(self) -> list[bytes]:
-        """The directories in which the HEADs of all work trees are."""
+        """Return the git directories of all work trees, each with its HEAD."""
         others = self.place.common + b"/worktrees"
         names = sorted(os.listdir(others)) if os.path.isdir(others) else []
         return [self.place.common, *(others + b"/" + name for name in names)]
 
     def in_the_way(self, branch: bytes) -> bytes | None:
-        """A branch that cannot be there together with this one: one is a directory of the other."""
+        """Return a branch that cannot exist together with this one, because one is a directory of the other."""
         for other in self.refs.allkeys():
             if other.startswith(branch + b"/") or branch.startswith(other + b"/"):
                 return other

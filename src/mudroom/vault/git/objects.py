@@ -1,7 +1,7 @@
-"""The objects of a repository that nobody vouches for, read from a fork's files.
+"""Reader for the objects of an untrusted repository, from a fork's files.
 
-Only loose objects and packs are read; no setting, hook, filter, alternate or replacement of the fork counts. What comes
-out is believed because its hash says so. Format of loose objects: gitformat-loose(5).
+Only loose objects and packs are read; settings, hooks, filters, alternates and replacements of the fork are ignored. An
+object is accepted only if its hash is right. Format of loose objects: gitformat-loose(5).
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from mudroom.stage.source import Source
 from mudroom.vault.git.pack import Bases, Pack
 from mudroom.vault.git.read import Allowance, UnpackedObject, check_size, open_regular, refusal
 
-_PACK_LIMIT = 200  # each is two open files; git gathers them when there are 50 (gc.autoPackLimit)
+_PACK_LIMIT = 200  # each has two open files; git collects packs when there are 50 (gc.autoPackLimit)
 _LOOSE_HEADER = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,15})\0")
 
 
 class ForkObjects:
-    """``path``: of the ``objects`` directory in ``view``. ``algorithm``: sha1 or sha256. ``known``: the names of packs
-    that are not looked into, because the repository itself has them. Close it."""
+    """The objects of one fork. Close it.
+
+    ``path``: the ``objects`` directory in ``view``. ``algorithm``: sha1 or sha256. ``known``: names of packs that are
+    skipped, because the project's repository has them.
+    """
 
     def __init__(self, view: Source, path: bytes, algorithm: str, known: Container[bytes] = ()) -> None:
         self._view, self._path, self._algorithm = view, path, algorithm
@@ -43,20 +46,19 @@ class ForkObjects:
         self._packs = None
 
     def get(self, name: bytes) -> tuple[bytes, bytes] | None:
-        """Kind and content of an object; None if it is not there. Raises UsageError if it is not what its name says,
-        or larger than is read."""
+        """Return kind and content of an object, or None. Raise UsageError if its hash is wrong or it is too large."""
         try:
-            found = self._loose(name) or self._packed(name)
+            content = self._loose(name) or self._packed(name)
         except (ValueError, ApplyDeltaError) as error:
             reason = "is damaged" if isinstance(error, ApplyDeltaError) else str(error)
             raise refusal(f"the object {name.decode()} {reason}") from None
-        if found is not None:
-            kind, data = found
+        if content is not None:
+            kind, data = content
             hashed = hashlib.new(self._algorithm, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
             hashed.update(data)
             if hashed.hexdigest().encode() != name:
                 raise refusal(f"the object {name.decode()} is another one than its name says")
-        return found
+        return content
 
     def _loose(self, name: bytes) -> tuple[bytes, bytes] | None:
         descriptor = open_regular(self._view, b"%s/%s/%s" % (self._path, name[:2], name[2:]))

@@ -1,7 +1,7 @@
-"""Packs that an agent may have written: gitformat-pack(5), version 2 of pack and index.
+"""Reader for packs that an agent may have written: gitformat-pack(5), version 2 of pack and index.
 
-Nothing in them is believed. The index is a hint where to look: an offset that is nonsense leads to damage, or to an
-object with another hash, and whoever reads an object compares that.
+The contents are not trusted. The index is only a hint: a wrong offset leads to damage, or to an object with another
+hash, and the caller compares the hash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OFFSET_DELTA, _NAMED_DELTA = 6, 7
 
 
 class Bases(LRUSizeCache[tuple[int, int], tuple[bytes, bytes]]):
-    """Objects that others are deltas to, by pack and offset."""
+    """Cache of delta bases, by pack and offset."""
 
     def __init__(self) -> None:
         super().__init__(_CACHE_SIZE, compute_size=lambda found: len(found[1]) + 200)
@@ -31,12 +31,14 @@ class _Header(NamedTuple):
     kind: int
     size: int
     base: int | None
-    """Where the object is that this one is a delta to."""
+    """Offset of the base, if the object is a delta."""
     content: int
 
 
 class Pack:
-    """``index`` and ``content``: descriptors, taken over. Methods raise ValueError for what is damaged."""
+    """A pack and its index. ``index`` and ``content``: descriptors, closed by ``close``. Methods raise ValueError for
+    damaged data.
+    """
 
     def __init__(
         self,
@@ -57,16 +59,16 @@ class Pack:
         os.close(self._content)
 
     def find(self, raw: bytes) -> int | None:
-        """Where the index says that an object is. Raises ValueError if it is no index."""
+        """Return the offset of an object according to the index, or None. Raise ValueError if the index is damaged."""
         if not self._is_sound:
             raise ValueError("may be in a pack whose index is damaged")
         low, high = self._fan[raw[0] - 1] if raw[0] else 0, self._fan[raw[0]]
         while low < high:
             middle = (low + high) // 2
-            found = os.pread(self._index, self._id_length, 1032 + middle * self._id_length)
-            if found == raw:
+            candidate = os.pread(self._index, self._id_length, 1032 + middle * self._id_length)
+            if candidate == raw:
                 return self._offset(middle)
-            if found < raw:
+            if candidate < raw:
                 low = middle + 1
             else:
                 high = middle
@@ -87,7 +89,7 @@ class Pack:
         return int.from_bytes(data, "big")
 
     def read(self, offset: int) -> tuple[bytes, bytes]:
-        """Kind and content of the object at ``offset``. Raises ValueError, ApplyDeltaError."""
+        """Return kind and content of the object at ``offset``. Raise ValueError or ApplyDeltaError."""
         deltas: list[tuple[int, bytes]] = []
         weight = 0
         while True:
@@ -146,7 +148,7 @@ class Pack:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, least first, and where it ends."""
+    """Return a number of seven bits a byte, least significant first, and the offset after it."""
     value = 0
     for shift in range(0, 63, 7):
         if at >= len(data):
@@ -159,7 +161,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _distance(data: bytes, at: int) -> tuple[int, int]:
-    """How far back the base of a delta is: seven bits a byte, most first, each step one more (gitformat-pack(5))."""
+    """Return the distance back to the base of a delta, and the offset after the number: seven bits a byte, most
+    significant first, each further byte adding one (gitformat-pack(5)).
+    """
     value = -1
     for _digit in range(9):
         if at >= len(data):

@@ -1,4 +1,4 @@
-"""Bounded reads of what an agent may have written: regular files only, and no more of a stream than was asked for."""
+"""Bounded reads of files that an agent may have written: regular files only, and no more of a stream than requested."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mudroom.errors import UsageError
 from mudroom.stage.source import Source, is_absence
 
 OBJECT_LIMIT = 256 << 20
-"""Bytes of one object. The largest that a public forge takes is 100 MB."""
+"""Maximum bytes of one object. The largest that a public forge accepts is 100 MB."""
 READ_LIMIT = 16 << 30
-"""Bytes that reading a fork's repository may come to, unpacked."""
+"""Maximum bytes read from a fork's repository, unpacked."""
 _CHUNK = 1 << 16
 _HINT = "git fsck in the fork says more"
 
 
-def refusal(what: str, hint: str = _HINT) -> UsageError:
-    return UsageError(f"the fork's repository is not read: {what}", hint)
+def refusal(reason: str, hint: str = _HINT) -> UsageError:
+    return UsageError(f"the fork's repository is not read: {reason}", hint)
 
 
 class Allowance:
-    """How much may still be read; a file of a few bytes can unpack to as many as it likes."""
+    """Bytes that may still be read: a file of a few bytes can unpack to any size."""
 
     def __init__(self) -> None:
         self.left = READ_LIMIT
@@ -35,14 +35,14 @@ class Allowance:
 
 
 class UnpackedObject:
-    """What a zlib stream in a file comes to, no more of it at a time than is asked for."""
+    """A zlib stream in a file, unpacked only as far as requested."""
 
     def __init__(self, descriptor: int, offset: int, allowance: Allowance) -> None:
         self._descriptor, self._offset, self._allowance = descriptor, offset, allowance
         self._stream = zlib.decompressobj()
 
     def read(self, size: int, start: bytes = b"") -> bytes:
-        """``start``, and ``size`` bytes more; fewer where it ends. Raises ValueError if it is damaged."""
+        """Return ``start`` and the next ``size`` bytes; fewer at the end. Raise ValueError if the stream is damaged."""
         parts, missing = [start], size
         try:
             while missing and not self._stream.eof:
@@ -65,7 +65,7 @@ class UnpackedObject:
         return chunk
 
     def last(self, size: int, start: bytes = b"") -> bytes:
-        """All that is left, which is to be ``size`` bytes with ``start``, which has been read."""
+        """Return the rest of the stream. Raise ValueError unless it has ``size`` bytes, including ``start``."""
         data = self.read(size - len(start), start)
         if len(data) != size or self.read(1):
             raise ValueError("is not as long as it says")
@@ -73,12 +73,12 @@ class UnpackedObject:
 
     @property
     def is_all(self) -> bool:
-        """Whether the file ends where the stream does."""
+        """Whether the file ends with the stream."""
         return not self._stream.unused_data and not os.pread(self._descriptor, 1, self._offset)
 
 
 def open_regular(view: Source, path: bytes) -> int | None:
-    """A descriptor of a regular file of a fork; None if there is none."""
+    """Return a descriptor of a regular file of a fork, or None if it is absent. Raise UsageError for any other file."""
     try:
         descriptor = view.open(path)
     except OSError as error:
@@ -100,7 +100,7 @@ def _require_file(view: Source, path: bytes) -> None:
 
 
 def read_small(view: Source, path: bytes, limit: int) -> bytes | None:
-    """The content of a file of at most ``limit`` bytes; None if there is none."""
+    """Return the content of a file, or None if it is absent. Raise UsageError above ``limit`` bytes."""
     descriptor = open_regular(view, path)
     if descriptor is None:
         return None

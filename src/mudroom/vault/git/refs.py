@@ -1,4 +1,4 @@
-"""The refs of a fork's repository, read as data: files and packed-refs, as gitrepository-layout(5) has them."""
+"""The refs of a fork's repository, read as data: files and packed-refs, as gitrepository-layout(5) describes them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from mudroom.vault.git.read import read_small, refusal
 _REF_LIMIT = 4096
 _PACKED_REFS_LIMIT = 64 << 20
 _SYMBOLIC_LIMIT = 5  # refs.h, SYMREF_MAXDEPTH
-_OWN_REFS = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")  # gitrepository-layout(5): not in the common one
+# gitrepository-layout(5): per work tree, not in the common directory
+_OWN_REFS = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 
 
 class Refs:
-    """``git`` and ``common``: where HEAD is in the view, and where branches are. ``id_length``: of an id in hex."""
+    """``git``: directory of HEAD in the view. ``common``: directory of branches. ``id_length``: of an id in hex."""
 
     def __init__(self, view: Source, git: bytes, common: bytes, id_length: int) -> None:
         self._view, self._git, self._common, self._id_length = view, git, common, id_length
 
-    def resolve(self, said: str) -> bytes:
-        """The object that a ref leads to. Raises UsageError."""
-        wanted = os.fsencode(said)
-        if is_id(wanted) and len(wanted) == self._id_length:
-            return wanted
-        whole = wanted == b"HEAD" or wanted.startswith(b"refs/")
-        names = [wanted] if whole else [b"refs/heads/" + wanted, b"refs/tags/" + wanted]
+    def resolve(self, ref: str) -> bytes:
+        """Return the object that a ref points to. Raise UsageError if there is none."""
+        target = os.fsencode(ref)
+        if is_id(target) and len(target) == self._id_length:
+            return target
+        whole = target == b"HEAD" or target.startswith(b"refs/")
+        names = [target] if whole else [b"refs/heads/" + target, b"refs/tags/" + target]
         for start in names:
             name = start
             for _step in range(_SYMBOLIC_LIMIT):
@@ -47,7 +48,7 @@ class Refs:
             if name != start:
                 raise UsageError(f"{show(name)}, to which {show(start)} of the fork leads, has no commit yet")
         raise UsageError(
-            f"the fork's repository has no {show(wanted)}", "give the name of a branch, or none for its HEAD"
+            f"the fork's repository has no {show(target)}", "give the name of a branch, or none for its HEAD"
         )
 
     def _read(self, name: bytes) -> bytes | None:

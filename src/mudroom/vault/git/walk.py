@@ -1,8 +1,8 @@
-"""From a commit of a fork to what the repository lacks of it: which commits are new, and which objects they need.
+"""Walk from a commit of a fork to the commits and objects that the project's repository lacks.
 
-What is new is told by the repository's branches and tags, not by its objects: those of a branch that was removed stay
-until git gathers them. Every object that a new commit needs, and that its parents do not have at the same path, is
-looked at, so what is brought is complete.
+Commits are new if no branch or tag of the repository reaches them; its objects do not count, because those of a removed
+branch stay until git's garbage collection. Every object that a new commit needs, and that its parents do not have at
+the same path, is visited, so the set of objects is complete.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ _READ_BY_GIT = (b".gitmodules", b".gitattributes")
 
 
 class NewObjects(NamedTuple):
-    """What a branch at the last of ``commits`` needs; there are none if the repository's branches have it."""
+    """Commits and objects that a branch at the last of ``commits`` needs. Empty if the repository's branches have
+    it.
+    """
 
     commits: tuple[tuple[bytes, CommitText], ...]
     """Parents before children."""
     missing: dict[bytes, bytes]
-    """The objects that the repository does not have, with their kinds."""
+    """Objects that the repository does not have, with their kinds."""
     settings: frozenset[tuple[bytes, bytes]]
-    """Blobs, and the name under which git itself would read them."""
+    """Blobs that git itself would read, with the file name it knows them by."""
 
 
 class Walk:
-    """Of one fork's repository. Every method raises UsageError for an object that is missing, damaged or refused."""
+    """Walk of one fork's repository. Methods raise UsageError for an object that is missing, damaged or refused."""
 
     def __init__(self, live: Repository, history: History) -> None:
         self._live, self._history = live, history
@@ -56,12 +58,12 @@ class Walk:
         )
 
     def _follow(self, commit: CommitText, name: bytes) -> None:
-        """Note all that a commit needs and its parents do not have where it has it."""
-        self._need(name, b"commit")
+        """Record all objects that a commit needs and its parents do not have at the same path."""
+        self._require(name, b"commit")
         pending = [(commit.tree, [self._history.commit(above).tree for above in commit.parents])]
         while pending:
             tree, bases = pending.pop()
-            if tree in bases or not self._need(tree, b"tree"):
+            if tree in bases or not self._require(tree, b"tree"):
                 continue
             known = [self._base_entries(base) for base in bases]
             changed = list(self._entries(tree).items())
@@ -71,11 +73,11 @@ class Walk:
                 self._check(tree, at, entry)
                 if entry.mode == TREE:
                     pending.append((entry.id, [base[at].id for base in known if at in base and base[at].mode == TREE]))
-                elif entry.mode != MODULE and self._need(entry.id, b"blob"):
+                elif entry.mode != MODULE and self._require(entry.id, b"blob"):
                     self._settings |= {(entry.id, read) for read in _READ_BY_GIT if reads_as(at, read)}
 
-    def _need(self, name: bytes, kind: bytes) -> bool:
-        """Note that an object is needed. Gives whether what it is made of has to be looked at."""
+    def _require(self, name: bytes, kind: bytes) -> bool:
+        """Record that an object is needed. Return whether its contents must be examined."""
         before = self._seen.get(name)
         if before is not None and before != kind:
             raise refusal(f"the object {name.decode()} is used as {before.decode()} and as {kind.decode()}")
@@ -94,8 +96,9 @@ class Walk:
         return True
 
     def _is_complete(self, name: bytes, kind: bytes) -> bool:
-        """Whether a commit that the new ones stand on, or the one that is checked out, has the object, at any path: the
-        repository has all of it then, or, as a partial clone, knows where to get it."""
+        """Whether the object occurs, at any path, in a parent of the new commits or in the checked-out commit. If so,
+        the repository has all of it or, as a partial clone, knows where to get it.
+        """
         if self._complete is None:
             self._complete = {}
             head = self._live.head()
@@ -115,14 +118,16 @@ class Walk:
 
     def _check(self, tree: bytes, at: bytes, entry: TreeEntry) -> None:
         if self._live.has(tree):
-            return  # the user's own history has it as it is
+            return  # part of the user's own history, so not checked
         try:
             check_entry(at, entry)
         except ValueError as error:
             raise refusal(f"the tree {tree.decode()} {error}") from None
 
     def _base_entries(self, name: bytes) -> dict[bytes, TreeEntry]:
-        """Those of a tree that is there already; none if it is not as it should be, or left out of a partial clone."""
+        """Return the entries of a tree that exists already; empty if it is malformed, or left out of a partial
+        clone.
+        """
         if not self._live.has(name) and name not in self._missing:
             return {}
         try:
@@ -137,8 +142,8 @@ class Walk:
             raise refusal(f"the tree {name.decode()} {error}") from None
 
     def _parsed(self, name: bytes) -> dict[bytes, TreeEntry]:
-        found = self._trees.get(name)
-        if found is None:
+        entries = self._trees.get(name)
+        if entries is None:
             data = self._history.content(name, b"tree")
-            found = self._trees[name] = parse_tree(data, self._live.format.oid_length)
-        return found
+            entries = self._trees[name] = parse_tree(data, self._live.format.oid_length)
+        return entries

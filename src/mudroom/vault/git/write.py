@@ -1,4 +1,4 @@
-"""What is written to the user's own repository: one pack and one branch. HEAD, index and work tree never are."""
+"""Writer to the user's repository: one pack and one branch. HEAD, index and work tree are never written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.vault.git.live import NUMBERS, Repository
 
-_WHO = b"mudroom <mudroom@localhost>"
+_IDENTITY = b"mudroom <mudroom@localhost>"
 
 
 class RepositoryWriter:
@@ -26,39 +26,39 @@ class RepositoryWriter:
         self._live = live
 
     def add_objects(self, count: int, objects: Iterator[tuple[bytes, bytes, bytes]]) -> None:
-        """Add objects (id, kind, content): all of them, or none if anything is raised. On disk when this returns."""
+        """Add objects (id, kind, content), durably: all of them, or none if an exception is raised."""
         directory = os.fsencode(self._live.store.pack_dir)
         self._make_directory(directory)
         records = (
             UnpackedObject(NUMBERS[kind], decomp_chunks=[data], sha=bytes.fromhex(name.decode()))
             for name, kind, data in objects
         )
-        made: list[bytes] = []
+        paths: list[bytes] = []
         try:
-            with self._new_file(directory, b"tmp_pack_", made) as stream:
+            with self._new_file(directory, b"tmp_pack_", paths) as stream:
                 entries, checksum = write_pack_data(stream.write, records, self._live.format, num_records=count)
-            with self._new_file(directory, b"tmp_idx_", made) as stream:
+            with self._new_file(directory, b"tmp_idx_", paths) as stream:
                 listed = sorted((name, offset, crc) for name, (offset, crc) in entries.items())
                 write_pack_index_v2(stream, listed, checksum)
             name = directory + b"/pack-" + checksum.hex().encode()
-            for index, suffix in enumerate((b".pack", b".idx")):  # with the second it is seen
-                os.rename(made[index], name + suffix)
-                made[index] = name + suffix
-            made.clear()
+            for index, suffix in enumerate((b".pack", b".idx")):  # the pack is visible once the index is renamed
+                os.rename(paths[index], name + suffix)
+                paths[index] = name + suffix
+            paths.clear()
         finally:
-            for path in made:
+            for path in paths:
                 os.unlink(path)
         _sync(directory)
 
     @contextmanager
-    def _new_file(self, directory: bytes, prefix: bytes, made: list[bytes]) -> Iterator[BinaryIO]:
-        """A file that is on disk when the block has run; its path is added to ``made``.
+    def _new_file(self, directory: bytes, prefix: bytes, paths: list[bytes]) -> Iterator[BinaryIO]:
+        """Create a file that is on disk when the block has run; its path is added to ``paths``.
 
-        git gc takes away what a killed process leaves under these names: builtin/prune.c, remove_temporary_files.
+        git gc removes what a killed process leaves under these names: builtin/prune.c, remove_temporary_files.
         """
         path = directory + b"/" + prefix + os.urandom(6).hex().encode()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
-        made.append(path)
+        paths.append(path)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
@@ -66,9 +66,9 @@ class RepositoryWriter:
         self._share(path)
 
     def set_branch(self, name: bytes, before: bytes, head: bytes, message: bytes) -> None:
-        """Let a branch point to ``head`` if it points to ``before`` (b"": is not there). Raises UsageError.
+        """Point a branch to ``head`` if it points to ``before`` (b"": it does not exist). Raise UsageError otherwise.
 
-        By a lock file that is renamed, as git does it and respects it: gitrepository-layout(5), refs.
+        Uses a lock file that is renamed, the protocol of git itself: gitrepository-layout(5), refs.
         """
         path = os.path.join(self._live.place.common, name)
         lock = path + b".lock"
@@ -76,7 +76,7 @@ class RepositoryWriter:
             self._make_directory(os.path.dirname(path))
             descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            _cannot(name, lock, error)
+            _raise_named(name, lock, error)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(head + b"\n")
@@ -90,12 +90,12 @@ class RepositoryWriter:
         except BaseException as error:
             os.unlink(lock)
             if isinstance(error, OSError):
-                _cannot(name, lock, error)
+                _raise_named(name, lock, error)
             raise
         _sync(os.path.dirname(path))
 
     def remove_branch(self, name: bytes, head: bytes) -> None:
-        """Remove a branch and its log if it points to ``head``. Raises UsageError."""
+        """Remove a branch and its log if it points to ``head``. Raise UsageError otherwise."""
         try:
             done = self._live.refs.remove_if_equals(Ref(name), ObjectID(head))
         except FileLocked as error:
@@ -105,22 +105,22 @@ class RepositoryWriter:
         log = os.path.join(self._live.place.common, b"logs", name)
         try:
             os.unlink(log)
-            os.removedirs(os.path.dirname(log))  # as far up as they are empty
+            os.removedirs(os.path.dirname(log))  # parents, as far as they are empty
         except OSError:
             pass
 
     def _log(self, name: bytes, old: bytes, new: bytes, message: bytes) -> None:
-        """An entry of a branch's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates."""
-        wanted = self._live.setting(b"core", b"logallrefupdates", b"").lower()
+        """Add an entry to a branch's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates."""
+        setting = self._live.setting(b"core", b"logallrefupdates", b"").lower()
         bare = self._live.setting(b"core", b"bare", b"false").lower() in (b"true", b"yes", b"on", b"1")
         path = os.path.join(self._live.place.common, b"logs", name)
-        kept = not bare if not wanted else wanted in (b"true", b"yes", b"on", b"1", b"always")
-        if not kept and not os.path.exists(path):
+        keeps_log = not bare if not setting else setting in (b"true", b"yes", b"on", b"1", b"always")
+        if not keeps_log and not os.path.exists(path):
             return
         self._make_directory(os.path.dirname(path))
         old = old or b"0" * self._live.format.hex_length
         with open(path, "ab") as stream:
-            stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _WHO, int(time.time()), message))
+            stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _IDENTITY, int(time.time()), message))
         self._share(path)
 
     def _make_directory(self, path: bytes) -> None:
@@ -128,20 +128,20 @@ class RepositoryWriter:
         while not os.path.isdir(path):
             missing.append(path)
             path = os.path.dirname(path)
-        for one in reversed(missing):
+        for directory in reversed(missing):
             try:
-                os.mkdir(one)
+                os.mkdir(directory)
             except FileExistsError:
                 continue
-            self._share(one)
+            self._share(directory)
 
     def _share(self, path: bytes) -> None:
-        """The permissions that the repository wants its files to have: git-config(1), core.sharedRepository."""
-        wanted = self._live.setting(b"core", b"sharedrepository", b"")
-        if wanted:
+        """Set the permissions that the repository requires: git-config(1), core.sharedRepository."""
+        setting = self._live.setting(b"core", b"sharedrepository", b"")
+        if setting:
             from dulwich.repo import parse_shared_repository
 
-            adjust_shared_perm(path, parse_shared_repository(wanted))
+            adjust_shared_perm(path, parse_shared_repository(setting))
 
 
 def _sync(directory: bytes) -> None:
@@ -152,7 +152,7 @@ def _sync(directory: bytes) -> None:
         os.close(descriptor)
 
 
-def _cannot(name: bytes, lock: bytes, error: OSError) -> NoReturn:
+def _raise_named(name: bytes, lock: bytes, error: OSError) -> NoReturn:
     if error.errno == errno.EEXIST and error.filename == lock:
         raise _locked(lock) from None
     if error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG):
