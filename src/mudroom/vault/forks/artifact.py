@@ -1,11 +1,11 @@
-"""What is kept of an agent when it has ended: what it printed, and files of its fork that its card names.
+"""The artifacts of an ended agent: its output, and the files of its fork that its card names.
 
     PLACE/command, stdout, stderr     as far as they were captured
     PLACE/files/<path>                files that the fork changed and that match
 
-Only regular files that the fork itself has added or changed; each is read by a descriptor that no link leads to, and
-written into a directory that was empty, where nothing is ever replaced. No mode, owner or time is taken along: what was
-collected is there to be read, by people and other programs, and is data. Limits are ours, not the card's.
+Only regular files that the fork has added or changed are collected. Each is read through a descriptor that no link
+leads to, and written into a directory that was empty, where no file is ever replaced. Mode, owner and time are not
+copied: artifacts are data to be read by people and other programs. The limits are mudroom's, not the card's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mudroom.errors import UsageError
 from mudroom.stage.source import SourceContent
 
 LARGEST, TOTAL, MOST = 100 << 20, 500 << 20, 10_000
-"""Bytes of one file, bytes of all, and how many."""
+"""Bytes of one file, bytes of all files, number of files."""
 _CHUNK = 1 << 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,33 +35,34 @@ class ArtifactLimits(NamedTuple):
 
 class Artifacts(NamedTuple):
     place: bytes = b""
-    """Empty: there was nothing to collect."""
+    """Empty if there was nothing to collect."""
     streams: tuple[str, ...] = ()
     files: tuple[bytes, ...] = ()
-    """By their paths in the project."""
+    """Paths in the project."""
     size: int = 0
-    """Bytes, of the files."""
+    """Bytes of all files."""
     left: tuple[tuple[bytes, str], ...] = ()
-    """(path, why) of what matches and was not taken."""
+    """(path, reason) of matching files that were not collected."""
 
 
 def next_place(above: bytes) -> bytes:
-    """A new directory below ``above``, by the next number."""
+    """Make and return a new directory below ``above``, named by the next free number."""
     os.makedirs(above, 0o700, exist_ok=True)
     taken = [int(name) for name in os.listdir(above) if name.isdigit()]
     number = max(taken, default=0) + 1
     while True:
         try:
             os.mkdir(above + b"/%d" % number, 0o700)
-        except FileExistsError:  # another command of the same fork, just now
+        except FileExistsError:  # made by another command of the same fork just now
             number += 1
         else:
             return above + b"/%d" % number
 
 
 def require_empty(place: bytes, shown: str) -> None:
-    """Make a directory of the user's, for artefacts. Raises UsageError if something is in it: the names in there are
-    going to be the agent's."""
+    """Make a directory of the user's for artifacts. Raise UsageError if it is not empty: the agent chooses the
+    names.
+    """
     try:
         os.mkdir(place)
     except FileExistsError:
@@ -81,7 +82,7 @@ def collect(
     streams: Mapping[str, bytes],
     limits: ArtifactLimits = ArtifactLimits(),  # noqa: B008 - a value
 ) -> Artifacts:
-    """Copy into ``place``, which is an empty directory, what matches of the files that were changed."""
+    """Copy the matching changed files and the streams into ``place``, an empty directory."""
     root = os.open(place, _DIRECTORY)
     try:
         for name, data in streams.items():
@@ -106,7 +107,7 @@ def collect(
 
 
 def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[int, str]:
-    """Bytes that were copied, or why none were."""
+    """Copy one file. Return its size and an empty reason, or 0 and the reason why it was not copied."""
     assert change.staged is not None
     if change.staged.kind != "file":
         return 0, f"is no file but a {change.staged.kind}"
@@ -131,7 +132,7 @@ def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[
 
 def _copy(descriptor: int, root: int, path: bytes) -> int:
     above, _slash, name = path.rpartition(b"/")
-    directory = _made(root, above.split(b"/"))
+    directory = _open_directory(root, above.split(b"/"))
     try:
         target = os.open(name, _NEW, 0o644, dir_fd=directory)
     finally:
@@ -147,8 +148,8 @@ def _copy(descriptor: int, root: int, path: bytes) -> int:
     return size
 
 
-def _made(root: int, parts: Sequence[bytes]) -> int:
-    """A descriptor of a directory below the root, with those above it; what is missing is made."""
+def _open_directory(root: int, parts: Sequence[bytes]) -> int:
+    """Return a descriptor of a directory below the root. Missing directories are made."""
     current = os.dup(root)
     for part in parts:
         try:

@@ -1,11 +1,11 @@
-"""What the vault keeps of the commands in a fork's background.
+"""State files of the commands in a fork's background.
 
 forks/<name>/background/
-    socket          where the process that holds them is asked for more (shared_sandbox); no longer than there is one
-    sandbox         what they have in common, for whoever wants a command beside them
-    <id>/command    what was started, and how it ended, as JSON (core/background.py)
-    <id>/stdout     the last of what it has printed; what came before that is in stdout.1, and what came before that
-    <id>/stderr     is gone (Ring); stdout.n: how many bytes came before those in stdout
+    socket          of the process that holds the commands (tending.py), while there is one
+    sandbox         settings that the commands share, for commands that join them
+    <id>/command    the command and how it ended, as JSON (core/background.py)
+    <id>/stdout     the end of its output; the part before that is in stdout.1, and earlier output is
+    <id>/stderr     gone (Ring); stdout.n: number of bytes before those in stdout
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from mudroom.vault.store.store import Vault
 RING = 1 << 20
 """Bytes of each stream of a background command that are kept, at least; at most twice as many."""
 KEPT = 20
-"""So many commands that are over are remembered in a fork."""
+"""Number of ended commands that are remembered in a fork."""
 _TRIES = 20
 
 
 class Ring:
-    """The end of a stream, in two files: one that grows to ``limit``, and the one before it; and how many bytes came
-    before the one that grows (``.n``), so that somebody who reads it again and again knows what is new."""
+    """The end of a stream, in two files: one that grows to ``limit``, and the one before it (``.1``).
+
+    ``.n`` has the number of bytes before the growing file, so that a repeated reader can tell which bytes are new.
+    """
 
     def __init__(self, path: bytes, limit: int = RING) -> None:
         self._path, self._limit = path, limit
@@ -46,7 +48,7 @@ class Ring:
             data = data[len(part) :]
 
     def _roll(self) -> None:
-        """Without the count, whoever reads looks again: it and the files are of one moment."""
+        """Start a new file. While the count is missing, readers try again: count and files must be of one moment."""
         self._stream.close()
         if self._past:
             os.unlink(self._path + b".n")
@@ -62,53 +64,60 @@ class Ring:
 
 
 def read_ring(path: bytes) -> bytes:
-    """What is there now. It may grow meanwhile: then a little may be missing in the middle, never at the end."""
-    found = b""
+    """Return the kept output. If it grows meanwhile, bytes may be missing in the middle, never at the end."""
+    output = b""
     for part in (path + b".1", path):
         try:
             with open(path if part == path else part, "rb") as stream:
-                found += stream.read()
+                output += stream.read()
         except FileNotFoundError:
             continue
-    return found
+    return output
 
 
 class StreamPart(NamedTuple):
-    """What of a stream is new to somebody, or the end of it."""
+    """The new part of a stream, or its end."""
 
     data: bytes
     mark: str
-    """Where it ends, in bytes from the stream's beginning: to be asked again with."""
+    """End of ``data``, in bytes from the stream's beginning, to be passed to the next call."""
     before: int | None
-    """None: it follows on what the given mark was the end of. Else it is the end of what there is, and so many bytes
-    were printed before it."""
+    """None if the data follows the given mark. Otherwise the data is the end of the output, and this is the number of
+    bytes before it.
+    """
 
 
 def read_part(path: bytes, mark: str, limit: int) -> StreamPart:
-    """What a ring has got since ``mark``, which is one of ours or anything else; at most ``limit`` bytes, its last."""
+    """Return the output since ``mark``, at most its last ``limit`` bytes. An invalid mark gives the end of the
+    output.
+    """
     for _try in range(_TRIES):
         count = _count(path)
         with ExitStack() as opened:
-            files = [one for one in (_opened(path, opened), _opened(path + b".1", opened)) if one is not None]
-            sizes = [os.fstat(one).st_size for one in files]
+            files = [
+                descriptor
+                for descriptor in (_opened(path, opened), _opened(path + b".1", opened))
+                if descriptor is not None
+            ]
+            sizes = [os.fstat(descriptor).st_size for descriptor in files]
             if count is not None and count == _count(path) and bool(count) == (len(files) > 1):
                 return _part(list(zip(files, sizes, strict=True)), count, mark, limit)
-        time.sleep(0.001)  # it is just being rolled over
+        time.sleep(0.001)  # the files are being rolled over
     return StreamPart(b"", mark, None if mark else 0)
 
 
 def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -> StreamPart:
-    """``files``: the newer one first. ``count``: bytes of the stream before that."""
+    """``files``: descriptor and size, the newer file first. ``count``: bytes of the stream before that file."""
     end = count + (files[0][1] if files else 0)
-    known = int(mark) if mark.isdecimal() and len(mark) < 20 else end + 1
-    there = sum(size for _file, size in files)
-    follows = known <= end and end - known <= min(limit, there)
-    wanted = end - known if follows else min(limit, there)
-    found = b""
+    start = int(mark) if mark.isdecimal() and len(mark) < 20 else end + 1
+    available = sum(size for _file, size in files)
+    follows = start <= end and end - start <= min(limit, available)
+    length = end - start if follows else min(limit, available)
+    data = b""
     for descriptor, size in files:
-        part = min(size, wanted - len(found))
-        found = os.pread(descriptor, part, size - part) + found
-    return StreamPart(found, str(end), None if follows else end - wanted)
+        part = min(size, length - len(data))
+        data = os.pread(descriptor, part, size - part) + data
+    return StreamPart(data, str(end), None if follows else end - length)
 
 
 def _opened(path: bytes, opened: ExitStack) -> int | None:
@@ -121,17 +130,17 @@ def _opened(path: bytes, opened: ExitStack) -> int | None:
 
 
 def _count(path: bytes) -> int | None:
-    """Bytes of the stream before the newer file; None while that becomes the older one."""
+    """Return the bytes of the stream before the newer file; None while the files are rolled over."""
     try:
         with open(path + b".n", "rb") as stream:
-            said = stream.read(24)
-        return int(said) if said.isdigit() else None
+            digits = stream.read(24)
+        return int(digits) if digits.isdigit() else None
     except FileNotFoundError:
         return None if os.path.lexists(path + b".1") else 0
 
 
 class Book:
-    """The background of one fork."""
+    """The background commands of one fork."""
 
     def __init__(self, fork: Fork) -> None:
         self._fork = fork.name
@@ -145,7 +154,7 @@ class Book:
         return self.path + b"/" + identity.encode()
 
     def begin(self, started: BackgroundStart) -> bytes:
-        """A new command; its directory is returned. The oldest of those that are over are forgotten."""
+        """Record a new command and return its directory. The oldest ended commands are forgotten."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         self._forget()
         place = self.place(started.id)
@@ -157,8 +166,8 @@ class Book:
         _save(self.place(started.id) + b"/command", to_json(started, ended))
 
     def rows(self) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
-        """Oldest first. One without an end whose keeper has been killed is there, too: see ``settle``."""
-        found = []
+        """Return the commands, oldest first. A command whose keeper was killed has no end: see ``settle``."""
+        commands = []
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -168,13 +177,13 @@ class Book:
             if data is not None:
                 try:
                     started, ended = from_json(data)
-                    found.append((started._replace(fork=self._fork), ended))  # it may have been renamed since
+                    commands.append((started._replace(fork=self._fork), ended))  # the fork may have been renamed since
                 except (KeyError, TypeError, ValueError):
-                    continue  # not ours
-        return sorted(found, key=lambda row: row[0].time)
+                    continue  # not written by mudroom
+        return sorted(commands, key=lambda row: row[0].time)
 
     def settle(self, time: int) -> None:
-        """Hold the fork's lock: what has no end was ended with the process that held it."""
+        """Record an end for commands whose keeper was killed. Hold the fork's lock."""
         for started, ended in self.rows():
             if ended is None:
                 self.write(started, BackgroundEnd(137, 9, False, time))
@@ -190,7 +199,7 @@ class Book:
     # --- what its commands have in common ---
 
     def note(self, common: dict[str, Any] | None) -> None:
-        """Told to whoever wants to join; None: there is nobody to join any more."""
+        """Record the settings that joining commands share. None removes them: there is nothing to join any more."""
         if common is not None:
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             _save(self.path + b"/sandbox", common)
@@ -212,7 +221,7 @@ def _save(path: bytes, data: dict[str, Any]) -> None:
 
 
 def _load(path: bytes) -> dict[str, Any] | None:
-    """None if there is nothing, or nothing that could be read."""
+    """Return the JSON object in a file, or None if it is missing or damaged."""
     try:
         with open(path, "rb") as stream:
             data = json.loads(stream.read())
@@ -222,7 +231,7 @@ def _load(path: bytes) -> dict[str, Any] | None:
 
 
 def find(vault: Vault, identity: str) -> tuple[Fork, BackgroundStart, BackgroundEnd | None] | None:
-    """A background command of the vault by its id."""
+    """Return a background command of the vault by its id, with its fork, or None."""
     for fork in vault.forks():
         for started, ended in Book(fork).rows():
             if started.id == identity:

@@ -1,7 +1,7 @@
-"""Both sides of single changes, to be read: of what a fork would change, or of two states that are compared.
+"""Both versions of single changed paths, for reading: of a fork's changes, or of two compared states.
 
-Open it for one look: what it says of changes is what was written down when they were collected, and a file that is
-another one by now is not read in its place (``ForkMoved``).
+Open it for one reading. A change is described as it was collected; if the file has changed since, it is not read in its
+place (``ForkMoved``).
 """
 
 from __future__ import annotations
@@ -26,29 +26,33 @@ Which = Literal["old", "new"]
 
 
 class SidePair(NamedTuple):
-    """One change with what is on both sides of it."""
+    """One change with the entries on both sides."""
 
     change: Change
     old: Entry | None
     new: Entry | None
     source: bytes = b""
-    """Of what was renamed: where the old one was."""
+    """The old path of a renamed file."""
 
 
 class Pair(ABC):
-    """What can be asked of both sides, whatever they are."""
+    """Access to both versions of a path."""
 
     @abstractmethod
     def find(self, path: bytes) -> SidePair | None:
-        """None: nothing has changed there. What has only moved away is found by its new path."""
+        """Return both sides of a change, or None if the path has not changed. A renamed file is found by its new
+        path.
+        """
 
     @abstractmethod
     def open(self, two: SidePair, which: Which) -> int | None:
-        """A descriptor of a regular file; None: there is none, or what it was is not known any more. Raises ForkMoved
-        if the fork has another one meanwhile, OSError if it cannot be read."""
+        """Return a descriptor of a regular file; None if the path has none, or its old version is no longer known.
+
+        Raise ForkMoved if the fork's file has changed since the changes were collected, OSError if it cannot be read.
+        """
 
     def read(self, two: SidePair, which: Which, most: int) -> bytes | None:
-        """At most so many bytes of it; None as for ``open``."""
+        """Return at most ``most`` bytes of the file; None as for ``open``."""
         descriptor = self.open(two, which)
         if descriptor is None:
             return None
@@ -56,20 +60,21 @@ class Pair(ABC):
             return stream.read(most)
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
-        """Of a file that was moved and changed in one go: both its ends, if they may be read. ``hides``: whether nobody
-        reads what is at a path."""
+        """Return both ends of a file that was moved and changed, if both may be read; else None. ``hides``: whether the
+        content of a path must not be read.
+        """
         del path, hides
         return None
 
 
 class SideReader(Pair):
-    """``with Sides(vault, fork, gist) as sides: two = sides.find(path); sides.open(two, "old")``"""
+    """``with Sides(vault, fork, view) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
-    def __init__(self, vault: Vault, fork: str, gist: RecordView) -> None:
-        self._gist, self._changes = gist, gist.by_path
+    def __init__(self, vault: Vault, fork: str, view: RecordView) -> None:
+        self._gist, self._changes = view, view.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
-            self._staged, self._ground = self._opened.staged(), self._opened.ground(gist.changeset)
+            self._staged, self._ground = self._opened.staged(), self._opened.ground(view.changeset)
         except BaseException:
             self._opened.close()
             raise
@@ -95,24 +100,26 @@ class SideReader(Pair):
             return None
         if which == "old" and not two.source:
             return self._ground.open_original(two.change.path, entry)
-        now = self._staged.look(two.change.path)  # of what was renamed both sides are the same: that is how it is found
+        now = self._staged.look(two.change.path)  # both sides of a rename are the same file
         if now is None or two.new is None or _stamp(now) != _stamp(two.new):
             raise ForkMoved(two.change.path, show(two.change.path))
         return self._staged.open(two.change.path)
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
         with self._gist.moves(hides) as moves:
-            found = moves.of(path, self._whole)
-        return found if found is not None and not hides(found.old) and not hides(found.new) else None
+            move = moves.of(path, self._whole)
+        return move if move is not None and not hides(move.old) and not hides(move.new) else None
 
     def moves(self, hides: Callable[[bytes], bool]) -> tuple[Move, ...]:
-        """All of them, in the order of the new paths."""
+        """Return all moves in the order of the new paths."""
         with self._gist.moves(hides) as moves:
-            found = moves.all(self._whole)
-        return tuple(move for move in found if not hides(move.old) and not hides(move.new))
+            moves_found = moves.all(self._whole)
+        return tuple(move for move in moves_found if not hides(move.old) and not hides(move.new))
 
     def _whole(self, change: Change) -> bytes | None:
-        """What was deleted or added; None: it is not (any more) what is written down of it."""
+        """Return the content of an added or deleted file; None if it is too large or has changed since it was
+        collected.
+        """
         try:
             data = self.read(
                 SidePair(change, change.base, change.staged), "old" if change.staged is None else "new", LARGE + 1
@@ -123,7 +130,7 @@ class SideReader(Pair):
 
 
 class ComparedPath(Pair):
-    """The same of two states, as ``vault/forks/comparison.py`` has them."""
+    """Both versions in two states that ``vault/forks/comparison.py`` compares."""
 
     def __init__(self, vault: Vault, old: str, new: str) -> None:
         self._comparison = Comparison(vault, old, new)

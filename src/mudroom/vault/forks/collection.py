@@ -1,4 +1,4 @@
-"""A fork's view, and after a command what the fork holds: collected and written down."""
+"""A fork's view, and the collection of its changes after a command."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 Progress = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, out of how much."""
+"""Name of the activity, units done, units in total."""
 
 
 class CollectedCommand(NamedTuple):
-    """What is written down of the command that made the changes."""
+    """The command that made the changes, for the record."""
 
     argv: Sequence[bytes]
     status: int
@@ -34,10 +34,10 @@ class CollectedCommand(NamedTuple):
 def view_of(
     vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None, *, level: int = 1
 ) -> View:
-    """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first.
+    """Return the view of a fork in this mode. For a copy view call ``stand_on_copy`` first.
 
-    At level 2 an overlay's work directory is beside its upper layer: the kernel wants both on one mount, and a
-    container sees nothing else of the fork. A copy belongs to the container's user.
+    At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
+    container sees no other directory of the fork. A copy belongs to the container's user.
     """
     if mode == "overlay":
         state = fork.state
@@ -53,8 +53,10 @@ def view_of(
 
 
 def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
-    """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot. Returns notes: what
-    had to be left out of that."""
+    """Prepare a fork for work in a copy: seal its upper layer and turn its base into a snapshot.
+
+    Return notes about files that had to be left out of the snapshot.
+    """
     if fork.has_copy:
         return []
     from mudroom.vault.forks.stacking import seal_upper
@@ -66,7 +68,10 @@ def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 
 
 def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
-    """Freeze the project as it is now, and let the fork stand on that. Returns notes: what had to be left out."""
+    """Freeze the project as it is now, and let the fork stand on the snapshot.
+
+    Return notes about files that had to be left out.
+    """
     from mudroom.stage.originals.snapshot import chooser, take
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
@@ -84,9 +89,9 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 
 
 def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
-    """What a command of a copy view printed, beside the copy: ``artifacts/<n>/command``, ``stdout``, ``stderr``.
+    """Keep the captured output of a command in a copy view, in ``artifacts/<n>/command``, ``stdout``, ``stderr``.
 
-    Only what was captured: what went to a terminal is nobody else's.
+    Output to a terminal is not captured.
     """
     if not streams:
         return
@@ -100,7 +105,7 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
 
 
 def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: int) -> Changeset:
-    """Collect what the fork holds and write it down. Hold the fork's lock; no command may be running in it."""
+    """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 
     changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)

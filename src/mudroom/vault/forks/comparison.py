@@ -1,9 +1,9 @@
-"""Any two states of a project side by side: the base, the project now, a fork, a fork at one of its checkpoints.
+"""Comparison of two states of a project: the base, the project now, a fork, a fork at a checkpoint.
 
-base             what the fork was made from
-now              the project as it is
-FORK             what a fork holds
-FORK@CHECKPOINT  what it held then
+base             the fork's base
+now              the project now
+FORK             the fork's contents
+FORK@CHECKPOINT  its contents at the checkpoint
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from mudroom.vault.store.store import Vault
 
 
 class ComparedSide:
-    """One of the two. ``changes`` against its base, and where the content of changed and of other paths is."""
+    """One of the two states: ``changes`` against its base, and the sources of changed and unchanged content."""
 
     def __init__(self, changes: Mapping[bytes, Change], staged: Source | None, ground: Ground | None) -> None:
         self.changes, self._staged, self._ground = changes, staged, ground
 
     def entry(self, path: bytes, original: Entry | None) -> Entry | None:
-        """``original``: what the base has, for a path that this side did not change."""
+        """Return the entry at ``path``. ``original``: the entry of the base, for a path that this side did not
+        change.
+        """
         change = self.changes.get(path)
         return change.staged if change is not None else original
 
@@ -53,7 +55,7 @@ class ComparedSide:
 
 
 class ProjectNow(ComparedSide):
-    """The project as it is."""
+    """The project now."""
 
     def __init__(self, live: Source) -> None:
         super().__init__({}, None, None)
@@ -68,12 +70,14 @@ class ProjectNow(ComparedSide):
 
 
 class Comparison:
-    """``with Comparison(vault, "f@before", "f") as found: found.changeset; found.lines()``"""
+    """Use ``with Comparison(vault, "f@before", "f") as comparison: comparison.changeset;
+    comparison.lines(changes)``.
+    """
 
     def __init__(self, vault: Vault, old: str, new: str) -> None:
         self._vault = vault
         self._closers: list[OpenFork | OpenSource | Union | OneLayer] = []
-        fork = next((_fork_name(one) for one in (new, old) if one not in ("base", "now")), None)
+        fork = next((_fork_name(state) for state in (new, old) if state not in ("base", "now")), None)
         if fork is None:
             raise UsageError(f"{old} and {new} are compared by way of a fork", "name one: mudroom diff FORK now")
         try:
@@ -89,8 +93,8 @@ class Comparison:
         self.close()
 
     def close(self) -> None:
-        for one in self._closers:
-            one.close()
+        for source in self._closers:
+            source.close()
         self._closers.clear()
 
     def _side(self, name: str, base_of: str) -> ComparedSide:
@@ -122,14 +126,14 @@ class Comparison:
 
     @property
     def changeset(self) -> Changeset:
-        """What leads from the old to the new one."""
+        """The changes from the old to the new state."""
         old, new = self._sides
         paths = sorted({*old.changes, *new.changes}, key=sort_key)
-        found = (self.change(path) for path in paths)
-        return Changeset(tuple(one for one in found if one is not None))
+        changes = (self.change(path) for path in paths)
+        return Changeset(tuple(change for change in changes if change is not None))
 
     def change(self, path: bytes) -> Change | None:
-        """The one of a path; None: both have the same there, or neither has changed it."""
+        """Return the change of a path; None if both states have the same there."""
         old, new = self._sides
         change = new.changes.get(path) or old.changes.get(path)
         if change is None:
@@ -137,7 +141,7 @@ class Comparison:
         return self._compared(path, old.entry(path, change.base), new.entry(path, change.base))
 
     def open(self, side: int, path: bytes) -> int:
-        """A descriptor of a file of the old (0) or the new one (1). Raises OSError."""
+        """Return a descriptor of a file of the old (0) or the new state (1). Raise OSError."""
         return self._sides[side].open(path)
 
     def _compared(self, path: bytes, before: Entry | None, after: Entry | None) -> Change | None:
@@ -165,7 +169,7 @@ class Comparison:
         return b"" if entry is None else _read(self._sides[side], path, TEXT_LIMIT)
 
     def lines(self, changes: Iterable[Change]) -> Iterator[bytes]:
-        """The same as unified diff."""
+        """Return the changes as unified diff."""
         old, new = self._sides
         return diff(lambda path, _entry, limit: _read(old, path, limit), new, changes)
 

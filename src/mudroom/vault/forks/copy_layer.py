@@ -1,6 +1,6 @@
-"""Forks that work in a copy: what the copy has changed, made into a layer like any other.
+"""Forks that work in a copy: the changes of the copy, written into a layer.
 
-From then on checkpoints, forks of the fork and applies see no difference to an overlay's layers.
+From then on checkpoints, forks of the fork and applies treat it like an overlay's layer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 SEALING = b"/sealing"
-"""In the copy's place, from the first write to the layer until the copy stands on it. After a crash in between, the
-record may name the layer's files while the copy's are still what counts."""
+"""In the copy's directory, from the first write to the layer until the copy stands on it. After a crash in between, the
+record may name the layer's files while the copy's are still the valid ones.
+"""
 
 
 def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
-    """Write what the copy has changed into the fork's upper layer and seal it. Costs what was changed.
+    """Write the changes of the copy into the fork's upper layer and seal it. Costs as much as was changed.
 
-    ``as_reviewed``: raises ForkMoved if the copy is not what the record says; nothing has happened then.
+    ``as_reviewed``: raise ForkMoved if the copy is not as the record says; no change was made then.
     """
     tree, mark = fork.upper, fork.copy_place + SEALING
     cut_off = os.path.exists(mark)
@@ -47,7 +48,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
             remove_tree(tree)
         with open(mark, "wb"):
             pass
-        os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty one
+        os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty directory
         view.seal(tree)
     _name_layer_in_record(fork, tree)
     vault.seal(fork)
@@ -57,14 +58,14 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
 
 
 def _looks_like(a: Entry | None, b: Entry | None) -> bool:
-    """``same_stamp`` of a file and its copy, which is another file; of what is no file, times do not count."""
+    """``same_stamp`` of a file and its copy, which has another inode. For other kinds times are ignored."""
     if a is None or b is None or not same_shape(a, b):
         return a is b
     return a.kind != "file" or (a.size, a.mtime) == (b.size, b.mtime)
 
 
 def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entry | None, Entry | None], bool]) -> None:
-    """Collect anew and compare. What was only touched makes no change, so it is none here either."""
+    """Collect again and compare. A file that was only touched is no change."""
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
     now = collect(view, opened.staged(), opened.lower, opened.ground(), record.started if record is not None else 0)
@@ -75,7 +76,7 @@ def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entr
 
 
 def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
-    """The record tells the entries of the layer's files now, not those of the copy's."""
+    """Replace the copy's entries in the record by those of the layer's files."""
     record = fork.record
     if record is None:
         return
@@ -83,7 +84,7 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
 
 
 def as_in_layer(record: ForkRecord, tree: bytes) -> ForkRecord:
-    """A record of the same changes, whose files are now those of a layer."""
+    """Return a record of the same changes with the entries of a layer's files."""
     with OneLayer(tree) as layer:
         changes = tuple(_in_layer(change, layer) for change in record.changeset.changes)
     return record._replace(changeset=record.changeset._replace(changes=changes))

@@ -1,9 +1,9 @@
-"""File tools on a fork: a write buffer over what the fork shows, and its way into the fork's layers.
+"""File tools on a fork: a write buffer over the fork's files, flushed into the fork's layers.
 
     files of the fork  =  buffer (memory)  over  upper layer  over  sealed layers  over  base
 
-An original is kept at the first change of its path, with the content that the change started from. ``flush`` brings
-the buffer into the upper layer (or into the staged copy), where processes see it.
+The original of a path is kept at its first change, with the content that the change started from. ``flush`` writes the
+buffer into the upper layer (or the staged copy), where processes see it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mudroom.vault.store.store import Vault
 
 
 class _Shown:
-    """What the fork shows, as a source that stays one object when the fork is opened anew."""
+    """The fork's files, as one source that survives reopening the fork."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -43,16 +43,16 @@ class _Shown:
 
 
 class Editor:
-    """Raises OSError if the fork cannot be opened. Close it; what was not flushed is lost then."""
+    """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then."""
 
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock
         self._spill = fork.path + b"/spill"
         os.makedirs(self._spill, mode=0o700, exist_ok=True)
         self._open()
-        self._place = open_root(fork.path)  # as long as that is open, its inode is nobody else's
-        found = os.fstat(self._place)
-        self._identity = (found.st_ino, found.st_dev)
+        self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
+        info = os.fstat(self._place)
+        self._identity = (info.st_ino, info.st_dev)
         self._shown = _Shown(self._opened.merged())
         self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
 
@@ -63,16 +63,16 @@ class Editor:
 
     @property
     def is_there(self) -> bool:
-        """Whether the fork is; somebody else may have thrown it away, and made another of its name."""
+        """Whether the fork still exists: it may have been discarded, and another fork made with its name."""
         try:
-            found = os.stat(self._fork.path)
+            info = os.stat(self._fork.path)
         except FileNotFoundError:
             return False
-        return (found.st_ino, found.st_dev) == self._identity
+        return (info.st_ino, info.st_dev) == self._identity
 
     def refresh(self) -> None:
-        """Look at the fork anew: a command has run in it, or its layers are others now."""
-        with self.buffer.lock:  # a thread that reads has descriptors of what is closed here
+        """Reopen the fork after a command has run in it, or its layers have changed."""
+        with self.buffer.lock:  # a reading thread uses the descriptors closed here
             self._opened.close()
             self._open()
             self._shown.source = self._opened.merged()
@@ -85,7 +85,7 @@ class Editor:
         os.close(self._place)
 
     def _keep(self, path: bytes) -> None:
-        """The original of a path that the fork has not changed before. A snapshot's need not be kept: it stays."""
+        """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""
         ground = self._ground
         if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
             return
@@ -100,8 +100,11 @@ class Editor:
             os.close(opened)
 
     def flush(self) -> list[bytes]:
-        """Bring everything into the fork and write down what it holds now. Hold the fork's lock; no command may be
-        running in it. Returns paths that cannot be staged: sockets, and what has gone from below meanwhile."""
+        """Write the buffer into the fork and update its record.
+
+        Hold the fork's lock; no command may be running in it. Return paths that cannot be staged: sockets, and files
+        that are gone from the layers below.
+        """
         if not self.buffer.changed:
             return []
         self._ground.originals.save()

@@ -1,6 +1,6 @@
-"""Deep stacks: many sealed layers of a fork replaced by one, so that no mount and no read has to go through them all.
+"""Deep stacks: many sealed layers of a fork are replaced by one, so that mounts and reads do not go through them all.
 
-A checkpoint keeps the layers it was made of; they cost next to nothing, since the merged layer links to their files.
+A checkpoint keeps the layers it was made of. They cost little, because the merged layer links to their files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 DEEP = 24
-"""So many sealed layers are let grow before the lower ones are merged."""
+"""The lower layers are merged when there are more sealed layers than this."""
 KEPT = 8
-"""So many are left as they are: what was sealed last is what a rollback goes to."""
+"""This many sealed layers are not merged: rollbacks go to the most recent ones."""
 
 
 def is_deep(fork: Fork) -> bool:
@@ -24,7 +24,7 @@ def is_deep(fork: Fork) -> bool:
 
 
 def merge_lowest(vault: Vault, fork: Fork) -> str:
-    """Make one layer of the lowest. Returns its id; nobody stands on it yet. May go on while a command runs."""
+    """Merge the lowest layers into one. Return its id; the fork does not use it yet. A command may be running."""
     lowest = fork.state.layers[:-KEPT]
     name = vault.new_layer()
     place = vault.layer(name)
@@ -38,16 +38,16 @@ def merge_lowest(vault: Vault, fork: Fork) -> str:
 
 
 def stand_on(fork: Fork, merged: str) -> None:
-    """From the next command on. Hold the fork's lock since ``merge_lowest``."""
+    """Let the fork use the merged layer, from the next command on. Hold the fork's lock since ``merge_lowest``."""
     state = fork.state
     fork.save(stack.flattened(state, len(state.layers) - KEPT, merged))
 
 
 def merge_originals(layers: list[bytes], target: bytes) -> None:
-    known, merged = Originals(layers), Originals([target])
-    for path in known.paths():
-        original = known.get(path)
-        content = known.content(path)
+    originals, merged = Originals(layers), Originals([target])
+    for path in originals.paths():
+        original = originals.get(path)
+        content = originals.content(path)
         if original is None:
             continue
         if content is None or original.entry is None:

@@ -1,10 +1,10 @@
-"""Forks in a list: what there is to say of each in a few words, whatever is wrong with it or with its neighbours.
+"""Summaries of all forks for a list. A damaged fork does not prevent the list.
 
-Nothing is locked for long and nothing is written: a command that was cut off is told as that, and looked at by whoever
-looks closer. What a record comes to is kept as long as the record is the same file: a list is asked for often, and a
-record may hold tens of thousands of changes. It is not kept with the record (``Reading.come_to``): records are kept
-within a bound of bytes, and a list of more than fit in it would read each of them anew, every time. These few words of
-each fit for many more forks.
+Forks are locked only briefly and never written. An interrupted command is reported as such and not examined further.
+The summary of a record is cached while the record is the same file, because lists are requested often and a record may
+hold tens of thousands of changes. It is not cached with the record (``FileReader.come_to``): the cache of records is
+bounded by bytes, and a list of more records than fit would read each of them again, every time. The short summaries
+here fit for many more forks.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _KEPT = 2_000
 
 
 class VaultSummary(NamedTuple):
-    """A record in short."""
+    """Summary of a record."""
 
     command: tuple[bytes, ...]
     exit_code: int
     level: int | None
     summary: Summary
     fingerprint: str
-    """Of its changes, as ``Session.fingerprint`` has it."""
+    """Fingerprint of its changes, as ``Session.fingerprint``."""
 
 
 class ForkSummary(NamedTuple):
     name: str
     state: State
     problem: str = ""
-    """Of a damaged one: what is wrong."""
+    """The reason, if the fork is damaged."""
     agent: str = ""
     named: bool = False
     created: int = 0
@@ -53,51 +53,51 @@ class ForkSummary(NamedTuple):
     credentials: tuple[str, ...] = ()
     snapshot: bool = False
     brief: VaultSummary | None = None
-    """None: no command has ended in it yet."""
+    """None if no command has ended in it yet."""
 
     @property
     def fingerprint(self) -> str:
-        """Of what it holds; empty: that cannot be known."""
+        """Fingerprint of the fork's changes; empty if it is unknown."""
         if self.brief is not None:
             return self.brief.fingerprint
-        return "" if self.state == "damaged" else _NOTHING
+        return "" if self.state == "damaged" else _NO_CHANGES
 
 
-_NOTHING = fingerprint(Changeset())
-"""Of a fork in which no command has ended."""
+_NO_CHANGES = fingerprint(Changeset())
+"""Fingerprint of a fork in which no command has ended."""
 
 
 class ForkSummaries:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Stamp, VaultSummary]] = OrderedDict()
+        self._cache: OrderedDict[bytes, tuple[Stamp, VaultSummary]] = OrderedDict()
 
     def all(self, vault: Vault) -> list[ForkSummary]:
-        """Of every fork, oldest first."""
+        """Return the summaries of all forks, oldest first."""
         try:
             names = os.listdir(vault.path + b"/forks")
         except FileNotFoundError:
             return []
         place = vault.path + b"/forks/"
         forks = (Fork(os.fsdecode(name), place + name, vault.path, vault.reading) for name in names)
-        found = [glance for fork in forks if (glance := self.one(fork)) is not None]
-        return sorted(found, key=lambda one: (one.created, one.name))
+        summaries = [summary for fork in forks if (summary := self.one(fork)) is not None]
+        return sorted(summaries, key=lambda summary: (summary.created, summary.name))
 
     def one(self, fork: Fork) -> ForkSummary | None:
-        """None: it is gone."""
+        """Return the summary of a fork, or None if it is gone."""
         if not is_plain(fork.name):
             return ForkSummary(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
         try:
-            return self._glance(fork)
+            return self._summarise(fork)
         except (MudroomError, OSError, ValueError) as error:
             try:
                 created = os.lstat(fork.path).st_ctime_ns
             except FileNotFoundError:
                 return None
-            return ForkSummary(fork.name, "damaged", _why(error), created=created)
+            return ForkSummary(fork.name, "damaged", _reason(error), created=created)
 
-    def _glance(self, fork: Fork) -> ForkSummary:
-        state, brief = fork.state, self._brief(fork)
+    def _summarise(self, fork: Fork) -> ForkSummary:
+        state, brief = fork.state, self._summarise_record(fork)
         return ForkSummary(
             fork.name,
             _state(fork, brief),
@@ -112,26 +112,26 @@ class ForkSummaries:
             brief,
         )
 
-    def _brief(self, fork: Fork) -> VaultSummary | None:
+    def _summarise_record(self, fork: Fork) -> VaultSummary | None:
         path, now = fork.record_path, time.time_ns()
         stamp = stamp_of(path)
         with self._lock:
-            known = self._known.get(path)
-            if known is not None and known[0] == stamp:
-                self._known.move_to_end(path)
-                return known[1]
+            cached = self._cache.get(path)
+            if cached is not None and cached[0] == stamp:
+                self._cache.move_to_end(path)
+                return cached[1]
         record = fork.record
         if record is None:
             return None
         from mudroom.vault.forks.record_view import gist_of
 
-        gist = gist_of(fork.reading, record)
-        brief = VaultSummary(record.command, record.exit_code, record.level, gist.summary, gist.fingerprint)
+        view = gist_of(fork.reading, record)
+        brief = VaultSummary(record.command, record.exit_code, record.level, view.summary, view.fingerprint)
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
-                self._known[path] = stamp, brief
-                while len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+                self._cache[path] = stamp, brief
+                while len(self._cache) > _KEPT:
+                    self._cache.popitem(last=False)
         return brief
 
 
@@ -144,7 +144,7 @@ def _state(fork: Fork, brief: VaultSummary | None) -> State:
     return "cut off" if brief is not None and not brief.command else "idle"
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, MudroomError):
         return error.message
     return error.strerror or str(error) if isinstance(error, OSError) else "something in it cannot be understood"

@@ -1,9 +1,11 @@
-"""A checkpoint of a fork whose upper is mounted: a mounted layer cannot be sealed, so what it holds is copied. What a
-staged copy has changed is written into a layer, as it is to seal it, but the copy does not stand on that.
+"""A checkpoint of a fork whose upper layer is mounted.
 
-Every process that could write to the layer is stopped by whoever calls this. The fork itself stays as it is: its upper
-goes on, and the checkpoint has a layer of its own; what holds the very same as mudroom's last one shares that, so that
-commands which change nothing, or never begin, fill no disk and push no other checkpoint out.
+A mounted layer cannot be sealed, so its contents are copied. The changes of a staged copy are written into a layer, as
+when it is sealed, but the copy does not stand on that layer.
+
+The caller stops every process that could write to the layer. The fork itself stays unchanged: its upper layer remains
+in use, and the checkpoint has a layer of its own. If that equals the layer of mudroom's last automatic checkpoint, that
+layer is shared, so that commands which change nothing fill no disk and push no other checkpoint out.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ from mudroom.vault.store.store import Vault
 
 
 def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
-    """``keep``: it is one of mudroom's own, of which so many stay; None: somebody gave it its name.
+    """Make a checkpoint of a running fork.
 
-    Raises UsageError if the name is taken or no name."""
+    ``keep``: number of automatic checkpoints to keep; None for a checkpoint that the user named. Raise UsageError if
+    the name is taken or not allowed.
+    """
     require_free(fork, name)
     layers = fork.state.layers
     if not upper_is_empty(fork):
-        layers = (*layers, _layer(vault, fork, _last_copy(fork) if keep is not None else None))
+        layers = (*layers, _make_layer(vault, fork, _last_copy(fork) if keep is not None else None))
     state = stack.with_checkpoint(fork.state, name, time, automatic=keep is not None)
     point = state.checkpoints[-1]._replace(layers=layers)
     state = state._replace(checkpoints=(*state.checkpoints[:-1], point))
@@ -48,29 +52,31 @@ def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int 
 
 
 def _last_copy(fork: Fork) -> str | None:
-    """The layer of the last checkpoint that mudroom made by itself, if it stands on what the fork stands on."""
+    """Return the top layer of the last automatic checkpoint, if it stands on the layers that the fork stands on."""
     below = fork.state.layers
     last = next((point for point in reversed(fork.state.checkpoints) if point.automatic), None)
     return last.layers[-1] if last is not None and last.layers and last.layers[:-1] == below else None
 
 
-def _layer(vault: Vault, fork: Fork, last: str | None) -> str:
+def _make_layer(vault: Vault, fork: Fork, last: str | None) -> str:
     if last is None:
-        return _copied(vault, fork)
-    known = vault.layer(last) + b"/tree"
+        return _copy_layer(vault, fork)
+    last_tree = vault.layer(last) + b"/tree"
     if not fork.has_copy:
-        return last if _is_same(known, fork.upper) else _copied(vault, fork)
-    made = _copied(vault, fork)
-    if not _is_same(known, vault.layer(made) + b"/tree"):
-        return made
-    vault.throw_away(vault.layer(made))
+        return last if _is_same(last_tree, fork.upper) else _copy_layer(vault, fork)
+    copy = _copy_layer(vault, fork)
+    if not _is_same(last_tree, vault.layer(copy) + b"/tree"):
+        return copy
+    vault.throw_away(vault.layer(copy))
     vault.empty_trash()
     return last
 
 
 def _is_same(one: bytes, other: bytes) -> bool:
-    """Whether two layers at rest say the same, to the byte: what a process has mapped it can change without any time
-    that tells. Names, modes and sizes come first: where something was changed that is found out soon."""
+    """Whether two layers at rest are equal, to the byte: a memory-mapped file can change without a change of its times.
+
+    Names, modes and sizes are compared first, because that finds most differences soon.
+    """
     with ExitStack() as opened:
         roots: list[int] = []
         for path in (one, other):
@@ -84,7 +90,7 @@ def _is_same(one: bytes, other: bytes) -> bool:
             a, b = (read_directory(root, path) for root in roots)
             if a is None or b is None or (a.gone, a.opaque) != (b.gone, b.opaque):
                 return False
-            entries, others = _kept(a.entries), _kept(b.entries)
+            entries, others = _without_sockets(a.entries), _without_sockets(b.entries)
             if entries.keys() != others.keys():
                 return False
             for name, entry in entries.items():
@@ -96,12 +102,12 @@ def _is_same(one: bytes, other: bytes) -> bool:
         return all(_has_same_content(roots, path) for path in files)
 
 
-def _kept(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
-    return {name: entry for name, entry in entries.items() if entry.kind != "socket"}  # no copy has them
+def _without_sockets(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
+    return {name: entry for name, entry in entries.items() if entry.kind != "socket"}  # copies do not include sockets
 
 
 def _looks_same(one: Entry, other: Entry, inodes: dict[int, int]) -> bool:
-    """``inodes``: of files with several names, which are the same ones in both."""
+    """Whether two entries look the same. ``inodes``: maps the hard-linked files of one layer to those of the other."""
     if not same_shape(one, other) or (one.uid, one.gid) != (other.uid, other.gid):
         return False
     if one.kind != "file":
@@ -121,11 +127,11 @@ def _has_same_content(roots: list[int], path: bytes) -> bool:
 
 
 def _xattrs(descriptor: int) -> dict[str, bytes]:
-    """Those that a copy keeps."""
+    """Return the xattrs that a copy keeps."""
     return xattr.user(descriptor)
 
 
-def _copied(vault: Vault, fork: Fork) -> str:
+def _copy_layer(vault: Vault, fork: Fork) -> str:
     name = vault.new_layer()
     place, upper = vault.layer(name), vault.layer(fork.state.upper)
     os.mkdir(place + b"/tree", 0o700)

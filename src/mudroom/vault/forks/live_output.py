@@ -1,10 +1,10 @@
-"""What a command in the foreground prints, for whoever watches from another process, as far as it is captured at all:
-what goes to a terminal is nobody else's.
+"""Output of a foreground command, for watchers in other processes.
 
 forks/<name>/printed/
-    stdout, stderr  the last of it, as of a background command (Ring); there until the next command in the fork begins
+    stdout, stderr  the end of the output, as of a background command (Ring), until the fork's next command begins
 
-It is never in the way: what cannot be written is not there to be watched. A command that prints nothing costs one look.
+Only captured output is kept, not output to a terminal. An error in writing it never disturbs the command. A command
+without output costs one directory listing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Heard = Callable[[str, bytes], None]
 PLACE = b"/printed"
-"""Below the directory of the fork."""
+"""Below the fork's directory."""
 
 
 class LiveOutput:
-    """``with Printed(fork.path, heard) as also: …``: ``also`` tells ``heard``, and keeps what it is told."""
+    """Use ``with LiveOutput(fork.path, heard) as write: …``. ``write`` calls ``heard`` and keeps the output."""
 
     def __init__(self, fork: bytes, heard: Heard | None) -> None:
         self._place, self._heard = fork + PLACE, heard
@@ -37,22 +37,22 @@ class LiveOutput:
             pass  # no command has printed anything here yet
         except OSError:
             self._is_off = True
-        return self._take
+        return self._write
 
     def __exit__(self, *_error: object) -> None:
         for ring in self._rings.values():
             ring.close()
 
-    def _take(self, name: str, chunk: bytes) -> None:
+    def _write(self, name: str, chunk: bytes) -> None:
         if not self._is_off:
             try:
-                (self._rings.get(name) or self._begin(name)).write(chunk)
-            except OSError:  # a full disk, say: the command goes on
+                (self._rings.get(name) or self._open_ring(name)).write(chunk)
+            except OSError:  # such as a full disk: the command continues
                 self._is_off = True
         if self._heard is not None:
             self._heard(name, chunk)
 
-    def _begin(self, name: str) -> Ring:
+    def _open_ring(self, name: str) -> Ring:
         from mudroom.vault.forks.background import Ring
 
         try:

@@ -1,8 +1,8 @@
-"""Forks that are mounted for the user's own tools, and how they come back.
+"""Forks that are mounted for the user's own tools.
 
     forks/<name>/mount    kind, "rw" or "ro", when it was mounted (nanoseconds), and the directory
 
-While that file is there the directory is the one truth about the fork: nothing else reads or changes its layers.
+While that file exists, the mounted directory is the only truth about the fork: its layers are not read or changed.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ def mounted(fork: Fork) -> MountedFork | None:
 
 
 def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, kind: Kind | None = None) -> MountedFork:
-    """Show a fork at ``place``, an empty directory or none yet. Hold the fork's lock.
+    """Show a fork at ``place``, an empty or absent directory. Hold the fork's lock.
 
-    Raises UsageError if the place is taken, Unsupported if this kind of mount cannot be had here.
+    Raise UsageError if the directory is not empty, Unsupported if this kind of mount is not available here.
     """
-    made = _make_place(place)
-    found = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
+    is_new = _make_place(place)
+    mounted_fork = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
     try:
-        if fork.has_copy and found.kind != "copy":
-            found = found._replace(kind="copy")
+        if fork.has_copy and mounted_fork.kind != "copy":
+            mounted_fork = mounted_fork._replace(kind="copy")
         with OpenFork(vault, fork) as opened:
-            _show(vault, fork, opened, found)
+            _show(vault, fork, opened, mounted_fork)
     except BaseException:
-        if made:
-            remove_tree(found.place)
+        if is_new:
+            remove_tree(mounted_fork.place)
         raise
-    _note(fork, found)
-    return found
+    _write_note(fork, mounted_fork)
+    return mounted_fork
 
 
 def _make_place(place: bytes) -> bool:
@@ -81,9 +81,9 @@ def _make_place(place: bytes) -> bool:
         return False
 
 
-def _show(vault: Vault, fork: Fork, opened: OpenFork, found: MountedFork) -> None:
-    if found.kind == "copy":
-        view = _copy(fork, opened, found)
+def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> None:
+    if mounted_fork.kind == "copy":
+        view = _copy(fork, opened, mounted_fork)
         view.prepare()
         return
     state = fork.state
@@ -92,60 +92,60 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, found: MountedFork) -> Non
     view_of_layers = OverlayView(base, (*fork.sealed, *masking), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
     layers = view_of_layers.mount()
-    attach = mount_overlay if found.kind == "overlay" else mount_fuse
-    if found.writable:
-        attach(layers.lowers[:-1], layers.lowers[-1], layers.upper, layers.work, found.place)
+    attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse
+    if mounted_fork.writable:
+        attach(layers.lowers[:-1], layers.lowers[-1], layers.upper, layers.work, mounted_fork.place)
     else:
-        attach((layers.upper, *layers.lowers[:-1]), layers.lowers[-1], None, b"", found.place)
+        attach((layers.upper, *layers.lowers[:-1]), layers.lowers[-1], None, b"", mounted_fork.place)
 
 
-def _copy(fork: Fork, opened: OpenFork, found: MountedFork) -> CopyView:
-    """A copy at the place itself; what it was made of is noted in the fork."""
-    return CopyView(fork.path + b"/mounted", opened.merged(), work=found.place)
+def _copy(fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> CopyView:
+    """Return a view whose copy is at the place itself; its manifest is kept in the fork."""
+    return CopyView(fork.path + b"/mounted", opened.merged(), work=mounted_fork.place)
 
 
-def _note(fork: Fork, found: MountedFork) -> None:
-    mode = b"rw" if found.writable else b"ro"
+def _write_note(fork: Fork, mounted_fork: MountedFork) -> None:
+    mode = b"rw" if mounted_fork.writable else b"ro"
     with open(fork.path + b"/mount.new", "wb") as stream:
-        stream.write(b" ".join((found.kind.encode(), mode, b"%d" % found.since, found.place)))
+        stream.write(b" ".join((mounted_fork.kind.encode(), mode, b"%d" % mounted_fork.since, mounted_fork.place)))
     os.rename(fork.path + b"/mount.new", fork.path + b"/mount")
 
 
 def give_back(vault: Vault, fork: Fork, now: int) -> Changeset:
-    """Take a mount away and collect what was done in it. Also after a reboot, when only the note is left.
+    """Unmount a fork and collect its changes. Also works after a reboot, when only the note is left.
 
-    Hold the fork's lock. Raises UsageError if it is not mounted, MudroomError if it is in use.
+    Hold the fork's lock. Raise UsageError if the fork is not mounted, MudroomError if the mount is in use.
     """
-    found = mounted(fork)
-    if found is None:
+    mounted_fork = mounted(fork)
+    if mounted_fork is None:
         raise UsageError(f"{fork.name} is not mounted", "mudroom mount shows what is")
-    if found.kind != "copy" and is_mounted(found.place):
-        unmount(found.kind, found.place)
+    if mounted_fork.kind != "copy" and is_mounted(mounted_fork.place):
+        unmount(mounted_fork.kind, mounted_fork.place)
     with OpenFork(vault, fork) as opened:
-        if found.writable:
-            _bring_in(fork, opened, found)
-    changeset = _collected(vault, fork, found, now)
-    if found.kind == "copy":
-        remove_tree(found.place)
+        if mounted_fork.writable:
+            _import_changes(fork, opened, mounted_fork)
+    changeset = _collect(vault, fork, mounted_fork, now)
+    if mounted_fork.kind == "copy":
+        remove_tree(mounted_fork.place)
         remove_tree(fork.path + b"/mounted")
     else:
-        os.rmdir(found.place)
+        os.rmdir(mounted_fork.place)
     os.unlink(fork.path + b"/mount")
     return changeset
 
 
-def _bring_in(fork: Fork, opened: OpenFork, found: MountedFork) -> None:
-    if found.kind == "fuse":
+def _import_changes(fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> None:
+    if mounted_fork.kind == "fuse":
         convert_fuse_layer(fork.upper)
-    if found.kind != "copy":
+    if mounted_fork.kind != "copy":
         return
     upper = fork.contents[0] if fork.has_copy else fork.upper
     if not os.path.isdir(upper):
         os.mkdir(upper, 0o700)
-    _copy(fork, opened, found).bring_into(upper, opened.lower, plain=fork.has_copy)
+    _copy(fork, opened, mounted_fork).bring_into(upper, opened.lower, plain=fork.has_copy)
 
 
-def _collected(vault: Vault, fork: Fork, found: MountedFork, now: int) -> Changeset:
+def _collect(vault: Vault, fork: Fork, mounted_fork: MountedFork, now: int) -> Changeset:
     with OpenFork(vault, fork) as opened:
         if fork.has_copy:
             view: OverlayView | CopyView = CopyView(fork.copy_place, opened.lower)
@@ -154,5 +154,9 @@ def _collected(vault: Vault, fork: Fork, found: MountedFork, now: int) -> Change
         if not os.path.isdir(view.staged[0]):
             return Changeset()
         return gather(
-            fork, opened, view, CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now), found.since
+            fork,
+            opened,
+            view,
+            CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now),
+            mounted_fork.since,
         )

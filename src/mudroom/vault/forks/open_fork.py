@@ -1,4 +1,4 @@
-"""A fork opened for reading: its base, what lies below its upper layer, what it has staged."""
+"""A fork opened for reading: its base, the layers below its upper layer, its staged files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Opened = TypeVar("_Opened", bound="OpenSource | Union")
 
 
 class OpenFork:
-    """Descriptors of everything a fork is made of. Close it; open it anew after a command has run."""
+    """Open descriptors of a fork's base and layers. Close it; open it again after a command has run."""
 
     def __init__(self, vault: Vault, fork: Fork) -> None:
         self._vault, self._fork = vault, fork
@@ -64,11 +64,11 @@ class OpenFork:
             self._snapshot = None
 
     def staged(self) -> OneLayer | Union:
-        """What its layers hold, without the base."""
+        """Return the contents of the layers, without the base."""
         return self._keep(staged_source(self._fork.contents))
 
     def merged(self) -> Union | Base:
-        """All of it, as a command sees it."""
+        """Return the whole fork, as a command sees it."""
         contents = self._fork.contents
         if contents == self._fork.layered:
             layers = (*contents, *self._masking)
@@ -76,7 +76,9 @@ class OpenFork:
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
     def ground(self, changes: Changeset | None = None) -> Ground:
-        """``changes``: what the fork's record says, if it has been read already."""
+        """Return the base with the originals of the fork. ``changes``: those of the fork's record, if it was read
+        already.
+        """
         fork, state = self._fork, self._state
         layers = [fork.layer(name) for name in (*state.layers, state.upper)]
         sealed = fork.sealed_changes if state.layers else Changeset()

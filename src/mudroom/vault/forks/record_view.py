@@ -1,8 +1,8 @@
-"""What a record comes to for somebody who looks at it: rows, tags, a fingerprint, each worked out once.
+"""A record prepared for display: rows, tags and fingerprint, each computed once.
 
-Of a fork's record that is kept (``stage/file_cache.py``) this is kept with it. What depends on the project, too, is
-looked at again each time: which rows the project's ``.gitignore`` files name is only taken from before if each of these
-files is still the very file that was read.
+The view of a cached record (``stage/file_cache.py``) is cached with it. Results that also depend on the project are
+checked on each use: the rows named by the project's ``.gitignore`` files are reused only while each of these files is
+unchanged.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from mudroom.vault.store.store import Vault
 
 T = TypeVar("T")
 _IGNORE_LIMIT = 1 << 20
-"""Bytes of a ``.gitignore``; a larger one says nothing."""
+"""Bytes of a ``.gitignore``; a larger one is ignored."""
 
 
 class TaggedChange:
-    """Rows, and by which tags each of them is found: as the ``.gitignore`` files were that were ``asked``."""
+    """Rows, and the tags of each, as of the ``.gitignore`` files that were read."""
 
-    def __init__(self, rows: tuple[Change, ...], out: frozenset[bytes]) -> None:
+    def __init__(self, rows: tuple[Change, ...], ignored_paths: frozenset[bytes]) -> None:
         self.rows = rows
         self.tags: Mapping[bytes, tuple[str, ...]] = {
-            change.path: tags_of(change, ignored=change.path in out) for change in rows
+            change.path: tags_of(change, ignored=change.path in ignored_paths) for change in rows
         }
         self._lock = threading.Lock()
-        self._made: dict[Any, Any] = {}
+        self._values: dict[Any, Any] = {}
 
     def once(self, make: Callable[[TaggedChange], T]) -> T:
-        """``make(self)``, which depends on nothing else, and has a name of its own."""
+        """Return ``make(self)``, computed once. ``make`` must be a named function that depends only on this object."""
         with self._lock:
-            if make not in self._made:
-                self._made[make] = make(self)
-            found: T = self._made[make]
-            return found
+            if make not in self._values:
+                self._values[make] = make(self)
+            value: T = self._values[make]
+            return value
 
 
-class _Asked(NamedTuple):
+class _TaggedCache(NamedTuple):
     files: Mapping[bytes, Entry | None]
-    """What was at the path of each ``.gitignore`` that could say something, and where there is no directory for it."""
+    """The entry at the path of each ``.gitignore`` that could match, and the absent directories."""
     tagged: TaggedChange
 
 
 class RecordView:
     def __init__(self, record: ForkRecord | None) -> None:
-        """None: the fork holds nothing yet."""
+        """``record``: None if the fork has no record yet."""
         self.changeset = record.changeset if record is not None else Changeset()
-        self._asked: _Asked | None = None
+        self._tagged: _TaggedCache | None = None
         self._moves: Moves | None = None
         self._moving = threading.Lock()
 
@@ -73,7 +73,7 @@ class RecordView:
 
     @cached_property
     def rows(self) -> tuple[Change, ...]:
-        """The changes that a person counts."""
+        """The changes that are shown and counted."""
         return tuple(listed(self.changeset.changes))
 
     @cached_property
@@ -82,55 +82,59 @@ class RecordView:
 
     @cached_property
     def by_path(self) -> Mapping[bytes, Change]:
-        """All of them, those of what has moved away as well."""
+        """All changes, including the old paths of renames."""
         return {change.path: change for change in self.changeset.changes}
 
     @contextmanager
     def moves(self, hides: Callable[[bytes], bool]) -> Iterator[Moves]:
-        """Looked for when somebody asks, and then kept: what ``hides`` says may be something else by now, and is for
-        the asker to look at. Of two who ask at once, one reads."""
+        """Yield the fork's moves. They are found once and kept, by one thread at a time.
+
+        ``hides`` may have changed since, so the caller checks it again.
+        """
         with self._moving:
             if self._moves is None:
                 self._moves = Moves(self.changeset.changes, hides)
             yield self._moves
 
     def tagged(self, vault: Vault) -> TaggedChange:
-        """As the project is now."""
+        """Return the rows with their tags, as of the project now."""
         with OpenSource(vault.project) as project:
-            asked, now = self._asked, time.time_ns()
-            if asked is not None and all(project.look(path) == entry for path, entry in asked.files.items()):
-                return asked.tagged
+            cached, now = self._tagged, time.time_ns()
+            if cached is not None and all(project.look(path) == entry for path, entry in cached.files.items()):
+                return cached.tagged
             files: dict[bytes, Entry | None] = {}
-            found = TaggedChange(self.rows, _ignored(project, self.rows, files))
+            tagged = TaggedChange(self.rows, _ignored(project, self.rows, files))
             settled = all(entry is None or is_settled(entry.ctime, now) for entry in files.values())
-            self._asked = _Asked(files, found) if settled else None
-            return found
+            self._tagged = _TaggedCache(files, tagged) if settled else None
+            return tagged
 
 
 def gist_of(reading: FileReader, record: ForkRecord | None) -> RecordView:
-    """``reading``: that the record was read by."""
+    """Return the view of a record. ``reading``: the reader that read the record."""
     return reading.come_to(record, RecordView) if record is not None else RecordView(None)
 
 
-def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, Entry | None]) -> frozenset[bytes]:
-    """Which of these paths the project's own ``.gitignore`` files name, or a directory above. What a fork has made of
-    those files does not count. ``asked``: is told of each file that was looked for."""
+def _ignored(project: Source, changes: tuple[Change, ...], files: dict[bytes, Entry | None]) -> frozenset[bytes]:
+    """Return the paths that the project's own ``.gitignore`` files match, or a directory above them.
+
+    The fork's versions of those files are not used. ``asked``: receives each file that was looked up.
+    """
 
     absent: dict[bytes, bool] = {ROOT: False}
 
     def is_absent(directory: bytes) -> bool:
-        """Whether the project has nothing there; the first on the way that it has not is asked for again each time."""
-        for one in climb(directory, absent):
-            absent[one] = absent[parent(one)] or project.look(one) is None
-            if absent[one] and not absent[parent(one)]:
-                asked[one] = None
+        """Whether the project lacks the directory. The first absent one on the way is looked up again on each use."""
+        for above in climb(directory, absent):
+            absent[above] = absent[parent(above)] or project.look(above) is None
+            if absent[above] and not absent[parent(above)]:
+                files[above] = None
         return absent[directory]
 
     def look(path: bytes) -> Entry | None:
         if is_absent(parent(path)):
-            return None  # what a fork has made may be thousands of directories
-        asked[path] = found = project.look(path)
-        return found
+            return None  # a fork may have made thousands of directories
+        files[path] = entry = project.look(path)
+        return entry
 
     def read(path: bytes) -> bytes | None:
         try:
@@ -142,15 +146,16 @@ def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, En
     within: dict[bytes, bool] = {ROOT: False}
 
     def is_within(directory: bytes) -> bool:
-        for one in climb(directory, within):
-            within[one] = within[parent(one)] or out(one, _DIRECTORY)
+        for above in climb(directory, within):
+            within[above] = within[parent(above)] or out(above, _DIRECTORY)
         return within[directory]
 
-    found: list[bytes] = []
-    for place, some in groupby(changes, lambda change: parent(change.path)):  # most are where the one before is
+    ignored_paths: list[bytes] = []
+    # most rows have the directory of the row before
+    for place, some in groupby(changes, lambda change: parent(change.path)):
         inside = is_within(place)
-        found += [change.path for change in some if inside or out(change.path, change.entry)]
-    return frozenset(found)
+        ignored_paths += [change.path for change in some if inside or out(change.path, change.entry)]
+    return frozenset(ignored_paths)
 
 
 _DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""What of a fork somebody has looked at: a fingerprint of its changes, kept until the next apply.
+"""The fingerprint of the changes that a user has reviewed, kept until the next apply.
 
-An apply of something else than what was looked at is refused, whoever says yes to it: between the look and the yes an
-agent may have gone on.
+An apply of other changes than the reviewed ones is refused: between the review and the apply an agent may have
+continued.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from mudroom.errors import ForkMoved
 from mudroom.vault.store.fork import Fork
 
 REVIEWED = b"/reviewed"
-"""The file, below the directory of the fork."""
+"""The file, below the fork's directory."""
 
 
 def fingerprint(changeset: Changeset) -> str:
-    """40 hexadecimal digits: of every changed path, of what it is changed from, and of what the fork has there (the
-    very file, by inode and times). After a part of a change has landed the rest is another one."""
-    from msgspec import msgpack  # with records, which is where changes come from; not before
+    """Return 40 hexadecimal digits that identify the changes: every changed path, its base, and the fork's entry there
+    (the very file, by inode and times). After a part of a change has landed the rest has another fingerprint.
+    """
+    from msgspec import msgpack  # imported late: records import it, and changes come from records
 
     shown = [(change.path, change.verb, change.base, change.staged) for change in changeset.changes]
     return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
 
 
 def remember(fork: Fork, changeset: Changeset) -> str:
-    """Somebody is looking at this now. Returns its fingerprint."""
-    found = fingerprint(changeset)
+    """Record that these changes are being reviewed. Return their fingerprint."""
+    digest = fingerprint(changeset)
     beside = fork.path + REVIEWED + b".new"
     with open(beside, "w", encoding="ascii") as stream:
-        stream.write(found)
+        stream.write(digest)
     os.rename(beside, fork.path + REVIEWED)
-    return found
+    return digest
 
 
 def reviewed(fork: Fork) -> str | None:
-    """The fingerprint of what was looked at last; None if nobody has since the last apply."""
+    """Return the fingerprint of the last review; None if there was none since the last apply."""
     try:
         with open(fork.path + REVIEWED, encoding="ascii") as stream:
             return stream.read()
@@ -46,7 +47,7 @@ def reviewed(fork: Fork) -> str | None:
 
 
 def require(fork: Fork, changeset: Changeset, expected: str) -> None:
-    """Raises ForkMoved if the fork holds something else."""
+    """Raise ForkMoved if the changes do not have the expected fingerprint."""
     if fingerprint(changeset) != expected:
         raise ForkMoved(b"", f"what {fork.name} holds now")
 

@@ -1,4 +1,4 @@
-"""Checkpoints, rollbacks and forks of forks: new lists of layers. Nothing here looks at the files of the project.
+"""Checkpoints, rollbacks and forks of forks: new lists of layers. No file of the project is read.
 
 The caller holds the fork's lock.
 """
@@ -16,9 +16,9 @@ from mudroom.vault.store.store import Vault
 
 
 def upper_is_empty(fork: Fork) -> bool:
-    """Whether nothing was changed since the last seal: no record, and nothing in the writable layer."""
+    """Whether nothing was changed since the last seal: the writable layer is empty."""
     if fork.has_copy:
-        return False  # seal_copy finds out
+        return False  # seal_copy finds the changes
     try:
         upper = own.open_directory(fork.upper)
     except FileNotFoundError:
@@ -31,9 +31,9 @@ def upper_is_empty(fork: Fork) -> bool:
 
 
 def seal_upper(vault: Vault, fork: Fork) -> None:
-    """Nothing is written to the upper any more; a new one takes its place. No cost but that of three small files.
+    """Seal the upper layer, and give the fork a new one. Costs three small files.
 
-    Of a copy view: what the copy has changed is written into the upper first, which costs what was changed.
+    For a copy view, the changes of the copy are first written into the upper layer, which costs as much as was changed.
     """
     if upper_is_empty(fork):
         return
@@ -46,7 +46,7 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
 
 
 def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:
-    """Freeze what the fork holds under a name. Raises UsageError if the name is taken or no name."""
+    """Freeze the fork's contents under a name. Raise UsageError if the name is taken or not allowed."""
     require_free(fork, name)
     seal_upper(vault, fork)
     state = stack.with_checkpoint(fork.state, name, time, automatic=automatic)
@@ -55,7 +55,7 @@ def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: boo
 
 
 def require_free(fork: Fork, name: str) -> None:
-    """Raises UsageError if a checkpoint of the fork cannot have this name."""
+    """Raise UsageError if a checkpoint of the fork cannot have this name."""
     if not is_plain(name):
         raise UsageError(
             f"{name!r} cannot be the name of a checkpoint",
@@ -68,14 +68,16 @@ def require_free(fork: Fork, name: str) -> None:
 def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
     point = fork.state.checkpoint(name)
     if point is None:
-        known = ", ".join(one.name for one in fork.state.checkpoints[-8:]) or "none"
-        raise UsageError(f"{fork.name} has no checkpoint named {name}", f"the last ones: {known}")
+        names = ", ".join(checkpoint.name for checkpoint in fork.state.checkpoints[-8:]) or "none"
+        raise UsageError(f"{fork.name} has no checkpoint named {name}", f"the last ones: {names}")
     return point
 
 
 def last_checkpoint(fork: Fork) -> Checkpoint:
-    """The newest that no rollback has left and that the fork does not stand on as it is: to roll back to it drops
-    something. Raises UsageError if there is none."""
+    """Return the newest checkpoint to which a rollback would drop changes.
+
+    Checkpoints left by rollbacks are skipped. Raise UsageError if there is none.
+    """
     state, clean = fork.state, upper_is_empty(fork)
     for point in reversed(state.checkpoints):
         if not is_left_by_rollback(point) and not (clean and point.layers == state.layers):
@@ -86,12 +88,12 @@ def last_checkpoint(fork: Fork) -> Checkpoint:
 
 
 def is_standing_on(fork: Fork, point: Checkpoint) -> bool:
-    """Whether the fork holds what it held at this checkpoint, as far as its layers tell."""
+    """Whether the fork holds the same as at this checkpoint, as far as its layers tell."""
     return fork.state.layers == point.layers and upper_is_empty(fork)
 
 
 def timeline(fork: Fork) -> list[tuple[Checkpoint, bool]]:
-    """The checkpoints, oldest first, each with whether the fork is standing on it. They may be hundreds."""
+    """Return the checkpoints, oldest first, each with whether the fork stands on it. There may be hundreds."""
     state, clean = fork.state, upper_is_empty(fork)
     return [(point, clean and point.layers == state.layers) for point in state.checkpoints]
 
@@ -101,33 +103,37 @@ def is_left_by_rollback(point: Checkpoint) -> bool:
 
 
 def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
-    """Drop what came after a checkpoint. Returns the checkpoint that was made of it first, by which it can be had
-    back; None if there was nothing to drop."""
+    """Drop the changes since a checkpoint. Return the checkpoint that keeps the dropped changes, or None if there were
+    none.
+    """
     point = find_checkpoint(fork, name)
     before = None
     if not upper_is_empty(fork) or fork.state.layers != point.layers:
         seal_upper(vault, fork)
         if fork.state.layers != point.layers:
-            same = next((one for one in fork.state.checkpoints if one.layers == fork.state.layers), None)
+            same = next(
+                (candidate for candidate in fork.state.checkpoints if candidate.layers == fork.state.layers), None
+            )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
     fork.save(stack.rolled_back(state, point, vault.new_layer()))
     vault.throw_away(vault.layer(state.upper))
     if fork.is_copy:
-        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy anew
+        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
     restore_record(vault, fork)
     vault.empty_trash()
     return before
 
 
 def restore_record(vault: Vault, fork: Fork) -> None:
-    """The record of what the sealed layers come to, as the fork's own."""
+    """Make the record of the top sealed layer the fork's own."""
     layers = fork.state.layers
     kept = vault.layer(layers[-1]) + b"/record" if layers else b""
-    beside = fork.path + b"/record.link"  # not record.new: that is written to, which would go into the layer's own
+    # not record.new: that name is written to, which would change the layer's own record
+    beside = fork.path + b"/record.link"
     if kept and os.path.lexists(kept):
-        os.close(own.open_regular(kept))  # no link, that is
-        if os.path.exists(beside):  # a crash left it
+        os.close(own.open_regular(kept))  # fails if it is a symlink
+        if os.path.exists(beside):  # left by a crash
             os.unlink(beside)
         os.link(kept, beside)
         os.rename(beside, fork.record_path)
@@ -138,8 +144,9 @@ def restore_record(vault: Vault, fork: Fork) -> None:
 
 
 def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None) -> Fork:
-    """A new fork that starts with what ``parent`` holds now, or held at a checkpoint. Neither sees what the other
-    does later."""
+    """Make a new fork of ``parent`` as it is now, or at a checkpoint. Later changes of one are not seen by the
+    other.
+    """
     if at is None:
         seal_upper(vault, parent)
         layers = None
@@ -152,12 +159,12 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     child.note_credentials(parent.credentials)
     landed = parent.path + b"/landed"
     if os.path.exists(landed):
-        os.link(landed, child.path + b"/landed")  # replaced when it changes, never written to
+        os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
     return child
 
 
 def rename(vault: Vault, fork: Fork, name: str) -> Fork:
-    """Another name for a fork. Raises UsageError if it is taken."""
+    """Rename a fork. Raise UsageError if the name is taken or not allowed."""
     target = vault.path + b"/forks/" + fork_directory(name)
     if os.path.lexists(target):
         raise UsageError(f"there is a fork named {name} already", "choose another name")
@@ -169,13 +176,15 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
 
 
 def drop_checkpoint(vault: Vault, fork: Fork, name: str) -> None:
-    """Forget a checkpoint. Its layers go when nobody else needs them (``gc``)."""
+    """Remove a checkpoint. Its layers are removed when they are no longer needed (``gc``)."""
     find_checkpoint(fork, name)
     fork.save(stack.without_checkpoint(fork.state, name))
     del vault
 
 
 def require_idle(fork: Fork) -> None:
-    """Raises MudroomError if the fork is mounted somewhere: it would be a second truth."""
+    """Raise MudroomError if the fork is mounted: while it is, the mounted directory is the only truth about the
+    fork.
+    """
     if os.path.exists(fork.path + b"/mount"):
         raise MudroomError(f"the fork {fork.name} is mounted", f"mudroom unmount {fork.name}")
