@@ -71,7 +71,7 @@ class SideReader(Pair):
     """``with Sides(vault, fork, view) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
     def __init__(self, vault: Vault, fork: str, view: RecordView) -> None:
-        self._gist, self._changes = view, view.by_path
+        self._view, self._changes = view, view.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
             self._staged, self._ground = self._opened.staged(), self._opened.ground(view.changeset)
@@ -106,15 +106,15 @@ class SideReader(Pair):
         return self._staged.open(two.change.path)
 
     def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
-        with self._gist.moves(hides) as moves:
+        with self._view.moves(hides) as moves:
             move = moves.of(path, self._whole)
         return move if move is not None and not hides(move.old) and not hides(move.new) else None
 
     def moves(self, hides: Callable[[bytes], bool]) -> tuple[Move, ...]:
         """Return all moves in the order of the new paths."""
-        with self._gist.moves(hides) as moves:
-            moves_found = moves.all(self._whole)
-        return tuple(move for move in moves_found if not hides(move.old) and not hides(move.new))
+        with self._view.moves(hides) as moves:
+            all_moves = moves.all(self._whole)
+        return tuple(move for move in all_moves if not hides(move.old) and not hides(move.new))
 
     def _whole(self, change: Change) -> bytes | None:
         """Return the content of an added or deleted file; None if it is too large or has changed since it was

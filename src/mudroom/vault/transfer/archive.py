@@ -1,7 +1,7 @@
-"""Reading an archive that may be hostile, from its beginning to its end, once.
+"""Reader of an archive that may be hostile, sequentially, once.
 
-``tarfile`` only parses headers here, it never extracts; and it is not trusted with sizes. Whatever bytes there are, the
-outcome is the next entry or ``RefusedArchive``.
+``tarfile`` only parses headers here; it never extracts, and its sizes are not trusted. For any input, the result is the
+next entry or ``RefusedArchive``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 BLOCK = 1 << 20
-"""Bytes of one header, and of one read."""
+"""Maximum bytes of one header, and of one read."""
 _ENTRIES = 2_000_000
 
 
@@ -27,8 +27,7 @@ class RefusedArchive(MudroomError):
 
 
 class _Bounded:
-    """A stream that is read forward only, so much at a time and so much in all. ``tarfile`` trusts sizes; this does
-    not."""
+    """A stream that is only read forward, with limits for each read and in total: ``tarfile`` trusts sizes."""
 
     def __init__(self, stream: Any, limit: int) -> None:
         self._stream, self._limit, self._at = stream, limit, 0
@@ -53,10 +52,10 @@ class _Bounded:
 
 
 class ArchiveReader:
-    """``for info in archive: …``; the content of a file is read while it is the current one."""
+    """Use ``for info in archive: …``. Read the content of a file while it is the current entry."""
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
-        """``limit``: bytes that all of it may unpack to."""
+        """``limit``: bytes that the whole archive may unpack to."""
         start = stream.read(2)
         stream.seek(0)
         unpacked: Any = gzip.GzipFile(fileobj=stream) if start == b"\x1f\x8b" else stream
@@ -70,14 +69,14 @@ class ArchiveReader:
         for _number in range(_ENTRIES):
             with refusing():
                 info: tarfile.TarInfo | None = self._tar.next()
-                self._tar.members.clear()  # it would remember all of them
+                self._tar.members.clear()  # otherwise it would keep all of them
             if info is None:
                 return
             yield info
         raise RefusedArchive(f"it has more than {_ENTRIES:,} entries")
 
     def read(self, info: tarfile.TarInfo, limit: int) -> bytes:
-        """A whole file. Raises Refused if it is none, or larger than ``limit`` bytes."""
+        """Return the content of a file. Raise RefusedArchive if it is not a file, or larger than ``limit`` bytes."""
         if info.size > limit:
             raise RefusedArchive(f"{show(name_of(info))} has {info.size} bytes")
         return b"".join(self.blocks(info))
@@ -99,12 +98,12 @@ class ArchiveReader:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Whatever a parser says of bytes that make no sense is one error. What the disk says is not touched."""
+    """Turn every error of a parser into RefusedArchive. Errors of the disk pass unchanged."""
     try:
         yield
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError) as error:
         raise RefusedArchive(f"it is damaged, or not one of mudroom's: {error}") from error
-    except (LookupError, TypeError, RecursionError) as error:  # tarfile on headers that nest, or that lack something
+    except (LookupError, TypeError, RecursionError) as error:  # tarfile, on nested or incomplete headers
         raise RefusedArchive("it is damaged, or not one of mudroom's") from error
 
 

@@ -1,17 +1,17 @@
-"""One fork as a file: a tar archive (docs/FORMAT.md) that another vault, of this project or of another, can take in.
+"""Export of one fork as a tar archive (docs/FORMAT.md), which another vault, of this project or another, can import.
 
-    mudroom-fork                what this is: format, name, the project it comes from
+    mudroom-fork                label: format, name, the project it comes from
     state                       the stack and the checkpoints (core/tree/stack.py)
     digests                     of the content of every original that is known
     record, landed              of the fork
     layers/<id>/record          of a sealed layer
     layers/<id>/originals/…     index, pack, large files
     layers/<id>/tree/…          the layer itself
-    base/source/…               the snapshot it stands on, if it does
-    mudroom-end                 so that an archive that was cut off is not taken for a small one
+    base/source/…               the snapshot it stands on, if any
+    mudroom-end                 end mark, to detect a truncated archive
 
-A fork that works in a copy is sealed first, as it is before a fork is made of it: its copy is not in the archive.
-A fork on a snapshot brings that along: without it nobody could say what its changes are changes of.
+A fork that works in a copy is sealed first, as before a fork is made of it: its copy is not in the archive. The archive
+of a fork on a snapshot includes the snapshot, because the changes are relative to it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,15 @@ class ExportedFork(NamedTuple):
     size: int
     """Bytes of the archive."""
     remarks: tuple[str, ...]
-    """What is not in it, and why."""
+    """Files that are not in it, with the reason."""
 
 
 def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFork:
-    """Write a fork to a new file, whole or not at all; compressed if the name ends with gz. Hold the fork's lock; no
-    command may be running in it. Raises UsageError if the file is there, OSError as the disk does."""
+    """Write a fork to a new file, completely or not at all; compressed if the name ends with ``gz``.
+
+    Hold the fork's lock; no command may be running in it. Raise UsageError if the file exists, OSError as the disk
+    does.
+    """
     require_idle(fork)
     if fork.interrupted is not None:
         raise MudroomError(
@@ -80,7 +83,7 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFor
 
 @contextmanager
 def _new_file(path: bytes) -> Iterator[IO[bytes]]:
-    """Under another name until it is whole and on disk."""
+    """Write under another name, and rename the file when it is complete and on disk."""
     beside = path + b".part"
     with open(
         os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
@@ -128,23 +131,25 @@ def _pack_layer(packer: Packer, name: bytes, place: bytes, *, sealed: bool) -> N
 
 
 def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
-    """Of every original: by what was kept, else by the project's file if it still is the one."""
+    """Return the digest of every original, from its kept content, else from the project's file if that is unchanged."""
     state = fork.state
     claims = set(_claims(vault, fork, state))
-    found: dict[Claim, bytes] = {}
+    digests: dict[Claim, bytes] = {}
     for name in sorted(state.references):
-        found.update(kept_digests(vault.layer(name)))
+        digests.update(kept_digests(vault.layer(name)))
     with OpenSource(vault.project) as live:
-        for path, entry in sorted(claims - found.keys()):
-            here = digest_of(live, path, entry) if same_stamp(entry, live.look(path)) else None
-            if here is not None:
-                found[path, entry] = here
-    return [(path, entry, known) for (path, entry), known in sorted(found.items())]
+        for path, entry in sorted(claims - digests.keys()):
+            file_digest = digest_of(live, path, entry) if same_stamp(entry, live.look(path)) else None
+            if file_digest is not None:
+                digests[path, entry] = file_digest
+    return [(path, entry, file_digest) for (path, entry), file_digest in sorted(digests.items())]
 
 
 def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
     records = [fork.record, *(load_record(vault.layer(name) + b"/record") for name in state.references)]
-    entries = [(one.path, one.base) for record in records if record is not None for one in record.changeset.changes]
+    entries = [
+        (change.path, change.base) for record in records if record is not None for change in record.changeset.changes
+    ]
     entries += [(path, row.project) for path, row in load_landed(fork.path + LANDED).items()]
     for name in state.references:
         entries += [(path, original.entry) for path, original in rows_of(vault.layer(name))]
@@ -154,7 +159,7 @@ def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
 
 
 def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
-    """Its originals as they are written down. Raises MudroomError if the index is damaged."""
+    """Yield the recorded originals of a layer. Raise MudroomError if the index is damaged."""
     index = layer + b"/originals/index"
     try:
         os.close(own.open_directory(layer + b"/originals"))
@@ -164,9 +169,9 @@ def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
 
 
 def kept_digests(layer: bytes) -> dict[Claim, bytes]:
-    """Of the originals whose content a layer keeps."""
+    """Return the digests of the originals whose content a layer keeps."""
     originals = Originals([layer])
-    found: dict[Claim, bytes] = {}
+    digests: dict[Claim, bytes] = {}
     for path in originals.paths():
         original = originals.get(path)
         opened = originals.content(path)
@@ -174,7 +179,7 @@ def kept_digests(layer: bytes) -> dict[Claim, bytes]:
             continue
         try:
             if original is not None and original.entry is not None:
-                found[path, original.entry] = digest(opened)
+                digests[path, original.entry] = digest(opened)
         finally:
             os.close(opened)
-    return found
+    return digests

@@ -1,8 +1,8 @@
-"""Taking in a fork that was exported (``vault/transfer/bundle.py``), here or elsewhere. The archive may be anybody's.
+"""Import of an exported fork (``vault/transfer/bundle.py``), from this vault or another. The archive may be hostile.
 
-Everything gets a new id. The trees are written beneath directories of ours (``vault/transfer/unpack.py``); what the
-fork changes in *this* project is found out anew (``vault/transfer/recheck_layers.py``). The fork appears by one rename
-at the very end: killed before that, there are only layers that nobody needs, and ``gc`` removes those.
+All layers get new ids. The trees are written beneath new directories (``vault/transfer/unpack.py``); the changes
+against *this* project are computed again (``vault/transfer/recheck_layers.py``). The fork appears by one rename at the
+end. If mudroom is killed before that, only unneeded layers are left, and ``gc`` removes them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from mudroom.vault.transfer.recheck_layers import THEIRS, LayerRecheck
 from mudroom.vault.transfer.unpack import TreeWriter
 
 LIMIT = 10 * 10**9
-"""Bytes that an archive may unpack to, unless the user says otherwise."""
-_TEXT = 4 << 20
-_BOOKS = 512 << 20
+"""Default limit of the unpacked bytes of an archive."""
+_TEXT_LIMIT = 4 << 20
+_RECORDS_LIMIT = 512 << 20
 """Bytes of all records together: they are held in memory."""
-_LAYERS = 1000
-_OTHER_BOOKS = (b"record", b"landed", b"digests")
+_LAYER_LIMIT = 1000
+_OTHER_RECORDS = (b"record", b"landed", b"digests")
 _DIGESTS = list[tuple[bytes, Entry, bytes]]
 _T = TypeVar("_T")
 
@@ -44,36 +44,36 @@ _T = TypeVar("_T")
 class ImportedFork(NamedTuple):
     name: str
     changed: int
-    """Changes that it holds, against this project."""
+    """Number of changes against this project."""
     strangers: int
-    """Of those, paths whose original is not in this project: they are conflicts unless resolved."""
+    """Number of those whose original is not in this project: they are conflicts unless resolved."""
     project: bytes
-    """Where it came from."""
+    """The project it was exported from."""
 
 
 def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, limit: int = LIMIT) -> ImportedFork:
     """Make a fork of an archive. ``stream`` is open for reading at its beginning and can seek.
 
-    Hold the vault's lock. Raises Refused if the archive is damaged, newer or hostile, UsageError if the name is taken,
-    OSError as the disk does; nothing of it is left then.
+    Hold the vault's lock. Raise RefusedArchive if the archive is damaged, newer or hostile, UsageError if the name is
+    taken, OSError as the disk does. In these cases no part of the fork is left.
     """
-    adoption = _Adoption(vault, ArchiveReader(stream, limit), time)
+    fork_import = _Import(vault, ArchiveReader(stream, limit), time)
     try:
-        return adoption.run(name)
+        return fork_import.run(name)
     except BaseException:
-        adoption.take_back()
+        fork_import.take_back()
         raise
 
 
-class _Adoption:
+class _Import:
     def __init__(self, vault: Vault, archive: ArchiveReader, time: int) -> None:
         self._vault, self._archive, self._time = vault, archive, time
         self._ids: dict[str, str] = {}
         self._base = LIVE
-        self._made: list[bytes] = []
+        self._new_paths: list[bytes] = []
         self._trees: dict[bytes, TreeWriter] = {}
-        self._books: dict[bytes, bytes] = {}
-        self._read = 0
+        self._records: dict[bytes, bytes] = {}
+        self._read_size = 0
 
     def run(self, name: str | None) -> ImportedFork:
         members = iter(self._archive)
@@ -91,12 +91,12 @@ class _Adoption:
             raise RefusedArchive("it is cut off")
         for tree in self._trees.values():
             tree.close()
-        return self._settle(name, label, state)
+        return self._finish(name, label, state)
 
     def take_back(self) -> None:
         for tree in self._trees.values():
             tree.abandon()
-        for place in self._made:
+        for place in self._new_paths:
             self._vault.throw_away(place)
         self._vault.empty_trash()
 
@@ -105,7 +105,7 @@ class _Adoption:
     def _label(self, info: tarfile.TarInfo | None) -> Label:
         if info is None or name_of(info) != b"mudroom-fork":
             raise RefusedArchive("it is not one of mudroom's")
-        data = self._archive.read(info, _TEXT)
+        data = self._archive.read(info, _TEXT_LIMIT)
         head: tuple[object, ...] = _decode(data, tuple[object, ...])
         if head and isinstance(head[0], int) and head[0] > FORMAT:
             raise RefusedArchive(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
@@ -121,11 +121,11 @@ class _Adoption:
         return name
 
     def _state(self, info: tarfile.TarInfo | None) -> ForkState:
-        """With the ids that its layers will have here."""
+        """Read the state, and give its layers new ids."""
         if info is None or name_of(info) != b"state":
             raise RefusedArchive("it has no state")
         try:
-            state = from_text(self._archive.read(info, _TEXT).decode("ascii"))
+            state = from_text(self._archive.read(info, _TEXT_LIMIT).decode("ascii"))
         except ValueError as error:
             raise RefusedArchive(f"its state {error}") from error
         sealed = [state.layers, *(point.layers for point in state.checkpoints)]
@@ -134,14 +134,14 @@ class _Adoption:
         names = {point.name for point in state.checkpoints}
         if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
             raise RefusedArchive("its state has checkpoints with names that make no sense")
-        if len(state.references) > _LAYERS or not all(point.time < 1 << 62 for point in state.checkpoints):
+        if len(state.references) > _LAYER_LIMIT or not all(point.time < 1 << 62 for point in state.checkpoints):
             raise RefusedArchive("its state has more layers, or later checkpoints, than there can be")
         for layer in sorted(state.references):
             self._ids[layer] = self._vault.new_layer()
-            self._made.append(self._vault.layer(self._ids[layer]))
+            self._new_paths.append(self._vault.layer(self._ids[layer]))
         if state.base != LIVE:
             self._base = self._vault.new_id()
-            self._made.append(self._vault.base(self._base))
+            self._new_paths.append(self._vault.base(self._base))
             os.mkdir(self._vault.base(self._base), 0o700)
         return self._renamed(state)
 
@@ -165,12 +165,12 @@ class _Adoption:
                 self._original(info, place, parts[3])
                 return
             if parts[2:] == [b"record"]:
-                self._books[place + b"/record"] = self._book(info)
+                self._records[place + b"/record"] = self._read_record(info)
                 return
         if parts[:2] == [b"base", b"source"] and self._base != LIVE:
             self._tree(info, b"base/source", self._vault.base(self._base) + b"/source", is_layer=False)
         elif name in (b"digests", b"record", b"landed"):
-            self._books[name] = self._book(info)
+            self._records[name] = self._read_record(info)
         else:
             raise RefusedArchive(f"it holds {show(name)}, which does not belong there")
 
@@ -199,27 +199,29 @@ class _Adoption:
         with open(descriptor, "wb") as stream:
             stream.writelines(self._archive.blocks(info))
 
-    def _book(self, info: tarfile.TarInfo) -> bytes:
-        data = self._archive.read(info, _BOOKS - self._read)
-        self._read += len(data)
+    def _read_record(self, info: tarfile.TarInfo) -> bytes:
+        data = self._archive.read(info, _RECORDS_LIMIT - self._read_size)
+        self._read_size += len(data)
         return data
 
-    # --- settling here ---
+    # --- recheck here ---
 
-    def _settle(self, name: str, label: Label, state: ForkState) -> ImportedFork:
-        books = self._books
-        records = {place: _decode(data, ForkRecord) for place, data in books.items() if place not in _OTHER_BOOKS}
-        record = _decode(books[b"record"], ForkRecord) if b"record" in books else None
-        landed = _decode(books.get(b"landed", b"\x80"), dict[bytes, LandedPaths])
-        digests = {(path, entry): known for path, entry, known in _decode(books.get(b"digests", b"\x90"), _DIGESTS)}
+    def _finish(self, name: str, label: Label, state: ForkState) -> ImportedFork:
+        contents = self._records
+        records = {place: _decode(data, ForkRecord) for place, data in contents.items() if place not in _OTHER_RECORDS}
+        record = _decode(contents[b"record"], ForkRecord) if b"record" in contents else None
+        landed = _decode(contents.get(b"landed", b"\x80"), dict[bytes, LandedPaths])
+        digests = {
+            (path, entry): digest for path, entry, digest in _decode(contents.get(b"digests", b"\x90"), _DIGESTS)
+        }
         with OpenSource(self._vault.project) as live:
-            settling = LayerRecheck(self._vault, state, live, records, record)
-            found = settling.run(digests, landed, at_home=label.project == self._vault.project)
-        self._appear(name, state, record, found.changes, found.landed)
-        paths = {change.path for change in found.changes.changes}
-        return ImportedFork(name, len(paths), len(paths & found.strangers), label.project)
+            recheck = LayerRecheck(self._vault, state, live, records, record)
+            rechecked = recheck.run(digests, landed, at_home=label.project == self._vault.project)
+        self._publish(name, state, record, rechecked.changes, rechecked.landed)
+        paths = {change.path for change in rechecked.changes.changes}
+        return ImportedFork(name, len(paths), len(paths & rechecked.strangers), label.project)
 
-    def _appear(
+    def _publish(
         self,
         name: str,
         state: ForkState,
@@ -227,10 +229,10 @@ class _Adoption:
         changes: Changeset,
         landed: dict[bytes, LandedPaths],
     ) -> None:
-        """Make the fork's own directory under another name, and rename it."""
+        """Make the fork's directory under another name, and rename it."""
         vault = self._vault
         place = vault.layer(vault.new_layer())
-        self._made.append(place)
+        self._new_paths.append(place)
         Fork(name, place, vault.path).save(state)
         if changes.changes or changes.remarks or state.layers:
             command, code = (theirs.command, theirs.exit_code) if theirs is not None else ((), 0)

@@ -1,7 +1,7 @@
-"""Writing trees into a tar archive (POSIX.1-2001, pax): layers with their whiteouts and marks, snapshots.
+"""Writer of trees into a tar archive (POSIX.1-2001, pax): layers with their whiteouts and opaque marks, snapshots.
 
-Names, link targets and the values of xattrs are bytes; pax headers take them as UTF-8 with ``hdrcharset=BINARY``. A
-whiteout is a character device 0:0, as GNU tar and others write one. xattrs are ``SCHILY.xattr.NAME``, as theirs are.
+Names, link targets and the values of xattrs are bytes; pax headers carry them as UTF-8 with ``hdrcharset=BINARY``. A
+whiteout is a character device 0:0, and an xattr is ``SCHILY.xattr.NAME``, both as GNU tar and others write them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SETID = 0o6000
 
 
 class Packer:
-    """Writes to ``stream``, which its owner closes. ``remarks``: what was left out, and why."""
+    """Writes to ``stream``, which its owner closes. ``remarks``: files that were left out, with the reason."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._tar = tarfile.open(  # noqa: SIM115 - closed by close()
@@ -40,7 +40,7 @@ class Packer:
         self._tar.addfile(info, io.BytesIO(content))
 
     def file(self, name: bytes, path: bytes) -> None:
-        """A file of ours; nothing if there is none."""
+        """Add a file of the vault, if it exists."""
         try:
             with os.fdopen(own.open_regular(path), "rb") as stream:
                 info = _info(name, 0o600, 0)
@@ -50,7 +50,9 @@ class Packer:
             return
 
     def tree(self, name: bytes, place: bytes) -> None:
-        """A whole directory; a directory comes before what is in it, the first name of a file before its others."""
+        """Add a whole directory. A directory precedes its entries; the first name of a file precedes its other
+        links.
+        """
         root = open_root(place)
         links: dict[tuple[int, int], bytes] = {}
         try:
@@ -62,8 +64,8 @@ class Packer:
                 while pending:
                     path = pending.pop()
                     with directory(root, path) as opened:
-                        found = entries(opened)
-                    for below, entry in sorted(found.items()):
+                        listing = entries(opened)
+                    for below, entry in sorted(listing.items()):
                         at = path + b"/" + below if path else below
                         if entry.kind == "directory":
                             enter(at, entry)
@@ -112,7 +114,7 @@ class Packer:
             self._tar.addfile(info, stream)
 
     def _add_xattrs(self, info: tarfile.TarInfo, opened: int, shown: bytes, mark: str) -> None:
-        """The user's own, and of the overlay's the one ``mark`` that says what there is; the rest is bookkeeping."""
+        """Add the user's xattrs, and of the overlay's only ``mark``. The overlay's other xattrs are bookkeeping."""
         headers = dict(info.pax_headers)
         for name in _user_xattrs(opened):
             value = xattr.get(opened, name)
@@ -129,7 +131,7 @@ def _user_xattrs(opened: int) -> list[str]:
     try:
         return [name for name in xattr.names(opened) if name.startswith("user.")]
     except OSError:
-        return []  # the file system has none
+        return []  # the file system has no xattrs
 
 
 def _info(name: bytes, mode: int, mtime: int) -> tarfile.TarInfo:
@@ -145,7 +147,7 @@ def _text(raw: bytes) -> str:
 
 
 def _is_whiteout(root: int, path: bytes, entry: Entry) -> bool:
-    """Both forms: an archive has one only."""
+    """Whether the entry is a whiteout in either form; an archive uses only one."""
     if entry.kind != "device":
         return is_whiteout(root, path, entry)
     above, _slash, name = path.rpartition(b"/")

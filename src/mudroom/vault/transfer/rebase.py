@@ -1,13 +1,13 @@
-"""A fork from elsewhere, set upon this project: what of its originals is here, and what it changes here.
+"""Rebase of an imported fork on this project: which of its originals are here, and which changes it makes here.
 
-An imported fork says of every path what its project held when it changed it. Stamps (device, inode, times) mean
-nothing here, so an original is judged by its content: where this project has a file with the same bytes, that file is
-the original from now on, and the change can be applied; where it has not, the original is one that is nowhere
-(``elsewhere``), and the change is a conflict unless the project already is as the fork wants it.
+An imported fork claims, for each path, the entry that its project had when the fork changed it. Stamps (device, inode,
+times) mean nothing here, so an original is compared by content. Where this project has a file with the same bytes, that
+file is the original from now on, and the change can be applied. Otherwise the original is marked as absent
+(``elsewhere``), and the change is a conflict unless the project already has the fork's version.
 
-Nothing that a reviewer will be shown is taken from the archive: every layer is compared and counted anew. Of its
-records only claims are used, "the original of this path was that": a false one makes a conflict, or a change that the
-review shows.
+Nothing shown in a review is taken from the archive: every layer is compared and counted again. Only the claims of its
+records are used, "the original of this path was that": a false claim makes a conflict, or a change that the review
+shows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.apply.tree import set_mode
 
 Claim = tuple[bytes, Entry]
-"""A path, and what lay there."""
+"""A path, and the entry that it had."""
 
 
 def digest(descriptor: int) -> bytes:
-    """BLAKE2b-256 of an open file, from here on."""
+    """Return the BLAKE2b-256 digest of an open file, from the present offset."""
     hasher = blake2b(digest_size=32)
     while block := os.read(descriptor, 1 << 20):
         hasher.update(block)
@@ -41,23 +41,23 @@ def digest(descriptor: int) -> bytes:
 
 
 def digest_of(source: Source, path: bytes, entry: Entry) -> bytes | None:
-    """Of the file ``entry``; None if that is not what lies at the path, before and after it was read."""
+    """Return the digest of a file; None unless the path has ``entry`` before and after reading."""
     try:
         descriptor = source.open(path)
     except OSError:
         return None
     try:
-        found = digest(descriptor)
+        hashed = digest(descriptor)
     finally:
         os.close(descriptor)
-    return found if same_stamp(entry, source.look(path)) else None
+    return hashed if same_stamp(entry, source.look(path)) else None
 
 
 class Rebase:
-    """Originals of elsewhere as those of this project. ``digests``: of the content of files, by claim.
+    """Replaces the originals of another project by those of this one. ``digests``: of the content of files, by claim.
 
-    ``at_home``: whether the fork comes from a project of this very path, so that a stamp means something even where
-    the content is not known.
+    ``at_home``: whether the fork comes from a project at this very path, so that a stamp is meaningful where the
+    content is unknown.
     """
 
     def __init__(self, live: Source, digests: Mapping[Claim, bytes], *, at_home: bool) -> None:
@@ -68,18 +68,18 @@ class Rebase:
         """Paths whose original is not in this project."""
 
     def entry(self, path: bytes, claimed: Entry | None) -> Entry | None:
-        """The project's own entry if it is what is claimed, else one that is nowhere; None stays None."""
+        """Return the project's own entry if it equals the claimed one, else an ``elsewhere`` entry; None for None."""
         if claimed is None:
             return None
-        found = self._known.get((path, claimed))
-        if found is None:
+        entry = self._known.get((path, claimed))
+        if entry is None:
             live = self._live.look(path)
             matches = live is not None and self._matches(path, claimed, live)
-            found = live if matches and live is not None else elsewhere(claimed)
-            self._known[path, claimed] = found
+            entry = live if matches and live is not None else elsewhere(claimed)
+            self._known[path, claimed] = entry
             if not matches:
                 self.strangers.add(path)
-        return found
+        return entry
 
     def _matches(self, path: bytes, claimed: Entry, live: Entry) -> bool:
         if live.kind != claimed.kind or live.target != claimed.target or live.size != claimed.size:
@@ -97,28 +97,30 @@ class Rebase:
         return tuple(change._replace(base=self.entry(change.path, change.base)) for change in changes)
 
     def landed(self, rows: Mapping[bytes, LandedPaths], staged: Source) -> dict[bytes, LandedPaths]:
-        """What has landed elsewhere counts as landed here if the project has it; else it is a change again."""
-        found = {}
+        """Return the landed paths. A path is landed here only if the project has the change; otherwise it is a change
+        again.
+        """
+        landed = {}
         for path, row in rows.items():
             live, mine = self._live.look(path), staged.look(path)
-            here = same_content(self._live, staged, path, live, mine)
-            if here or same_stamp(self.entry(path, row.project), live):
-                found[path] = LandedPaths(live, mine if here else elsewhere(row.staged or row.project or _NOWHERE))
-        return found
+            is_here = same_content(self._live, staged, path, live, mine)
+            if is_here or same_stamp(self.entry(path, row.project), live):
+                landed[path] = LandedPaths(live, mine if is_here else elsewhere(row.staged or row.project or _NOWHERE))
+        return landed
 
 
 _NOWHERE = Entry("file", 0, 0, b"", 0, 0, 0, 0, 0, 0, 0)
 
 
 def same_content(one: SourceContent, other: SourceContent, path: bytes, a: Entry | None, b: Entry | None) -> bool:
-    """Whether two entries at one path are the same to a reader: both absent, or of one shape and content."""
+    """Whether two entries at one path look the same to a reader: both absent, or of equal shape and content."""
     if a is None or b is None or not same_shape(a, b):
         return a is b
     return a.kind != "file" or same_file(one, other, path, a, b)
 
 
 def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b: Entry) -> bool:
-    """The same of two files, whatever their modes. What cannot be read is not the same."""
+    """Whether two files have the same content, whatever their modes. An unreadable file is not the same."""
     if a.size != b.size:
         return False
     opened: list[int] = []
@@ -134,9 +136,9 @@ def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b
 
 
 def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> None:
-    """Modes that the fork did not change are those of this project, whatever umask the other was made with.
+    """Give unchanged entries of the fork the modes of this project, whatever umask the other project was made with.
 
-    Of directories that are only on the way to a change, and of files of which only the content was changed.
+    These are directories that only lead to a change, and files of which only the content was changed.
     """
     with OpenSource(tree) as layer:
         for path, entry in (*walk(layer), (b"", layer.look(b""))):
@@ -144,13 +146,15 @@ def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> No
                 continue
             claim = claims.get(path)
             theirs = claim.base.mode if claim is not None and claim.base is not None else None
-            here = base.look(path)
-            if here is None or here.kind != entry.kind or here.mode == entry.mode:
+            base_entry = base.look(path)
+            if base_entry is None or base_entry.kind != entry.kind or base_entry.mode == entry.mode:
                 continue
             if theirs == entry.mode or (claim is None and entry.kind == "directory"):
                 above, _slash, name = path.rpartition(b"/")
                 with directory(layer.root, above) as opened:
-                    set_mode((opened, name or b"."), here.mode & ~0o6000 if entry.kind == "file" else here.mode)
+                    set_mode(
+                        (opened, name or b"."), base_entry.mode & ~0o6000 if entry.kind == "file" else base_entry.mode
+                    )
 
 
 def collect_layer(
@@ -162,8 +166,11 @@ def collect_layer(
     claims: Changeset,
     landed: Mapping[bytes, LandedPaths],
 ) -> Changeset:
-    """What a stack of layers (directories, bottom first) comes to over ``base``. ``sealed``: the same without its
-    topmost, which alone is walked. What nobody claims to know the original of is a conflict, never a guess."""
+    """Return the changes of a stack of layers (directories, bottom first) over ``base``.
+
+    ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
+    about its original is a conflict, never a guess.
+    """
     trees = [place + b"/tree" for place in reversed(stack)]
     originals = Originals(stack)
     ground = Ground(base, originals, frozen=frozen, sealed=sealed, before=claims, landed=landed)

@@ -1,4 +1,4 @@
-"""The layers of an imported fork, read again from the bottom to the top against the project that they are in now."""
+"""Recheck of an imported fork's layers, from the bottom to the top, against the project it is in now."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mudroom.vault.transfer.bundle import kept_digests, rows_of
 from mudroom.vault.transfer.rebase import Claim, Rebase, align_modes, collect_layer, same_file
 
 THEIRS = b"/theirs"
-"""Below a layer while it is settled: the originals as the archive has them."""
+"""Below a layer while it is rechecked: the originals of the archive."""
 
 
 class RecheckedFork(NamedTuple):
@@ -38,7 +38,9 @@ class RecheckedFork(NamedTuple):
 
 
 class LayerRecheck:
-    """``records``: of sealed layers, by the path where it goes; ``record``: the fork's own. Both only make claims."""
+    """``records``: of sealed layers, by the path of the record here. ``record``: the fork's own. Both are only
+    claims.
+    """
 
     def __init__(
         self,
@@ -58,7 +60,8 @@ class LayerRecheck:
         state, known = self._state, dict(digests)
         for name in state.references:
             self._check_layer(name)
-            known.update(kept_digests(self._vault.layer(name) + THEIRS))  # what it says of itself does not count
+            # computed from the content; the archive's own digests are overridden
+            known.update(kept_digests(self._vault.layer(name) + THEIRS))
         self._rebase = Rebase(self._live, known, at_home=at_home)
         snapshot = None
         try:
@@ -66,7 +69,7 @@ class LayerRecheck:
             if state.base != LIVE:
                 freeze(self._vault.base(state.base), self._live)
                 base = snapshot = SnapshotSource(self._vault.base(state.base))
-            return self._settle(base, landed)
+            return self._recheck(base, landed)
         finally:
             if snapshot is not None:
                 snapshot.close()
@@ -83,22 +86,22 @@ class LayerRecheck:
             for path, original in rows:
                 _check_row(place + THEIRS + b"/originals/", path, original.place, original.offset, original.length)
 
-    def _settle(self, base: Source, landed: Mapping[bytes, LandedPaths]) -> RecheckedFork:
+    def _recheck(self, base: Source, landed: Mapping[bytes, LandedPaths]) -> RecheckedFork:
         state, vault = self._state, self._vault
         for name in sorted(state.references):
             self._keep_originals(vault.layer(name))
             if os.path.isdir(vault.layer(name) + b"/tree"):
-                align_modes(vault.layer(name) + b"/tree", self._claims(name), base)
+                align_modes(vault.layer(name) + b"/tree", self._changes_of(name), base)
         top = (state.upper,) if os.path.isdir(vault.layer(state.upper) + b"/tree") else ()
         chain = (*state.layers, *top)
         with Union([vault.layer(name) + b"/tree" for name in reversed(chain)], None) as staged:
-            here = self._rebase.landed(landed, staged)
+            landed_here = self._rebase.landed(landed, staged)
         for stack in (chain, *(point.layers for point in state.checkpoints)):
-            self._collect(stack, base, here)
+            self._collect(stack, base, landed_here)
         changes = self._done[chain[-1]] if chain else Changeset()
-        return RecheckedFork(changes, here, self._rebase.strangers)
+        return RecheckedFork(changes, landed_here, self._rebase.strangers)
 
-    def _claims(self, name: str) -> dict[bytes, Change]:
+    def _changes_of(self, name: str) -> dict[bytes, Change]:
         record = self._records.get(self._vault.layer(name) + b"/record") or self._record
         return {change.path: change for change in record.changeset.changes} if record is not None else {}
 
@@ -107,9 +110,9 @@ class LayerRecheck:
         sealed = Changeset()
         for number, name in enumerate(stack):
             if name not in self._done:
-                claims: Iterable[Change] = () if frozen else self._claims(name).values()
+                claims: Iterable[Change] = () if frozen else self._changes_of(name).values()
                 self._done[name] = collect_layer(
-                    [vault.layer(one) for one in stack[: number + 1]],
+                    [vault.layer(layer) for layer in stack[: number + 1]],
                     base,
                     frozen=frozen,
                     sealed=sealed,
@@ -129,7 +132,7 @@ class LayerRecheck:
         save(path, record, durable=False)
 
     def _keep_originals(self, layer: bytes) -> None:
-        """Theirs as ours: the same contents, the entries of this project."""
+        """Convert the archive's originals: the same contents, with the entries of this project."""
         if not os.path.isdir(layer + THEIRS):
             return
         theirs, ours = Originals([layer + THEIRS]), Originals([layer])
@@ -164,21 +167,29 @@ def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: i
 
 
 def freeze(place: bytes, live: OpenSource) -> None:
-    """Write the manifest of an imported snapshot: for what this project has the same of, the project's entry."""
+    """Write the manifest of an imported snapshot. A file that this project has, too, gets the project's entry."""
     if not os.path.isdir(place + b"/source"):
         raise RefusedArchive("its snapshot is missing")
     manifest: dict[bytes, Entry] = {}
     with OpenSource(place + b"/source") as copy:
         for path, entry in (*walk(copy), (b"", copy.look(b""))):
             assert entry is not None
-            here = live.look(path)
-            same = here is not None and (here.kind, here.target) == (entry.kind, entry.target)
-            if same and here is not None and here.kind == "file":
-                same = same_file(live, copy, path, here, entry)
-            manifest[path] = here if same and here is not None else elsewhere(entry)
-            if same and here is not None and here.mode != entry.mode and here.kind in ("file", "directory"):
+            project_entry = live.look(path)
+            same = project_entry is not None and (project_entry.kind, project_entry.target) == (
+                entry.kind,
+                entry.target,
+            )
+            if same and project_entry is not None and project_entry.kind == "file":
+                same = same_file(live, copy, path, project_entry, entry)
+            manifest[path] = project_entry if same and project_entry is not None else elsewhere(entry)
+            if (
+                same
+                and project_entry is not None
+                and project_entry.mode != entry.mode
+                and project_entry.kind in ("file", "directory")
+            ):
                 above, _slash, name = path.rpartition(b"/")
                 with directory(copy.root, above) as opened:
-                    set_mode((opened, name or b"."), here.mode)
+                    set_mode((opened, name or b"."), project_entry.mode)
     with open(place + b"/manifest", "wb") as stream:
         stream.write(msgspec.msgpack.encode(manifest))

@@ -1,8 +1,8 @@
-"""Writing the trees of an archive that may be hostile.
+"""Writer for the trees of an archive that may be hostile.
 
-What it must never do: write outside of the directory it was given, whatever the names and links in the archive say;
-make a device, a set-id file, or a link to a file that is not of the same tree; change a file that is there. Everything
-else than what ``vault/transfer/pack.py`` writes is refused by name.
+It must never write outside of the given directory, whatever names and links the archive has; make a device, a set-id
+file, or a link to a file outside of the same tree; or change an existing file. Any entry that
+``vault/transfer/pack.py`` would not write is refused.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from mudroom.vault.transfer.pack import XATTR
 _ZEROS = bytes(BLOCK)
 _FILE_MODE, _DIRECTORY_MODE = 0o1777, 0o3777
 _TIME_LIMIT = 1 << 33
-"""Seconds since 1970: what every file system of today can hold, and more."""
+"""Seconds since 1970. Every present file system can store it."""
 
 
 class TreeWriter:
-    """Writes one tree below a directory of ours, which it makes. Every name is opened beneath that directory, no
-    symbolic link is ever followed, and a name that is there already is an error."""
+    """Writes one tree below a new directory.
+
+    Every name is opened beneath that directory, no symbolic link is ever followed, and an existing name is an error.
+    """
 
     def __init__(self, place: bytes, prefix: bytes, *, is_layer: bool) -> None:
-        """``prefix``: what names in the archive begin with. ``is_layer``: whether there may be whiteouts."""
+        """``prefix``: prefix of the names in the archive. ``is_layer``: whether whiteouts are allowed."""
         os.mkdir(place, 0o700)
         self._root = open_root(place)
         self._prefix, self._is_layer = prefix, is_layer
@@ -39,7 +41,7 @@ class TreeWriter:
         self._modes: list[tuple[bytes, int]] = []
 
     def close(self) -> None:
-        """Directories get their modes, the deepest first: a mode may forbid to go through."""
+        """Set the modes of directories, the deepest first, because a mode may forbid entering."""
         self._leave()
         if self._root < 0:
             return
@@ -63,13 +65,13 @@ class TreeWriter:
             self._above = None
 
     def top(self, info: tarfile.TarInfo) -> None:
-        """The root of the tree itself."""
+        """Add the root of the tree."""
         if not info.isdir():
             raise RefusedArchive(f"{show(name_of(info))} is no directory")
         self._modes.append((b"", _mode(info, _DIRECTORY_MODE)))
 
     def add(self, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
-        """``path``: below the tree, as the archive has it."""
+        """Add an entry. ``path``: its path below the tree, as in the archive."""
         _check(path)
         above, name = self._enter(path)
         with _only_new(path):
