@@ -1,7 +1,7 @@
-"""Approvers that ask by the queue (``vault/approvals/queue.py``), of commands and of hosts.
+"""Approvers that ask by the queue (``vault/approvals/queue.py``), for commands and for hosts.
 
-Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal
-(``core/approval/approval.py:asked``; the gate's adapter does it itself).
+A failure of the queue raises an exception, which the caller treats as a refusal (``core/approval/approval.py:asked``).
+``HostApprover`` returns a refusal itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from mudroom.vault.approvals.queue import Queue
 from mudroom.vault.approvals.ticket import Ticket
 
 PATIENCE = 300.0
-"""Seconds for an answer about a command."""
+"""Seconds to wait for an answer about a command."""
 OF_A_HOST = 55.0
-"""Seconds for one about a host: a little less than the gate waits."""
+"""Seconds to wait for an answer about a host: a little less than the gate waits."""
 
 
 class QueueApprover:
-    """Waits for ``patience`` seconds, then refuses. With 0 it does not wait: the question stays in the queue, and who
-    asks again gets what was answered meanwhile."""
+    """Asks about a command, and refuses after ``patience`` seconds without an answer.
+
+    With a patience of 0 it does not wait: the question stays in the queue, and a later call with the same question gets
+    the answer given meanwhile.
+    """
 
     def __init__(
         self,
@@ -34,12 +37,13 @@ class QueueApprover:
         over: int = -1,
         waiting: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        """``over``: a descriptor that is readable as soon as nobody waits for the answer any more. ``waiting`` is told
-        the question's name if it has to be waited for."""
+        """``over``: a descriptor that is readable as soon as no caller waits for the answer any more. ``waiting``:
+        called with the question's name before waiting.
+        """
         self._queue, self._patience, self._over, self._waiting = queue, patience, over, waiting
 
     def __call__(self, question: CommandQuestion) -> CommandAnswer:
-        """Raises MudroomError."""
+        """Return the answer. Raise MudroomError."""
         with self._queue.put(question, self._patience) as ticket:
             decision = ticket.look()
             if decision is not None:
@@ -55,17 +59,17 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """The gate's questions of one session (``gateway.py:Elsewhere``), by the queue. Who has the gate writes the rule of
-    an answer that is to be kept. Any failure refuses."""
+    """Asks the gate's questions of one session by the queue (``gateway.py:Elsewhere``). The owner of the gate writes
+    the rule of an answer that is to be kept. Any failure is a refusal.
+    """
 
     def __init__(self, queue: Queue, agent: str, patience: float = OF_A_HOST, *, anyway: bool = True) -> None:
-        """``anyway``: wait whether somebody listens or not, since somebody may come; else nobody is waited for where
-        nobody would hear of it."""
+        """``anyway``: wait even if no process that may answer is listening, because one may start."""
         self._queue, self._agent, self._patience, self._anyway = queue, agent, patience, anyway
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        """Waits for the answer."""
-        if not self._is_heard():
+        """Wait for the answer and return it."""
+        if not self._can_be_answered():
             return NOBODY
         try:
             with self._queue.put(host_question(question, self._agent), self._patience) as ticket:
@@ -74,23 +78,23 @@ class HostApprover:
             return failed(error)
 
     def begin(self, question: FlowQuestion) -> HostWaiting:
-        """Does not."""
-        if not self._is_heard():
+        """Put the question without waiting for the answer."""
+        if not self._can_be_answered():
             return HostWaiting(None, 0, NOBODY)
         try:
             return HostWaiting(self._queue.put(host_question(question, self._agent), self._patience), self._patience)
         except (MudroomError, OSError) as error:
             return HostWaiting(None, 0, failed(error))
 
-    def _is_heard(self) -> bool:
+    def _can_be_answered(self) -> bool:
         return self._anyway or bool(self._queue.listeners())
 
 
 class HostWaiting:
-    """A question about a host while the command goes on (``gateway.py:Waiting``)."""
+    """A question about a host, asked while the command continues (``gateway.py:Waiting``)."""
 
     def __init__(self, ticket: Ticket | None, patience: float, answer: FlowAnswer | None = None) -> None:
-        """``answer``: of a question that could not be asked."""
+        """``answer``: for a question that could not be put."""
         self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
         self._answer = answer
 
@@ -116,7 +120,7 @@ class HostWaiting:
                 self._ticket.end("withdrawn", "nobody waits for the answer any more")
             self._ticket.close()
         except (MudroomError, OSError):
-            pass  # it stays, and nobody waits for it
+            pass  # the question stays in the queue, without a waiter
         self._ticket = None
 
 
@@ -125,7 +129,7 @@ def host_question(question: FlowQuestion, agent: str) -> HostQuestion:
 
 
 def host_answer(decision: QueueDecision) -> FlowAnswer:
-    """What the gate is told. A refusal says who refused, and what was said to it."""
+    """Return the answer for the gate. A refusal names the answerer and the reason."""
     allowed = decision.state == "allowed"
     if decision.state not in ("allowed", "denied"):
         return FlowAnswer(False, why=f"and {decision.reason}")

@@ -1,13 +1,14 @@
-"""Waking those who wait for a change in a directory of the vault: one FIFO each, in which whoever changes something
-writes a byte.
+"""Notification of processes that wait for a change in a directory of the vault: one FIFO for each waiter, into which a
+writer writes one byte.
 
-A bell only says "look again": what has changed stands elsewhere. So a ring that is lost (the one who changed something
-was killed before it rang) delays, and nothing more: who waits looks again now and then, too.
+A bell only says "look again": the change itself is stored elsewhere. If a ring is lost because the writer was killed
+before it rang, the waiter is only late, because waiters also look from time to time.
 
-The FIFO is open for reading and writing in the one who waits, so that it never has an end; nobody has it open after
-that process has died, and whoever rings next finds that (ENXIO, fifo(7)) and removes it.
+The waiter has the FIFO open for reading and writing, so that it never reads an end of file. After the waiter has died
+no process has the FIFO open; the next ring finds that (ENXIO, fifo(7)) and removes the FIFO.
 
-A bell may say whose it is (``page.1f…``): of somebody who may answer. Those who only wait for an answer are nobody.
+The name of a bell may begin with a word that tells its owner's role (``page.1f…``): an owner that may answer. Processes
+that only wait for an answer have no such word.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import errno
 import os
 
 _NEW = b"."
-"""A name that begins so is of a bell that is not open yet."""
+"""Prefix of a bell that is not open yet."""
 
 
 class Bell:
-    """To be closed. Where no FIFO can be made (a full disk) ``fileno`` is -1: look now and then."""
+    """A waiter's FIFO. Close it. Where no FIFO can be made (a full disk) ``fileno`` is -1: look from time to time."""
 
-    def __init__(self, directory: bytes, who: str = "") -> None:
-        """``who``: a word of letters; empty: nobody who answers."""
+    def __init__(self, directory: bytes, role: str = "") -> None:
+        """``role``: a word of letters for an owner that may answer; empty for one that only waits."""
         self._descriptor = -1
         self._path = b""
-        name = (f"{who}." if who else "").encode() + os.urandom(8).hex().encode()
+        name = (f"{role}." if role else "").encode() + os.urandom(8).hex().encode()
         new, path = directory + b"/" + _NEW + name, directory + b"/" + name
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -45,7 +46,7 @@ class Bell:
         return self._descriptor
 
     def heard(self) -> None:
-        """Forget the rings so far."""
+        """Discard the rings so far."""
         if self._descriptor < 0:
             return
         try:
@@ -63,7 +64,7 @@ class Bell:
 
 
 def ring(directory: bytes) -> None:
-    """Wake all who wait. Never fails: what was to be told stands elsewhere."""
+    """Wake all waiters. Never fails, because the change itself is stored elsewhere."""
     try:
         names = os.listdir(directory)
     except OSError:
@@ -74,14 +75,14 @@ def ring(directory: bytes) -> None:
 
 
 def listeners(directory: bytes) -> frozenset[str]:
-    """Who listens and may answer: the words of all bells there that somebody has open. Nobody is woken."""
+    """Return the roles of all open bells whose owners may answer. No bell is rung."""
     try:
         names = os.listdir(directory)
     except OSError:
         return frozenset()
-    said = [name for name in names if b"." in name and not name.startswith(_NEW)]
-    heard = [name for name in said if _is_open(directory + b"/" + name)]
-    return frozenset(name.partition(b".")[0].decode("ascii", "replace") for name in heard)
+    named = [name for name in names if b"." in name and not name.startswith(_NEW)]
+    open_bells = [name for name in named if _is_open(directory + b"/" + name)]
+    return frozenset(name.partition(b".")[0].decode("ascii", "replace") for name in open_bells)
 
 
 def _is_open(path: bytes) -> bool:
@@ -104,7 +105,7 @@ def _ring(path: bytes) -> None:
     try:
         os.write(descriptor, b"!")
     except OSError:
-        pass  # full of rings: it will look; or it has just gone
+        pass  # full of rings, so the waiter will look; or the waiter has just gone
     finally:
         os.close(descriptor)
 

@@ -1,15 +1,15 @@
-"""One question on disk, and its one end.
+"""One question on disk, and its one decision.
 
-    approvals/<id>/question     MessagePack of core/approval_queue.py:Asked; never changed
+    approvals/<id>/question     MessagePack of core/approval_queue.py:QueuedQuestionRecord; never changed
                    waiter       flock(2): held by the process that waits, with its "PID START"
-                   decided      MessagePack of Decision; once it is there it never changes
-                   used         the same file, by another name: what was decided has been heeded
+                   decided      MessagePack of QueueDecision; never changed once it exists
+                   used         hard link to ``decided``: the decision has been used
 
 Rules of this file:
-1. A question has one end. Whoever decides writes a file aside and gives it its name by link(2), of which one succeeds:
-   the second to decide is told what the first has said.
-2. An answer counts once: it is marked as used, by link(2) again, by the one who holds ``waiter``.
-3. A question is there whole or not at all: its directory is filled under another name, then renamed.
+1. A question has one decision. A process that decides writes a file aside and gives it its name by link(2), which only
+   one process can do: the second one is told the first one's decision.
+2. A decision is used once: it is marked as used, again by link(2), by the process that holds ``waiter``.
+3. A question exists completely or not at all: its directory is filled under another name, then renamed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from mudroom.errors import MudroomError
 from mudroom.vault.record import sync_directory
 
 FORMAT = 2
-"""1: without the terms on which the command would run. Such a question cannot be answered: it is put anew."""
+"""Format 1 lacked the terms on which the command would run. Such a question cannot be answered and is put again."""
 ASIDE = b"aside-"
-"""Names that begin so are of nothing that is whole."""
+"""Prefix of the names of incomplete or removed files."""
 
 
 class Attendance:
-    """Being the one who waits for a question; dies with the process. ``None`` from ``attend`` if another one is."""
+    """The lock of the process that waits for a question; released when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -41,18 +41,18 @@ class Attendance:
     def end(self) -> None:
         if self._descriptor >= 0:
             try:
-                os.ftruncate(self._descriptor, 0)  # it may live on, and nobody waits any more
+                os.ftruncate(self._descriptor, 0)  # the process may live on without waiting
             finally:
                 os.close(self._descriptor)
                 self._descriptor = -1
 
 
 def attend(place: bytes) -> Attendance | None:
-    """Raises OSError."""
+    """Become the process that waits for a question. Return None if another process waits. Raise OSError."""
     descriptor = os.open(place + b"/waiter", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_nlink == 0:  # it has been removed meanwhile
+        if os.fstat(descriptor).st_nlink == 0:  # removed meanwhile
             raise FileNotFoundError(place)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d %d" % (os.getpid(), _started(os.getpid())), 0)
@@ -66,15 +66,17 @@ def attend(place: bytes) -> Attendance | None:
 
 
 def create(place: bytes, asked: QueuedQuestionRecord) -> Attendance | None:
-    """Put a question at ``place``, with oneself as the one who waits; None if there is one already. Raises OSError, and
-    nothing is there."""
+    """Put a question at ``place``, and wait for it. Return None if the place is taken.
+
+    Raise OSError; then no question was put.
+    """
     aside, attendance = _aside(place), None
     try:
         os.mkdir(aside, 0o700)
         _write(aside + b"/question", msgspec.msgpack.encode(asked))
         attendance = attend(aside)
         sync_directory(aside)
-        os.rename(aside, place)  # a directory that has something in it is not replaced (rename(2))
+        os.rename(aside, place)  # rename(2) does not replace a directory that is not empty
         return attendance
     except BaseException as error:
         if attendance is not None:
@@ -86,8 +88,10 @@ def create(place: bytes, asked: QueuedQuestionRecord) -> Attendance | None:
 
 
 def decide(place: bytes, decision: QueueDecision) -> bool:
-    """Whether this is how it ends; False: it has ended already. Durable when it returns. Raises OSError, and nothing
-    is decided; FileNotFoundError if there is no such question."""
+    """Decide a question, durably. Return False if it was decided before.
+
+    Raise OSError, then it was not decided; FileNotFoundError if there is no such question.
+    """
     aside = _aside(place + b"/decided")
     try:
         _write(aside, msgspec.msgpack.encode(decision))
@@ -101,7 +105,9 @@ def decide(place: bytes, decision: QueueDecision) -> bool:
 
 
 def use(place: bytes) -> bool:
-    """Whether what was decided counts for the caller, who attends. Durable when it returns. Raises OSError."""
+    """Mark the decision as used, durably. Return False if it was used before. Only for the process that waits. Raise
+    OSError.
+    """
     try:
         os.link(place + b"/decided", place + b"/used")
     except FileExistsError:
@@ -115,20 +121,22 @@ def is_used(place: bytes) -> bool:
 
 
 def decision_at(place: bytes) -> QueueDecision | None:
-    """Raises MudroomError if it cannot be read: it is no answer then."""
+    """Return the decision, or None. Raise MudroomError if it cannot be read: then it is no answer."""
     path = place + b"/decided"
     try:
         with open(path, "rb") as stream:
-            found = _decode(stream.read(), QueueDecision)
+            decision = _decode(stream.read(), QueueDecision)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if found is None or found.format != FORMAT:
+    if decision is None or decision.format != FORMAT:
         raise MudroomError(f"{show(path)} is damaged, or of another version of mudroom")
-    return found
+    return decision
 
 
 def row_at(place: bytes) -> QueueRow | None:
-    """None if there is none, or it cannot be read: it can be neither answered nor used then."""
+    """Return a question with its state, or None if it is missing or unreadable: then it can be neither answered nor
+    used.
+    """
     try:
         with open(place + b"/question", "rb") as stream:
             data = stream.read()
@@ -143,8 +151,10 @@ def row_at(place: bytes) -> QueueRow | None:
 
 
 def remove(place: bytes) -> None:
-    """A question with all its parts: by its name it is gone at once, so that nobody finds it without its mark of being
-    used. Nothing is raised: what stays goes the next time."""
+    """Remove a question. It is renamed first, so that no process finds it without its mark of being used.
+
+    Raises no exception: remaining files are removed the next time.
+    """
     aside = _aside(place)
     try:
         os.rename(place, aside)
@@ -170,7 +180,7 @@ def _decode(data: bytes, kind: type[_Record]) -> _Record | None:
 
 
 def _write(path: bytes, data: bytes) -> None:
-    """A new file, durable."""
+    """Write a new file, durably."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(data)
@@ -186,7 +196,7 @@ def _unlink(path: bytes) -> None:
 
 
 def _started(pid: int) -> int:
-    """When a process was started, in ticks since the machine was (proc_pid_stat(5), field 22); 0 if it is not there."""
+    """Return the start time of a process, in clock ticks since boot (proc_pid_stat(5), field 22); 0 if it is absent."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             return int(stream.read().rpartition(b")")[2].split()[19])
@@ -195,7 +205,7 @@ def _started(pid: int) -> int:
 
 
 def _waiter(place: bytes) -> int:
-    """The process that waits; 0 if it has died, or none ever did."""
+    """Return the id of the process that waits, or 0."""
     try:
         with open(place + b"/waiter", "rb") as stream:
             pid, started = map(int, stream.read(64).split())

@@ -1,10 +1,10 @@
-"""The queue of questions: what waits for somebody to allow it, and what was decided (``vault/approvals/question.py``).
+"""The queue of questions about commands and hosts, with their answers (``vault/approvals/question.py``).
 
 Rules of this file:
-1. No lock of the vault is needed, and nobody is waited for: a user's command may have the vault alone meanwhile.
-2. Only a question with the very same fingerprint, of the same fork and agent, gets an answer that was given when nobody
-   waited, and only one of them does.
-3. What is here is bounded (``core/approval_queue.py:Room``), and it goes with time.
+1. No lock of the vault is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
+2. An answer given while no process waited is used only for a question with the same fingerprint, of the same fork and
+   agent, and only once.
+3. The queue is bounded (``core/approval_queue.py:Room``), and its questions expire.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mudroom.vault.record import sync_directory
 
 ROOM = Room()
 LARGEST = ROOM.largest
-"""Bytes of the words of one command."""
+"""Maximum bytes of the words of one command."""
 _GONE = "nobody waited for it any more"
 _LIST = "mudroom approve lists what waits"
 
@@ -50,7 +50,7 @@ def now() -> Moment:
 
 
 class Queue:
-    """Of one vault. Nothing is open between two calls; any number of processes may use it at once."""
+    """The queue of one vault. No file stays open between two calls; any number of processes may use it at once."""
 
     def __init__(
         self,
@@ -64,8 +64,11 @@ class Queue:
     # --- those who ask ---
 
     def put(self, question: CommandQuestion | HostQuestion, patience: float, validity: float = VALIDITY) -> Ticket:
-        """Ask: goes on with the same question if it waits unattended, or has an answer that nobody has used, given in
-        the last ``validity`` seconds; else it is put anew. To be closed. Raises MudroomError, and nothing waits."""
+        """Put a question into the queue and return its ticket, to be closed.
+
+        If the same question is in the queue without a waiter, or has an unused answer given in the last ``validity``
+        seconds, the ticket is for that question. Raise MudroomError; then no question was put.
+        """
         moment, question = self._clock(), storable(question)
         rows = self._rows()
         try:
@@ -94,7 +97,7 @@ class Queue:
         return ticket
 
     def _counts(self, row: QueueRow, moment: Moment, validity: float) -> bool:
-        """Whether a question that we attend goes on, or its answer is still to be used."""
+        """Whether a question held by this process can be resumed: it is unanswered, or its answer can still be used."""
         decision = self.decision(row.name)
         if decision is None:
             if elapsed(row.asked.when, moment) <= ROOM.unanswered:
@@ -106,7 +109,9 @@ class Queue:
         return not disk.is_used(self._place(row.name))
 
     def _superseded(self, rows: list[QueueRow], question: CommandQuestion | HostQuestion) -> str:
-        """What has changed since the same command was last asked about; the question of then is withdrawn."""
+        """Withdraw the last question about the same command if its circumstances have changed. Return a note of the
+        change.
+        """
         if not isinstance(question, CommandQuestion):
             return ""
         for row in reversed(rows):
@@ -125,7 +130,7 @@ class Queue:
             attendance.end()
 
     def _new(self, question: CommandQuestion | HostQuestion, patience: float, note: str, moment: Moment) -> Ticket:
-        """Raises OSError and MudroomError."""
+        """Put a new question. Raise OSError or MudroomError."""
         command, host = (question, None) if isinstance(question, CommandQuestion) else (None, question)
         size = sum(map(len, command.command)) if command is not None else 0
         if size > LARGEST:
@@ -146,21 +151,21 @@ class Queue:
         raise MudroomError("no name was found for the question")
 
     def _attend(self, name: str) -> Attendance | None:
-        """Be the one who waits for it; None if another process is, or it cannot be."""
+        """Become the process that waits for a question. Return None if another process waits, or it is not possible."""
         try:
             return disk.attend(self._place(name))
-        except OSError:  # it has just been removed, or nothing can be written: no answer could be used
+        except OSError:  # just removed, or the directory cannot be written: no answer could be used
             return None
 
     # --- those who answer ---
 
     def rows(self) -> list[QueueRow]:
-        """All that is known, oldest first. One that cannot be read is left out. Raises MudroomError."""
+        """Return all questions, oldest first, without unreadable ones. Raise MudroomError."""
         self._require_own()
         return self._rows()
 
     def row(self, name: str) -> QueueRow:
-        """Raises UsageError if there is none of that name, MudroomError."""
+        """Return a question by its name. Raise UsageError if there is none, MudroomError."""
         self._require_own()
         row = disk.row_at(self._place(name)) if _is_name(name) else None
         if row is None:
@@ -170,8 +175,11 @@ class Queue:
     def decide(
         self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False
     ) -> tuple[QueueDecision, bool]:
-        """Answer a question: how it has ended, and whether that was us; False: somebody else was before. Raises
-        UsageError if there is none of that name; MudroomError if the answer cannot be written: it still waits then."""
+        """Answer a question. Return its decision, and whether it is this one: another process may have answered before.
+
+        Raise UsageError if there is no such question; MudroomError if the answer cannot be written, and then the
+        question still waits.
+        """
         row = self.row(name)
         if row.decision is not None:
             return row.decision, False
@@ -180,20 +188,24 @@ class Queue:
         return self.end(name, "allowed" if allow else "denied", reason, by, keep)
 
     def tidy(self) -> None:
-        """What is old goes; who puts a question does that, too."""
+        """Remove old questions. Putting a question does that, too."""
         moment = self._clock()
         self._forget(row.name for row in self.rows() if is_old(row, moment, ROOM))
 
-    def listen(self, who: str = "") -> Bell:
-        """Rung at each new question and each answer. To be closed. ``who``: those who may answer say so, in a word."""
+    def listen(self, role: str = "") -> Bell:
+        """Return a bell that is rung at each new question and each answer, to be closed. ``role``: a word for listeners
+        that may answer.
+        """
         try:
             os.makedirs(self._path, mode=0o700, exist_ok=True)
         except OSError:
-            pass  # nobody can ask anything there either; a bell that cannot be made says so itself
-        return Bell(self._bells, who)
+            pass  # then no question can be put there either; a bell that cannot be made has no descriptor
+        return Bell(self._bells, role)
 
     def listeners(self) -> frozenset[str]:
-        """Who listens now and may answer; empty: a question would be seen by nobody before its time is over."""
+        """Return the roles of the listeners that may answer. If empty, no listener would see a question before it
+        expires.
+        """
         return listeners(self._bells)
 
     def moment(self) -> Moment:
@@ -204,7 +216,7 @@ class Queue:
     def end(
         self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False
     ) -> tuple[QueueDecision, bool]:
-        """As ``decide``, in any way."""
+        """As ``decide``, with any state."""
         decision = QueueDecision(FORMAT, state, self._clock(), storable_text(by), storable_text(reason[:2000]), keep)
         try:
             if disk.decide(self._place(name), decision):
@@ -214,16 +226,16 @@ class Queue:
             raise UsageError(f"the question {name} is not there any more", _LIST) from None
         except OSError as error:
             raise MudroomError(f"the answer to {name} cannot be written: {error.strerror}", "it still waits") from error
-        found = self.decision(name)
-        if found is None:
+        earlier = self.decision(name)
+        if earlier is None:
             raise UsageError(f"the question {name} is not there any more", _LIST)
-        return found, False
+        return earlier, False
 
     def decision(self, name: str) -> QueueDecision | None:
         return disk.decision_at(self._place(name))
 
     def use(self, name: str) -> None:
-        """What was decided counts now, and never again. For the one who attends. Raises MudroomError."""
+        """Use up the decision. Only for the process that waits for the question. Raise MudroomError."""
         try:
             used = disk.use(self._place(name))
         except OSError as error:
@@ -235,8 +247,8 @@ class Queue:
         return self._path + b"/" + name.encode()
 
     def _rows(self) -> list[QueueRow]:
-        found = [row for name in self._names() if (row := disk.row_at(self._place(name))) is not None]
-        return sorted(found, key=lambda row: (row.asked.when.time, row.name))
+        rows = [row for name in self._names() if (row := disk.row_at(self._place(name))) is not None]
+        return sorted(rows, key=lambda row: (row.asked.when.time, row.name))
 
     def _names(self) -> list[str]:
         try:
@@ -247,7 +259,7 @@ class Queue:
             raise MudroomError(f"the questions in {show(self._path)} cannot be read: {error.strerror}") from error
 
     def _require_own(self) -> None:
-        """Raises MudroomError if it is another user's, whose commands are not ours to allow."""
+        """Raise MudroomError if the queue belongs to another user, whose commands are not ours to allow."""
         try:
             owner = os.stat(self._path).st_uid
         except FileNotFoundError:
@@ -260,7 +272,7 @@ class Queue:
     # --- room ---
 
     def _make_room(self, rows: list[QueueRow], moment: Moment) -> None:
-        """Raises MudroomError if so many wait that there is no room."""
+        """Make room for a question. Raise MudroomError if too many questions wait."""
         try:
             gone = surplus(rows, moment, ROOM)
         except ValueError as error:
@@ -276,7 +288,7 @@ class Queue:
                 attendance.end()
 
     def _sweep(self, moment: Moment, known: set[str]) -> None:
-        """What a process left that was killed while it put a question, and what cannot be read."""
+        """Remove unreadable questions, and files left by a process that was killed while it put a question."""
         if not os.path.isdir(self._path):
             return
         with os.scandir(self._path) as scan:

@@ -1,4 +1,4 @@
-"""A question that was put, held by the one who waits for the answer (``vault/approvals/queue.py``)."""
+"""A question in the queue, held by the process that waits for its answer (``vault/approvals/queue.py``)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from mudroom.vault.approvals.queue import Queue
 
 LOOK = 2.0
-"""Seconds after which who waits looks without being rung for."""
+"""Seconds after which a waiter looks without being rung for."""
 
 
 class Ticket:
-    """A question that was put, and the right to use its answer, once. To be closed."""
+    """A question in the queue, and the right to use its answer once. Close it."""
 
     def __init__(self, queue: Queue, asked: QueuedQuestionRecord, attendance: Attendance) -> None:
         self._queue, self.asked, self._attendance = queue, asked, attendance
@@ -31,20 +31,23 @@ class Ticket:
         self.close()
 
     def close(self) -> None:
-        """Nobody waits any more; the question stays, if it is not answered."""
+        """Stop waiting. An unanswered question stays in the queue."""
         if self._bell is not None:
             self._bell.close()
             self._bell = None
         self._attendance.end()
 
     def fileno(self) -> int:
-        """Readable when it is time to ``look``; -1 if that can only be tried now and then (``LOOK``)."""
+        """Return a descriptor that is readable when it is time to ``look``, or -1: then look every ``LOOK`` seconds."""
         if self._bell is None:
             self._bell = self._queue.listen()
         return self._bell.fileno()
 
     def look(self) -> QueueDecision | None:
-        """What was decided, if something was: it is used up thereby. Raises MudroomError: nothing is allowed then."""
+        """Return the decision, and use it up; None if there is none yet.
+
+        Raise MudroomError if it cannot be read or used: then nothing is allowed.
+        """
         if self._bell is not None:
             self._bell.heard()
         decision = self._queue.decision(self.asked.name)
@@ -53,14 +56,19 @@ class Ticket:
         return decision
 
     def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[QueueDecision, bool]:
-        """How it has ended, used up, and whether it was by this call: somebody may have decided before."""
+        """End the question and use up the decision. Return the decision, and whether it is this one: another process
+        may have decided before.
+        """
         decision, ours = self._queue.end(self.asked.name, state, reason, by, keep)
         self._queue.use(self.asked.name)
         return decision, ours
 
     def wait(self, patience: float, over: int = -1) -> QueueDecision:
-        """What is decided in so many seconds; expired after them, withdrawn as soon as ``over`` is readable. Raises
-        MudroomError: nothing is allowed then."""
+        """Wait for the decision, at most ``patience`` seconds. Return it and use it up.
+
+        The question expires after that time, and is withdrawn as soon as ``over`` is readable. Raise MudroomError as
+        ``look``.
+        """
         until = time.monotonic() + patience
         poller = select.poll()
         for descriptor in (self.fileno(), over):
