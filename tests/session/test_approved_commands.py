@@ -49,7 +49,7 @@ def answering(queue: Queue, *, allow: bool = True) -> Iterator[None]:
             bell = queue.listen()
             while not (rows := [row for row in queue.rows() if row.state == "waiting"]):
                 os.set_blocking(bell.fileno(), True)
-                bell.heard()
+                bell.clear()
             queue.decide(rows[0].name, allow=allow, by="page", reason="says the page")
         finally:
             os._exit(0)
@@ -226,7 +226,7 @@ def test_an_exec_that_was_killed_while_it_waited(place: Place, monkeypatch: pyte
         while not any(row.waiter == waiting.pid for row in queue.rows()):
             assert waiting.poll() is None
             os.set_blocking(bell.fileno(), True)
-            bell.heard()
+            bell.clear()
         waiting.send_signal(signal.SIGKILL)
     bell.close()
     (row,) = queue.rows()

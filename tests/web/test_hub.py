@@ -142,8 +142,8 @@ def test_who_listens_is_known_by_open_bells_alone(tmp_path: Path) -> None:
     assert queue.listeners() == {"follow"}
     assert not dead.exists()
     ring(os.fsencode(bells))
-    waiter.heard()
-    follower.heard()
+    waiter.clear()
+    follower.clear()
     waiter.close()
     follower.close()
     assert queue.listeners() == frozenset()

@@ -76,7 +76,7 @@ def search(
     """The newest ``count`` events before that number that are wanted: those that are found in a second."""
     found: list[Event] = []
     until = clock() + PATIENCE
-    for looked in session.vault.journal.looked(where, before):
+    for looked in session.vault.journal.search(where, before):
         found += looked.events
         if len(found) >= count:
             return Page(tuple(found[:count]), found[count - 1].number)

@@ -23,7 +23,7 @@ __all__ = [
     "ReviewedFork",
     "RowDifference",
     "RowSide",
-    "TaggedChange",
+    "TaggedRows",
     "collected_seldom",
     "difference",
     "has_hunks",
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mudroom.core.text.difference import Texts
     from mudroom.core.tree.entry import Entry
     from mudroom.session import ForkConflict, Session
-    from mudroom.vault.forks.both_sides import Pair, SidePair, Which
-    from mudroom.vault.forks.record_view import TaggedChange
+    from mudroom.vault.forks.both_sides import BothSides, SidePair, Which
+    from mudroom.vault.forks.record_view import TaggedRows
 
 
 AGAIN = "look again: it has moved on"
@@ -61,15 +61,15 @@ class ReviewedFork(NamedTuple):
     running: bool
     """A command is at work in it: what that one changes may be missing here."""
     summary: Summary
-    tagged: TaggedChange
+    tagged: TaggedRows
     """The rows with their tags, and what else is made of them once."""
 
 
 def look(session: Session, fork: str) -> ReviewedFork:
     """What a fork holds now. Raises UsageError if there is none of that name."""
-    from mudroom.vault.forks.record_view import gist_of
+    from mudroom.vault.forks.record_view import view_record
 
-    gist = gist_of(session.vault.reading, session.forks.record(fork))
+    gist = view_record(session.vault.reading, session.forks.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
     changes, remarks = gist.changeset
     return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
@@ -152,23 +152,23 @@ class RowDifference(NamedTuple):
 
 
 @contextmanager
-def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
-    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Forks.compare`` has them.
+def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[BothSides]:
+    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
     Raises UsageError."""
-    from mudroom.vault.forks.both_sides import ComparedPath, SideReader
-    from mudroom.vault.forks.record_view import gist_of
+    from mudroom.vault.forks.both_sides import ComparedSides, SideReader
+    from mudroom.vault.forks.record_view import view_record
 
     if between is not None:
         for name in set(between) - {"base", "now"}:
             session.changes.of(name.partition("@")[0])
-        with ComparedPath(session.vault, *between) as compared:
+        with ComparedSides(session.vault, *between) as compared:
             yield compared
         return
-    with SideReader(session.vault, fork, gist_of(session.vault.reading, session.forks.record(fork))) as sides:
+    with SideReader(session.vault, fork, view_record(session.vault.reading, session.forks.record(fork))) as sides:
         yield sides
 
 
-def found(sides: Pair, path: bytes) -> SidePair:
+def found(sides: BothSides, path: bytes) -> SidePair:
     """The change at a path. Raises UsageError if there is none."""
     two = sides.find(path)
     if two is None:
@@ -241,7 +241,7 @@ def open_side(
         return None if is_masked(session, two, between) else sides.open(two, which)
 
 
-def _moved(session: Session, sides: Pair, two: SidePair, *, as_new: bool) -> MovedRow | None:
+def _moved(session: Session, sides: BothSides, two: SidePair, *, as_new: bool) -> MovedRow | None:
     """Where what was added came from, or what was deleted went to, as far as anybody may be told."""
     change = two.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
@@ -269,7 +269,7 @@ def _kind_of_entries(two: SidePair) -> Kind | None:
 _KNOWN = {"file", "directory", "symlink"}
 
 
-def _content(sides: Pair, two: SidePair, which: Which, most: int) -> bytes | None:
+def _content(sides: BothSides, two: SidePair, which: Which, most: int) -> bytes | None:
     """At most so many bytes; none of what is no file, or not there. None: it cannot be told any more."""
     entry = two.old if which == "old" else two.new
     return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(two, which, most)

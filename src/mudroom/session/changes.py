@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
-    from mudroom.vault.apply.applied import AppliedOnce
+    from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
@@ -67,9 +67,9 @@ class Changes:
         """Files of a fork that were moved and changed in one go, as far as that can be told
         (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import SideReader
-        from mudroom.vault.forks.record_view import gist_of
+        from mudroom.vault.forks.record_view import view_record
 
-        gist = gist_of(self._vault.reading, self._forks.record(name))
+        gist = view_record(self._vault.reading, self._forks.record(name))
         if not _both_ways(gist.changeset.changes):
             return ()
         with SideReader(self._vault, name, gist) as sides:
@@ -174,9 +174,9 @@ class Changes:
 
     def fingerprint(self, name: str) -> str:
         """Of what a fork holds now; unlike ``review``, this is no look at it."""
-        from mudroom.vault.forks.record_view import gist_of
+        from mudroom.vault.forks.record_view import view_record
 
-        return gist_of(self._vault.reading, self._forks.record(name)).fingerprint
+        return view_record(self._vault.reading, self._forks.record(name)).fingerprint
 
     def drift(self, name: str) -> list[Remark]:
         """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply
@@ -275,7 +275,7 @@ class Changes:
                 found.append({"apply": place.name, "state": words.get(state, state)})
         return found
 
-    def applied(self, last: int = 100) -> list[AppliedOnce]:
+    def applied(self, last: int = 100) -> list[ApplyDetail]:
         """The newest applies, oldest first, with what is known of each without much ado."""
         from mudroom.vault.apply.applied import details
 
@@ -283,23 +283,23 @@ class Changes:
 
     def redo(self, name: str | None = None) -> ApplyResult:
         """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.landing import bring_back
+        from mudroom.vault.apply.landing import redo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
             require_kept(self._vault, name)
-        applied = bring_back(self._vault, name, self._report("applying"), self._forks.at_rest)
+        applied = redo_apply(self._vault, name, self._report("applying"), self._forks.at_rest)
         self._journal_applied("redo", "", applied, **_again(applied))
         return applied
 
     def undo(self, name: str | None = None) -> ApplyResult:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.landing import take_back
+        from mudroom.vault.apply.landing import undo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
             require_kept(self._vault, name)
-        applied = take_back(self._vault, name, self._report("taking back"), self._forks.at_rest)
+        applied = undo_apply(self._vault, name, self._report("taking back"), self._forks.at_rest)
         self._journal_applied("undo", "", applied, **_again(applied))
         return applied
 

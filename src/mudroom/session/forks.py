@@ -309,11 +309,11 @@ class Forks:
 
     def unmount(self, name: str) -> Changeset:
         """Take the directory away. Return what the fork holds. Raise MudroomError if it is in use."""
-        from mudroom.vault.forks.mount import give_back
+        from mudroom.vault.forks.mount import unmount_fork
 
         fork = self.vault.fork(name)
         with self.locked(fork, "unmount"):
-            changeset = give_back(self.vault, fork, self.clock())
+            changeset = unmount_fork(self.vault, fork, self.clock())
         self.tools.refresh(fork)
         self.journal("unmount", name, {"changed": len(changeset.changes)})
         return changeset

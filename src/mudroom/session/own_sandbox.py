@@ -142,9 +142,9 @@ class OwnSandbox:
         fork.end()
         self._open.close()
         if outcome.merged is not None:
-            from mudroom.vault.forks.flatten import stand_on
+            from mudroom.vault.forks.flatten import use_merged_layer
 
-            stand_on(fork, outcome.merged)
+            use_merged_layer(fork, outcome.merged)
         self._forks.tools.refresh(fork)
         return changeset
 

@@ -21,7 +21,7 @@ from mudroom.vault.approvals.ticket import Ticket
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.usage import VaultTotal, VaultUsage, holding, usage, vault_named, vaults, why_unusable
+from mudroom.vault.retention.usage import VaultTotal, VaultUsage, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault
 from mudroom.vault.transfer.bundle import ExportedFork, export_fork
 from mudroom.vault.transfer.import_fork import LIMIT, ImportedFork, import_fork
@@ -59,7 +59,7 @@ def holdings(state: bytes) -> list[VaultTotal]:
     found = []
     for vault in vaults(state):
         with closing(vault):
-            found.append(holding(vault))
+            found.append(vault_total(vault))
     return found
 
 
@@ -69,7 +69,7 @@ def vaults_of(state: bytes) -> list[Vault]:
 
 
 def holdings_of(vault: Vault) -> VaultTotal:
-    return holding(vault)
+    return vault_total(vault)
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
@@ -78,7 +78,7 @@ def others(state: bytes, vault: Vault) -> list[Vault]:
 
 
 def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
-    return holding(session.vault), usage(session.vault)
+    return vault_total(session.vault), usage(session.vault)
 
 
 def usage_of(session: Session) -> VaultUsage:

@@ -73,7 +73,7 @@ def test_what_is_missing_from_one_fork_does_not_hold_up_the_vault(
         raise MudroomError("killed")
 
     with monkeypatch.context() as patch, session.alone("a test"):
-        patch.setattr("mudroom.vault.apply.landing.keep_the_rest", killed)
+        patch.setattr("mudroom.vault.apply.landing.keep_remainder", killed)
         with pytest.raises(MudroomError, match="killed"):
             session.changes.apply(FORK, [b"f"], parts=PART, exact=True)
     os.unlink(session.vault.fork(FORK).layered[0] + b"/f")

@@ -62,7 +62,7 @@ def until_one_waits(queue: Queue) -> QueueRow:
     try:
         while not (rows := [row for row in queue.rows() if row.state == "waiting" and row.waiter]):
             assert select.select([bell.fileno()], [], [], 30)[0]
-            bell.heard()
+            bell.clear()
         return rows[0]
     finally:
         bell.close()

@@ -16,7 +16,7 @@ from mudroom.session import Session
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.stamp import is_settled, stamp_of
-from mudroom.vault.forks.record_view import RecordView, TaggedChange, gist_of
+from mudroom.vault.forks.record_view import RecordView, TaggedRows, view_record
 from mudroom.vault.forks.review import fingerprint
 
 
@@ -33,7 +33,7 @@ def keeping(place: Place) -> Session:
 
 
 def gist(session: Session) -> RecordView:
-    return gist_of(session.vault.reading, session.forks.record("f"))
+    return view_record(session.vault.reading, session.forks.record("f"))
 
 
 def ignored(session: Session) -> set[bytes]:
@@ -166,7 +166,7 @@ def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> No
 def test_what_is_made_of_rows_is_made_once_for_them(session: Session, place: Place) -> None:
     settle(place.project / ".gitignore")
 
-    def lines(tagged: TaggedChange) -> list[bytes]:
+    def lines(tagged: TaggedRows) -> list[bytes]:
         return [change.path + b" " + ",".join(tagged.tags[change.path]).encode() for change in tagged.rows]
 
     first = gist(session).tagged(session.vault).once(lines)

@@ -156,9 +156,9 @@ def test_a_search_far_back_opens_only_the_archives_that_it_needs(path: Path) -> 
 def test_who_searches_is_told_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = filled(path, 200)
     journal.archive(150)
-    nothing = [(len(one.events), one.down_to) for one in journal.looked(EventFilter(grep="no such text"))]
+    nothing = [(len(one.events), one.down_to) for one in journal.search(EventFilter(grep="no such text"))]
     assert nothing == [(0, 151), (0, 87), (0, 23), (0, 1)]
-    since = [(numbers(list(one.events)), one.down_to) for one in journal.looked(EventFilter(("run",), since=190 * S))]
+    since = [(numbers(list(one.events)), one.down_to) for one in journal.search(EventFilter(("run",), since=190 * S))]
     assert since == [([200, 198, 196, 194, 192], 152)]
 
 

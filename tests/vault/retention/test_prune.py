@@ -205,7 +205,10 @@ def test_slots_are_removed_only_where_they_can_be(place: Place, tmp_path: Path) 
     with pytest.raises(MudroomError, match="not a path that mudroom uses"):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert precious.is_dir()
-    assert any("not a path that mudroom uses" in problem.text for problem in check(session.vault)) or directory.state() is None
+    assert (
+        any("not a path that mudroom uses" in problem.text for problem in check(session.vault))
+        or directory.state() is None
+    )
 
 
 def test_a_link_in_the_project_leads_nowhere(place: Place, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import Place, full_listing
 from mudroom.core.retention import RetentionLimits
 from mudroom.vault.retention.prune import collect_garbage
-from mudroom.vault.retention.usage import KindUsage, holding, measure, usage, vault_named, vaults, why_unusable
+from mudroom.vault.retention.usage import KindUsage, measure, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault, open_vault
 
 
@@ -83,7 +83,7 @@ def test_every_kind_and_nothing_is_changed(place: Place) -> None:
     (cached / "wheel").write_bytes(b"w" * 50_000)
     before = full_listing(Path(os.fsdecode(session.vault.path)))
     found = usage(session.vault)
-    one = holding(session.vault)
+    one = vault_total(session.vault)
     assert full_listing(Path(os.fsdecode(session.vault.path))).keys() >= before.keys()
     assert (found.forks.number, found.layers.number, found.snapshots.number, found.applies.number) == (2, 2, 1, 1)
     assert 300_000 <= found.layers.size < 400_000
@@ -116,7 +116,7 @@ def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
     (tmp_path / "vaults/stray").write_text("")
     gone.new_fork("f")
     Path(os.fsdecode(gone.fork("f").record_path)).write_bytes(b"\x91")
-    found = {vault.path: holding(vault) for vault in vaults(state)}
+    found = {vault.path: vault_total(vault) for vault in vaults(state)}
     assert found[good.path].exists
     assert not found[gone.path].exists
     assert found[gone.path].forks == 1

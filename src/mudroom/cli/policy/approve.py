@@ -194,7 +194,7 @@ def _follow(queue: Queue, session: Session, context: Context) -> int:
         poller.register(bell.fileno(), select.POLLIN)
     try:
         while True:
-            bell.heard()
+            bell.clear()
             for row in queue.rows():
                 if row.state == "waiting" and row.name not in seen:
                     seen.add(row.name)

@@ -248,10 +248,10 @@ class SharedSandbox:
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
         """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
-        copy that. Returns the name. ``keep``: as ``copied_checkpoint`` has it; ``name`` is but a stem then, for whoever
+        copy that. Returns the name. ``keep``: as ``checkpoint_copy`` has it; ``name`` is but a stem then, for whoever
         chose one outside could be too late. ``terms``: of the command that it is made for; None: it is for none. Raise
         UsageError if the name is taken, or the terms are others."""
-        from mudroom.vault.forks.live_checkpoint import copied_checkpoint
+        from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 
         if terms is not None:
             self.require_terms(terms)
@@ -260,7 +260,7 @@ class SharedSandbox:
                 raise UsageError("what ran in the background has just ended", "try again")
             self._gather(self._last, live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
-            return copied_checkpoint(self.vault, self.fork, chosen, time, keep).name
+            return checkpoint_copy(self.vault, self.fork, chosen, time, keep).name
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

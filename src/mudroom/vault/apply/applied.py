@@ -19,7 +19,7 @@ LARGE = 8 << 20
 """Plans larger than this, in bytes, are not read for a list."""
 
 
-class AppliedOnce(NamedTuple):
+class ApplyDetail(NamedTuple):
     name: str
     state: str
     """As in ``Session.applies``."""
@@ -33,7 +33,7 @@ class AppliedOnce(NamedTuple):
     """Number of files where the project's version was kept, as decided."""
 
 
-def details(vault: Vault, applies: Sequence[tuple[str, str]]) -> list[AppliedOnce]:
+def details(vault: Vault, applies: Sequence[tuple[str, str]]) -> list[ApplyDetail]:
     """Return details in the order of ``applies``: names and states, oldest first."""
     events = _read_events(vault, [name for name, _state in applies])
     return [_detail(vault, name, state, events.get(name)) for name, state in applies]
@@ -61,24 +61,24 @@ def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
     return events
 
 
-def _detail(vault: Vault, name: str, state: str, event: Event | None) -> AppliedOnce:
+def _detail(vault: Vault, name: str, state: str, event: Event | None) -> ApplyDetail:
     if event is not None:
         data = json.loads(event.data)
         written, removed, conflicts, spared = (
             _number(data.get(key)) for key in ("written", "removed", "conflicts", "kept")
         )
-        return AppliedOnce(name, state, event.fork, event.time, written, removed, conflicts, spared)
+        return ApplyDetail(name, state, event.fork, event.time, written, removed, conflicts, spared)
     place = ApplyDirectory(vault.path + b"/applies/" + name.encode())
     try:
         kept = place.state()
         if kept is None or os.stat(place.path + b"/plan." + kept.encode()).st_size > LARGE:
-            return AppliedOnce(name, state)
+            return ApplyDetail(name, state)
         record = place.load()
     except (MudroomError, OSError):
-        return AppliedOnce(name, state)
+        return ApplyDetail(name, state)
     removed = sum(op.kind == "remove" for op in record.ops)
     written = sum(op.kind in ("place", "swap", "chmod") for op in record.ops)
-    return AppliedOnce(name, state, record.fork, record.started, written, removed, kept=len(record.dropped))
+    return ApplyDetail(name, state, record.fork, record.started, written, removed, kept=len(record.dropped))
 
 
 def _number(value: object) -> int:

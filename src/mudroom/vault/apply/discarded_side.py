@@ -29,7 +29,7 @@ _BOOKS = b"/fork"
 _RECORD = b"/record"
 
 
-def lay_aside(vault: Vault, fork: Fork, place: bytes, time: int) -> Checkpoint:
+def save_for_undo(vault: Vault, fork: Fork, place: bytes, time: int) -> Checkpoint:
     """Save the fork's records and make a checkpoint, before changes are discarded. ``place``: the apply's directory."""
     point = stacking.checkpoint(vault, fork, free_name(fork.state, "applied"), time, automatic=True)
     books = place + _BOOKS
@@ -52,7 +52,7 @@ def _link_all(source: bytes, target: bytes) -> None:
     sync_directory(target)
 
 
-def holder_of(vault: Vault, record: ApplyRecord) -> Fork | None:
+def find_holder(vault: Vault, record: ApplyRecord) -> Fork | None:
     """Return the fork that has the checkpoint, under its current name, or None."""
     for fork in vault.forks():
         state = fork.state_or_none
@@ -61,7 +61,7 @@ def holder_of(vault: Vault, record: ApplyRecord) -> Fork | None:
     return None
 
 
-def return_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: bytes) -> tuple[Remark, ...]:
+def restore_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: bytes) -> tuple[Remark, ...]:
     """Restore in the fork the state before the apply, including its decisions. Repeatable."""
     point = record.checkpoint
     if fork is None or point is None:
@@ -87,7 +87,7 @@ def return_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: 
     return (Remark(os.fsencode(fork.name), f"{SINCE} {before.name}"),) if before is not None else ()
 
 
-def has_begun_anew(fork: Fork) -> bool:
+def is_reset(fork: Fork) -> bool:
     """Whether the fork stands on the project itself, without changes."""
     return not fork.state.layers and stacking.upper_is_empty(fork)
 
@@ -95,7 +95,7 @@ def has_begun_anew(fork: Fork) -> bool:
 def _roll_back(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpoint | None:
     """Roll back to the checkpoint. A fork that was reset and is empty needs no checkpoint of its present state."""
     state = fork.state
-    if not has_begun_anew(fork):
+    if not is_reset(fork):
         return stacking.rollback(vault, fork, point.name, time)
     fork.save(rolled_back(state, point, vault.new_layer()))
     vault.throw_away(vault.layer(state.upper))

@@ -22,11 +22,11 @@ from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, sync_filesystem, take
 from mudroom.vault.apply.tree import (
-    bring_back,
-    differs,
     exchange_trees,
-    is_still,
+    first_difference,
+    is_unchanged,
     move_tree,
+    put_back,
     set_mode,
     settle,
     sync_path,
@@ -185,7 +185,7 @@ class Executor:
             return ""  # swapped before; the user has replaced the new file
         if slot_entry is None:
             return MISSING
-        if not is_still(op.old, current):
+        if not is_unchanged(op.old, current):
             return EDITED
         try:
             exchange_trees(slot, op.new, at, op.old)
@@ -219,7 +219,7 @@ class Executor:
             return ""  # removed by us before; a file at the path is a new one of the user's
         if current is None:
             return NOTHING
-        if op.old is None or not is_still(op.old, current):
+        if op.old is None or not is_unchanged(op.old, current):
             return EDITED
         move_tree(at, slot, op.old, take)
         return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
@@ -228,7 +228,7 @@ class Executor:
         taken = look(*slot)
         if taken is not None:
             try:
-                bring_back(slot, at, taken)
+                put_back(slot, at, taken)
             except FileExistsError:
                 return ""  # the user has created a new file there, which stays; undo restores the earlier one
         return EDITED
@@ -236,10 +236,10 @@ class Executor:
     def _holds_old(self, op: Op, slot: At) -> bool:
         """Whether the slot holds the expected old entry, including every file of a directory."""
         try:
-            if not is_still(op.old, look(*slot)):
+            if not is_unchanged(op.old, look(*slot)):
                 return False
             directory = op.old is not None and op.old.kind == "directory"
-            return not directory or differs(walk(slot, ours=True), self._trees.get(op.slot, {})) is None
+            return not directory or first_difference(walk(slot, ours=True), self._trees.get(op.slot, {})) is None
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
@@ -270,7 +270,7 @@ class Executor:
         try:
             if op.kind == "remove":
                 return bool(self._bring_back(slot, at))
-            return is_still(op.new, look(*at)) and bool(self._undo_swap(op, slot, at))
+            return is_unchanged(op.new, look(*at)) and bool(self._undo_swap(op, slot, at))
         except OSError as error:
             if error.errno in _FAILURES:
                 raise

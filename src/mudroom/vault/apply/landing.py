@@ -1,6 +1,6 @@
 """Land a fork's changes in the project: plan against the project as it is now, apply, update the fork's records.
 
-``land``, ``take_back``, ``bring_back`` and ``recover_all`` expect the caller to hold the vault's lock.
+``land``, ``undo_apply``, ``redo_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mudroom.stage.layers.union import Union
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
 from mudroom.vault.apply.backup import with_backups
-from mudroom.vault.apply.discarded_side import has_begun_anew, holder_of, lay_aside, return_dropped
+from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped, save_for_undo
 from mudroom.vault.apply.execution import Progress
-from mudroom.vault.apply.remainder import keep_the_rest
+from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
     ApplyResult,
@@ -84,7 +84,7 @@ Check = Callable[[Landing, Source, bytes], Verification | None]
 """Try a landing. Arguments: the landing, the fork's staged files, the directory of merged content."""
 
 
-class How(NamedTuple):
+class LandingOptions(NamedTuple):
     """``verify_fork``: compare the fork with the reviewed changes. ``time``: nanoseconds since 1970, for the record."""
 
     time: int
@@ -206,7 +206,7 @@ def land(
                     continue  # the check took time, and the project has changed
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
-            landed = perform(vault, fork, request, plan, reconciler, How(time, verify_fork, progress))
+            landed = perform(vault, fork, request, plan, reconciler, LandingOptions(time, verify_fork, progress))
             return landed._replace(verified=verified)
     raise MudroomError("the project changed each time while the result was being verified", "try again")
 
@@ -227,12 +227,12 @@ def perform(
     request: LandingRequest,
     plan: LandingPlan,
     reconciler: Reconciler,
-    options: How,
+    options: LandingOptions,
 ) -> LandingResult:
     landing, applied, place = plan.landing, ApplyResult(""), None
     if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
-        point = lay_aside(vault, fork, place.path, options.time) if landing.dropped else None
+        point = save_for_undo(vault, fork, place.path, options.time) if landing.dropped else None
         if point is not None:  # sealed layers are never changed
             landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
         trees = trees_of(landing)
@@ -254,7 +254,7 @@ def perform(
     landed = {change.path for change in plan.chosen} - kept
     landed -= {path for path in landed for top in stayed if is_below(path, top)}
     parts = {path: part for path, part in request.parts.items() if path in landed}
-    remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
+    remaining = keep_remainder(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:
         place.end()
     merged = (landing.differing & landed) - landing.dropped - landing.unmoved
@@ -266,7 +266,7 @@ Resting = Callable[[str], AbstractContextManager[Fork]]
 """Open a fork by name, with its lock held and no command running in it."""
 
 
-def take_back(
+def undo_apply(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
 ) -> ApplyResult:
     """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
@@ -275,11 +275,11 @@ def take_back(
     if record is None or not record.dropped:
         return undo(place, progress)
     with _locked_holder(vault, record, resting) as fork:
-        applied = undo(place, progress, lambda _applied: return_dropped(vault, fork, record, place.path))
+        applied = undo(place, progress, lambda _applied: restore_dropped(vault, fork, record, place.path))
         return _with_restored(applied, record, fork)
 
 
-def bring_back(
+def redo_apply(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
 ) -> ApplyResult:
     """Redo the named apply, or the one undone last. Changes it discarded from the fork are discarded again, unless the
@@ -305,7 +305,7 @@ def _with_restored(applied: ApplyResult, record: ApplyRecord, fork: Fork | None)
 @contextmanager
 def _locked_holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[Fork | None]:
     """Yield the fork that holds the changes discarded by an apply, or None if it is gone."""
-    fork = holder_of(vault, record)
+    fork = find_holder(vault, record)
     if fork is None or resting is None:
         yield fork
         return
@@ -325,7 +325,7 @@ def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
     """Whether the fork has changed since its discarded changes were restored."""
     if record.checkpoint is not None and is_standing_on(fork, record.checkpoint):
         return False
-    return not has_begun_anew(fork)  # discarding them was interrupted
+    return not is_reset(fork)  # discarding them was interrupted
 
 
 def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
@@ -374,9 +374,9 @@ def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
     record = place.load() if state in ("done", "undone") else None
     if record is None or not record.dropped:
         return
-    fork = holder_of(vault, record)
+    fork = find_holder(vault, record)
     if state == "undone":
-        return_dropped(vault, fork, record, place.path)
+        restore_dropped(vault, fork, record, place.path)
     else:
         _drop_again(vault, fork, record, ApplyResult(place.name))
 
@@ -403,7 +403,7 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tu
     parts = {path: part for path, part in done.parts if path in paths}
     missing = _missing(fork, record, paths & {*parts, *done.differing})
     parts = {path: part for path, part in parts.items() if path not in missing}
-    keep_the_rest(vault, fork, record, paths, {*done.differing} - missing, parts)
+    keep_remainder(vault, fork, record, paths, {*done.differing} - missing, parts)
     return tuple(Remark(path, LACKING) for path in sorted(missing))
 
 

@@ -31,7 +31,7 @@ from mudroom.vault.store.store import Vault
 _NO_PARTS: Mapping[bytes, PartialChoice] = {}
 
 
-def keep_the_rest(
+def keep_remainder(
     vault: Vault,
     fork: Fork,
     record: ForkRecord,

@@ -34,10 +34,10 @@ from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.apply.tree import (
-    differs,
     discard,
     fill_merged,
     fill_slot,
+    first_difference,
     move_tree,
     settle,
     strip_overlay_xattrs,
@@ -151,7 +151,7 @@ class ApplyDirectory:
         except FileNotFoundError:
             pass
 
-    def give_back(self, record: ApplyRecord) -> None:
+    def cancel(self, record: ApplyRecord) -> None:
         """Return all files to the fork, as if the apply had not begun. Call it before the first operation."""
         _return_slots(record)
         self.drop("prepare")
@@ -217,7 +217,7 @@ def apply(
         finally:
             os.close(slots)
     except (MudroomError, OSError):
-        place.give_back(record)
+        place.cancel(record)
         raise
     place.write("ready", record)
     place.drop("prepare")
@@ -280,7 +280,7 @@ def recover(place: ApplyDirectory) -> Recovery | None:
         return None
     record = place.load()
     if state == "prepare":
-        place.give_back(record)
+        place.cancel(record)
         return Recovery(place.name, record.fork, "deferred", ApplyResult(place.name))
     earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
     for earlier in earlier_states:  # a crash between writing a state and dropping the earlier one
@@ -372,7 +372,7 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
     above, _slash, name = op.path.rpartition(b"/")
     try:
         with directory(root, above) as opened:
-            return differs(walk((opened, name)), tree) is not None
+            return first_difference(walk((opened, name)), tree) is not None
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
 
@@ -406,7 +406,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
     with Union(contents, None) as staged:
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
-        path = differs(below, tree)
+        path = first_difference(below, tree)
     if path is not None:
         raise ForkMoved(op.path + b"/" + path, show(op.path + b"/" + path))
 

@@ -54,7 +54,7 @@ def _entries(root: int, path: bytes) -> dict[bytes, Entry]:
         return entries(opened)
 
 
-def differs(entries: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
+def first_difference(entries: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
     """Return the first path of a walk that differs from the expected entries, or None."""
     missing = set(expected)
     for path, entry in entries:
@@ -69,7 +69,7 @@ def _needs_lending(entry: Entry | None) -> bool:
     return entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
 
 
-def is_still(expected: Entry | None, current: Entry | None) -> bool:
+def is_unchanged(expected: Entry | None, current: Entry | None) -> bool:
     """Like ``same_stamp``, but accept the temporary write permission that an interrupted move left on a directory."""
     if same_stamp(expected, current):
         return True
@@ -81,7 +81,12 @@ def is_still(expected: Entry | None, current: Entry | None) -> bool:
 def settle(at: At, entry: Entry) -> None:
     """Remove the temporary write permission of a directory, in case the move was interrupted before that."""
     current = look(*at)
-    if current is not None and current.kind == "directory" and current.mode != entry.mode and is_still(entry, current):
+    if (
+        current is not None
+        and current.kind == "directory"
+        and current.mode != entry.mode
+        and is_unchanged(entry, current)
+    ):
         set_mode(at, entry.mode)
 
 
@@ -118,7 +123,7 @@ def exchange_trees(one: At, first: Entry | None, other: At, second: Entry | None
         settle(away, entry)
 
 
-def bring_back(slot: At, at: At, entry: Entry) -> None:
+def put_back(slot: At, at: At, entry: Entry) -> None:
     """Return a file or directory that was removed from the project to its path.
 
     If the path is taken, the file there stays. Two directories are merged, and entries without a free name stay in the
@@ -135,7 +140,7 @@ def bring_back(slot: At, at: At, entry: Entry) -> None:
     with directory(*slot) as source, directory(*at) as target:
         for name, below in entries(source).items():
             try:
-                bring_back((source, name), (target, name), below)
+                put_back((source, name), (target, name), below)
             except FileExistsError as error:
                 stayed = error
     if stayed is not None:
@@ -187,7 +192,7 @@ def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
 def _fill(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
     if len(contents) > 1 or op.copy or not _move_in(contents[0], slot, op, new):
         with Union(contents, None) as staged:
-            if not is_still(new, staged.look(op.path)):
+            if not is_unchanged(new, staged.look(op.path)):
                 raise ForkMoved(op.path, show(op.path))
             _copy_in(staged, slot, op.path, new)
 
@@ -198,7 +203,7 @@ def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
     root = open_root(content)
     try:
         with entered(root, above) as opened:
-            if not is_still(new, look(opened, name)):
+            if not is_unchanged(new, look(opened, name)):
                 raise ForkMoved(op.path, show(op.path))
             return _rename((opened, name), slot, new)
     except (FileNotFoundError, NotADirectoryError):

@@ -16,7 +16,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import look, look_beneath, open_beneath
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
-from mudroom.vault.apply.tree import is_still
+from mudroom.vault.apply.tree import is_unchanged
 from mudroom.vault.conflict.reconciliation import merge_texts
 from mudroom.vault.record import sync_directory
 
@@ -67,7 +67,7 @@ class Unmerge:
             current = look_beneath(self._root, op.path)
         except PermissionError:
             return op
-        if current is None or current.kind != "file" or is_still(op.old, current):
+        if current is None or current.kind != "file" or is_unchanged(op.old, current):
             return op
         content, mode = self._content(op, current), combine_modes(op.old.mode, current.mode, op.new.mode)
         if content is None or mode is None:

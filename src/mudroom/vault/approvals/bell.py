@@ -45,7 +45,7 @@ class Bell:
     def fileno(self) -> int:
         return self._descriptor
 
-    def heard(self) -> None:
+    def clear(self) -> None:
         """Discard the rings so far."""
         if self._descriptor < 0:
             return

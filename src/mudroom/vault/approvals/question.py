@@ -32,7 +32,7 @@ ASIDE = b"aside-"
 """Prefix of the names of incomplete or removed files."""
 
 
-class Attendance:
+class WaiterLock:
     """The lock of the process that waits for a question; released when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
@@ -47,7 +47,7 @@ class Attendance:
                 self._descriptor = -1
 
 
-def attend(place: bytes) -> Attendance | None:
+def attend(place: bytes) -> WaiterLock | None:
     """Become the process that waits for a question. Return None if another process waits. Raise OSError."""
     descriptor = os.open(place + b"/waiter", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -62,10 +62,10 @@ def attend(place: bytes) -> Attendance | None:
     except BaseException:
         os.close(descriptor)
         raise
-    return Attendance(descriptor)
+    return WaiterLock(descriptor)
 
 
-def create(place: bytes, asked: QueuedQuestionRecord) -> Attendance | None:
+def create(place: bytes, asked: QueuedQuestionRecord) -> WaiterLock | None:
     """Put a question at ``place``, and wait for it. Return None if the place is taken.
 
     Raise OSError; then no question was put.

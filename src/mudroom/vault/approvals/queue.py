@@ -32,7 +32,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.approvals import question as disk
 from mudroom.vault.approvals.bell import Bell, listeners, ring
-from mudroom.vault.approvals.question import FORMAT, Attendance
+from mudroom.vault.approvals.question import FORMAT, WaiterLock
 from mudroom.vault.approvals.ticket import Ticket
 from mudroom.vault.record import sync_directory
 
@@ -150,7 +150,7 @@ class Queue:
                 return Ticket(self, asked, attendance)
         raise MudroomError("no name was found for the question")
 
-    def _attend(self, name: str) -> Attendance | None:
+    def _attend(self, name: str) -> WaiterLock | None:
         """Become the process that waits for a question. Return None if another process waits, or it is not possible."""
         try:
             return disk.attend(self._place(name))

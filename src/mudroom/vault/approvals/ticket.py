@@ -10,7 +10,7 @@ from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, Sta
 
 if TYPE_CHECKING:
     from mudroom.vault.approvals.bell import Bell
-    from mudroom.vault.approvals.question import Attendance
+    from mudroom.vault.approvals.question import WaiterLock
     from mudroom.vault.approvals.queue import Queue
 
 LOOK = 2.0
@@ -20,7 +20,7 @@ LOOK = 2.0
 class Ticket:
     """A question in the queue, and the right to use its answer once. Close it."""
 
-    def __init__(self, queue: Queue, asked: QueuedQuestionRecord, attendance: Attendance) -> None:
+    def __init__(self, queue: Queue, asked: QueuedQuestionRecord, attendance: WaiterLock) -> None:
         self._queue, self.asked, self._attendance = queue, asked, attendance
         self._bell: Bell | None = None
 
@@ -49,7 +49,7 @@ class Ticket:
         Raise MudroomError if it cannot be read or used: then nothing is allowed.
         """
         if self._bell is not None:
-            self._bell.heard()
+            self._bell.clear()
         decision = self._queue.decision(self.asked.name)
         if decision is not None:
             self._queue.use(self.asked.name)

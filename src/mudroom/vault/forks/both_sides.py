@@ -35,7 +35,7 @@ class SidePair(NamedTuple):
     """The old path of a renamed file."""
 
 
-class Pair(ABC):
+class BothSides(ABC):
     """Access to both versions of a path."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Pair(ABC):
         return None
 
 
-class SideReader(Pair):
+class SideReader(BothSides):
     """``with Sides(vault, fork, view) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
     def __init__(self, vault: Vault, fork: str, view: RecordView) -> None:
@@ -129,13 +129,13 @@ class SideReader(Pair):
         return data if data is not None and len(data) <= LARGE else None
 
 
-class ComparedPath(Pair):
+class ComparedSides(BothSides):
     """Both versions in two states that ``vault/forks/comparison.py`` compares."""
 
     def __init__(self, vault: Vault, old: str, new: str) -> None:
         self._comparison = Comparison(vault, old, new)
 
-    def __enter__(self) -> ComparedPath:
+    def __enter__(self) -> ComparedSides:
         return self
 
     def __exit__(self, *_error: object) -> None:

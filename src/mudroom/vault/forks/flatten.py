@@ -37,7 +37,7 @@ def merge_lowest(vault: Vault, fork: Fork) -> str:
     return name
 
 
-def stand_on(fork: Fork, merged: str) -> None:
+def use_merged_layer(fork: Fork, merged: str) -> None:
     """Let the fork use the merged layer, from the next command on. Hold the fork's lock since ``merge_lowest``."""
     state = fork.state
     fork.save(stack.flattened(state, len(state.layers) - KEPT, merged))

@@ -28,7 +28,7 @@ State = Literal["idle", "running", "mounted", "cut off", "damaged"]
 _KEPT = 2_000
 
 
-class VaultSummary(NamedTuple):
+class RecordSummary(NamedTuple):
     """Summary of a record."""
 
     command: tuple[bytes, ...]
@@ -52,7 +52,7 @@ class ForkSummary(NamedTuple):
     checkpoints: int = 0
     credentials: tuple[str, ...] = ()
     snapshot: bool = False
-    brief: VaultSummary | None = None
+    brief: RecordSummary | None = None
     """None if no command has ended in it yet."""
 
     @property
@@ -70,7 +70,7 @@ _NO_CHANGES = fingerprint(Changeset())
 class ForkSummaries:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cache: OrderedDict[bytes, tuple[Stamp, VaultSummary]] = OrderedDict()
+        self._cache: OrderedDict[bytes, tuple[Stamp, RecordSummary]] = OrderedDict()
 
     def all(self, vault: Vault) -> list[ForkSummary]:
         """Return the summaries of all forks, oldest first."""
@@ -80,10 +80,10 @@ class ForkSummaries:
             return []
         place = vault.path + b"/forks/"
         forks = (Fork(os.fsdecode(name), place + name, vault.path, vault.reading) for name in names)
-        summaries = [summary for fork in forks if (summary := self.one(fork)) is not None]
+        summaries = [summary for fork in forks if (summary := self.get(fork)) is not None]
         return sorted(summaries, key=lambda summary: (summary.created, summary.name))
 
-    def one(self, fork: Fork) -> ForkSummary | None:
+    def get(self, fork: Fork) -> ForkSummary | None:
         """Return the summary of a fork, or None if it is gone."""
         if not is_plain(fork.name):
             return ForkSummary(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
@@ -112,7 +112,7 @@ class ForkSummaries:
             brief,
         )
 
-    def _summarise_record(self, fork: Fork) -> VaultSummary | None:
+    def _summarise_record(self, fork: Fork) -> RecordSummary | None:
         path, now = fork.record_path, time.time_ns()
         stamp = stamp_of(path)
         with self._lock:
@@ -123,10 +123,10 @@ class ForkSummaries:
         record = fork.record
         if record is None:
             return None
-        from mudroom.vault.forks.record_view import gist_of
+        from mudroom.vault.forks.record_view import view_record
 
-        view = gist_of(fork.reading, record)
-        brief = VaultSummary(record.command, record.exit_code, record.level, view.summary, view.fingerprint)
+        view = view_record(fork.reading, record)
+        brief = RecordSummary(record.command, record.exit_code, record.level, view.summary, view.fingerprint)
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
                 self._cache[path] = stamp, brief
@@ -135,7 +135,7 @@ class ForkSummaries:
         return brief
 
 
-def _state(fork: Fork, brief: VaultSummary | None) -> State:
+def _state(fork: Fork, brief: RecordSummary | None) -> State:
     if fork.interrupted is not None:
         with fork.lock_if_free("a list of forks") as free:
             return "cut off" if free else "running"

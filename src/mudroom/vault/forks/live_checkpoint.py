@@ -32,7 +32,7 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 
-def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
+def checkpoint_copy(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
     """Make a checkpoint of a running fork.
 
     ``keep``: number of automatic checkpoints to keep; None for a checkpoint that the user named. Raise UsageError if

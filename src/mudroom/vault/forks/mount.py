@@ -111,7 +111,7 @@ def _write_note(fork: Fork, mounted_fork: MountedFork) -> None:
     os.rename(fork.path + b"/mount.new", fork.path + b"/mount")
 
 
-def give_back(vault: Vault, fork: Fork, now: int) -> Changeset:
+def unmount_fork(vault: Vault, fork: Fork, now: int) -> Changeset:
     """Unmount a fork and collect its changes. Also works after a reboot, when only the note is left.
 
     Hold the fork's lock. Raise UsageError if the fork is not mounted, MudroomError if the mount is in use.

@@ -33,7 +33,7 @@ _IGNORE_LIMIT = 1 << 20
 """Bytes of a ``.gitignore``; a larger one is ignored."""
 
 
-class TaggedChange:
+class TaggedRows:
     """Rows, and the tags of each, as of the ``.gitignore`` files that were read."""
 
     def __init__(self, rows: tuple[Change, ...], ignored_paths: frozenset[bytes]) -> None:
@@ -44,7 +44,7 @@ class TaggedChange:
         self._lock = threading.Lock()
         self._values: dict[Any, Any] = {}
 
-    def once(self, make: Callable[[TaggedChange], T]) -> T:
+    def once(self, make: Callable[[TaggedRows], T]) -> T:
         """Return ``make(self)``, computed once. ``make`` must be a named function that depends only on this object."""
         with self._lock:
             if make not in self._values:
@@ -56,7 +56,7 @@ class TaggedChange:
 class _TaggedCache(NamedTuple):
     files: Mapping[bytes, Entry | None]
     """The entry at the path of each ``.gitignore`` that could match, and the absent directories."""
-    tagged: TaggedChange
+    tagged: TaggedRows
 
 
 class RecordView:
@@ -96,20 +96,20 @@ class RecordView:
                 self._moves = Moves(self.changeset.changes, hides)
             yield self._moves
 
-    def tagged(self, vault: Vault) -> TaggedChange:
+    def tagged(self, vault: Vault) -> TaggedRows:
         """Return the rows with their tags, as of the project now."""
         with OpenSource(vault.project) as project:
             cached, now = self._tagged, time.time_ns()
             if cached is not None and all(project.look(path) == entry for path, entry in cached.files.items()):
                 return cached.tagged
             files: dict[bytes, Entry | None] = {}
-            tagged = TaggedChange(self.rows, _ignored(project, self.rows, files))
+            tagged = TaggedRows(self.rows, _ignored(project, self.rows, files))
             settled = all(entry is None or is_settled(entry.ctime, now) for entry in files.values())
             self._tagged = _TaggedCache(files, tagged) if settled else None
             return tagged
 
 
-def gist_of(reading: FileReader, record: ForkRecord | None) -> RecordView:
+def view_record(reading: FileReader, record: ForkRecord | None) -> RecordView:
     """Return the view of a record. ``reading``: the reader that read the record."""
     return reading.come_to(record, RecordView) if record is not None else RecordView(None)
 

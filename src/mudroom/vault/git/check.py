@@ -123,7 +123,7 @@ def check_commit(data: bytes) -> None:
         raise ValueError("has a header line twice")
 
 
-def tagged(data: bytes) -> tuple[bytes, bytes]:
+def tag_target(data: bytes) -> tuple[bytes, bytes]:
     """Return the id and the kind of the object that an annotated tag points to."""
     lines = data.split(b"\n", 2)
     return _after(lines, 0, b"object "), lines[1].removeprefix(b"type ") if len(lines) > 1 else b""

@@ -89,7 +89,7 @@ def bring_commits(
         with ForkObjects(view, common + b"/objects", live.format.name, known) as objects:
             history = History(live, objects)
             head = history.peel(head)
-            if before and not history.leads_to(head, before):
+            if before and not history.reaches(head, before):
                 raise UsageError(
                     f"the branch {show(name[11:])} has commits that the fork's does not have",
                     "it is never overwritten: choose another with --branch",
@@ -198,7 +198,7 @@ def _require_free(live: Repository, name: bytes) -> bytes:
     where = live.checked_out().get(name)
     if where is not None:
         raise UsageError(f"{show(name[11:])} is checked out, so it is not moved", "git switch to another branch first")
-    other = live.in_the_way(name)
+    other = live.conflicting_ref(name)
     if other is not None:
         raise UsageError(f"{show(name)} cannot be there beside {show(other)}", "choose another --branch")
     return before

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from mudroom.vault.git.check import CommitText, check_commit, parse_commit, tagged
+from mudroom.vault.git.check import CommitText, check_commit, parse_commit, tag_target
 from mudroom.vault.git.live import Repository
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import refusal
@@ -44,7 +44,7 @@ class History:
             if kind != b"tag":
                 return name
             try:
-                name, _kind = tagged(data)
+                name, _kind = tag_target(data)
             except ValueError as error:
                 raise refusal(f"the tag {name.decode()} {error}") from None
         raise refusal("a tag of a tag of a tag is not followed")
@@ -150,12 +150,12 @@ class History:
                     return name, commit.time, commit.parents
                 if kind != b"tag":
                     break
-                name, _kind = tagged(data)
+                name, _kind = tag_target(data)
         except ValueError:
             pass  # damage in the user's own history is reported by git
         return None
 
-    def leads_to(self, head: bytes, ancestor: bytes) -> bool:
+    def reaches(self, head: bytes, ancestor: bytes) -> bool:
         """Whether ``wanted`` is ``head`` or one of its ancestors."""
         seen, pending = {head}, [(0, head)]
         while pending:

@@ -183,7 +183,7 @@ class Repository:
         names = sorted(os.listdir(others)) if os.path.isdir(others) else []
         return [self.place.common, *(others + b"/" + name for name in names)]
 
-    def in_the_way(self, branch: bytes) -> bytes | None:
+    def conflicting_ref(self, branch: bytes) -> bytes | None:
         """Return a branch that cannot exist together with this one, because one is a directory of the other."""
         for other in self.refs.allkeys():
             if other.startswith(branch + b"/") or branch.startswith(other + b"/"):

@@ -155,7 +155,7 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead
     return archive
 
 
-def set_aside(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
+def remove_invalid(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
     """Before the events after ``after`` are archived, remove archives that already hold such events.
 
     An archive that was completed just before mudroom was killed ends with the digest that the database has; it is
@@ -170,7 +170,7 @@ def set_aside(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
             os.rename(archive.path, _free(archive.path + b".other"))
 
 
-def uncounted(directory: bytes, after: int) -> list[int]:
+def invalid_ends(directory: bytes, after: int) -> list[int]:
     """Return the last event numbers of archives that are not valid (yet)."""
     return [archive.last for archive in _list(directory) if archive.last > after]
 

@@ -34,10 +34,10 @@ from mudroom.vault.journal.archives import (
     DamagedArchive,
     JournalArchive,
     archives,
+    invalid_ends,
     read_archive,
     read_back,
-    set_aside,
-    uncounted,
+    remove_invalid,
     write_archive,
 )
 from mudroom.vault.journal.head import KeptHead
@@ -197,10 +197,10 @@ class Journal:
         Stop when no earlier event can match: times never decrease along the chain. ``archived``: also search archives,
         of which there may be any number.
         """
-        for portion in self.looked(where, before, archived=archived):
+        for portion in self.search(where, before, archived=archived):
             yield from portion.events
 
-    def looked(
+    def search(
         self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
     ) -> Iterator[EventPage]:
         """Like ``newest``, in portions that tell how far the search has come, so that a caller can stop a long
@@ -312,7 +312,7 @@ class Journal:
             upto = min(upto, newest[0].number - 1) if newest else 0
             if upto <= origin.number:
                 return None
-            set_aside(self._directory, origin.number, self._digests(uncounted(self._directory, origin.number)))
+            remove_invalid(self._directory, origin.number, self._digests(invalid_ends(self._directory, origin.number)))
             archive = write_archive(self._directory, self._up_to(upto, origin.number), origin)
             self._start_after(ChainHead(archive.last, self._digests([archive.last])[archive.last]))
             return archive

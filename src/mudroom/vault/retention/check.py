@@ -19,7 +19,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply.transaction import ApplyDirectory
-from mudroom.vault.retention.leftover import is_unborn
+from mudroom.vault.retention.leftover import is_incomplete
 from mudroom.vault.retention.usage import slots_in_project, why_unusable
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault, vault_path
@@ -67,7 +67,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
             problems.append(_problem(subject, error))
             return None
 
-    if is_unborn(fork.path, 1 << 62):
+    if is_incomplete(fork.path, 1 << 62):
         yield VaultProblem(subject, "was cut off while it was being made, or is being made now", "mudroom vault gc")
         return
     state = read(lambda: fork.state)

@@ -22,7 +22,7 @@ def fork_leftovers(fork: bytes, before: int) -> Iterator[bytes]:
     yield from _old(_below(fork + b"/work"), before)
 
 
-def is_unborn(fork: bytes, before: int) -> bool:
+def is_incomplete(fork: bytes, before: int) -> bool:
     """Whether the making of a fork was interrupted: it has no state, and no file of a fork that once had one."""
     names = {os.path.basename(path) for path in _below(fork)}
     return names <= {b"lock", b"state.new"} and os.stat(fork).st_mtime_ns < before

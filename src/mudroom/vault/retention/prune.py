@@ -31,7 +31,7 @@ from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.retention.expire import sweep_applies
-from mudroom.vault.retention.leftover import fork_leftovers, is_unborn, vault_leftovers
+from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, vault_leftovers
 from mudroom.vault.retention.usage import measure
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -165,7 +165,7 @@ class _Sweep:
                 self._held.append(os.stat(fork.path + b"/lock").st_mtime_ns)
                 self._add_state(fork, fork.state_or_none)
                 return
-            if is_unborn(fork.path, self._now - YOUNG):
+            if is_incomplete(fork.path, self._now - YOUNG):
                 self._remove([fork.path])
                 return
             state = fork.state_or_none

@@ -214,7 +214,7 @@ def why_unusable(vault: Vault) -> str:
     return "" if vault.project.startswith(b"/") else "does not say which project it is of"
 
 
-def holding(vault: Vault) -> VaultTotal:
+def vault_total(vault: Vault) -> VaultTotal:
     """Return the summary of a vault. Every problem is a remark."""
     remarks: list[str] = []
     size = measure(vault.path, set(), remarks)

@@ -154,7 +154,7 @@ def _exit_code(status: int) -> int:
 
 
 def _told(call: ApiCall, session: Session, name: str) -> shape.ForkShape:
-    found = call.house.glances.one(session.vault.fork(name))
+    found = call.house.glances.get(session.vault.fork(name))
     if found is None:
         raise Refusal(404, "not-found", f"there is no fork named {name}")
     return _fork(found, _around(session)[0])

@@ -17,7 +17,7 @@ from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
-    from mudroom.review.rows import ReviewedFork, TaggedChange
+    from mudroom.review.rows import ReviewedFork, TaggedRows
     from mudroom.session import Session
 
 FEW = 2_000
@@ -83,7 +83,7 @@ class _Rows:
     """Rows as they are sent, each made when it is asked for first: a page asks for some at a time. Nobody changes them:
     they may be sent more than once."""
 
-    def __init__(self, tagged: TaggedChange) -> None:
+    def __init__(self, tagged: TaggedRows) -> None:
         self._tagged = tagged
         self._made: dict[int, list[shape.RowShape]] = {}
 

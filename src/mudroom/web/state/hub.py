@@ -29,7 +29,7 @@ class ChangeBell(Protocol):
     def fileno(self) -> int:
         """-1: it cannot be heard; the stamps tell, too."""
 
-    def heard(self) -> None: ...
+    def clear(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -135,7 +135,7 @@ class _Bells:
             self._close(project)
 
     def _rung(self, project: str) -> None:
-        self._open[project].heard()
+        self._open[project].clear()
         self._hub.tell("changed", {"project": project, "what": "questions"})
 
     def _close(self, project: str) -> None:
