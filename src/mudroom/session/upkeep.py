@@ -16,8 +16,7 @@ from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
-from mudroom.vault.approvals.queue import Queue
-from mudroom.vault.approvals.ticket import Ticket
+from mudroom.vault.approvals.queue import Queue, Ticket
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.retention.check import VaultProblem, check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks

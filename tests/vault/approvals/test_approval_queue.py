@@ -21,10 +21,8 @@ from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.approvals import queue as approval
-from mudroom.vault.approvals import ticket as waiting
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover
-from mudroom.vault.approvals.queue import Queue
-from mudroom.vault.approvals.ticket import Ticket
+from mudroom.vault.approvals.queue import Queue, Ticket
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -361,7 +359,7 @@ def test_room_is_made_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_a_bell_it_takes_longer(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "mkfifo", failing(0, "mkfifo", errno.ENOSPC))
-    monkeypatch.setattr(waiting, "LOOK", 0.01)
+    monkeypatch.setattr(approval, "LOOK", 0.01)
     with queue.put(QUESTION, 60) as ticket:
         assert ticket.fileno() == -1
         with forked(lambda: (queue.decide(ticket.asked.name, allow=True, by="page"), None)[1]):

@@ -14,8 +14,7 @@ from mudroom.core.approval_queue import QueueDecision, answer_of
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.vault.approvals.queue import Queue
-from mudroom.vault.approvals.ticket import Ticket
+from mudroom.vault.approvals.queue import Queue, Ticket
 
 PATIENCE = 300.0
 """Seconds to wait for an answer about a command."""

@@ -47,7 +47,7 @@ class WaiterLock:
                 self._descriptor = -1
 
 
-def attend(place: bytes) -> WaiterLock | None:
+def become_waiter(place: bytes) -> WaiterLock | None:
     """Become the process that waits for a question. Return None if another process waits. Raise OSError."""
     descriptor = os.open(place + b"/waiter", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -70,17 +70,17 @@ def create(place: bytes, asked: QueuedQuestionRecord) -> WaiterLock | None:
 
     Raise OSError; then no question was put.
     """
-    aside, attendance = _aside(place), None
+    aside, waiter_lock = _aside(place), None
     try:
         os.mkdir(aside, 0o700)
         _write(aside + b"/question", msgspec.msgpack.encode(asked))
-        attendance = attend(aside)
+        waiter_lock = become_waiter(aside)
         sync_directory(aside)
         os.rename(aside, place)  # rename(2) does not replace a directory that is not empty
-        return attendance
+        return waiter_lock
     except BaseException as error:
-        if attendance is not None:
-            attendance.end()
+        if waiter_lock is not None:
+            waiter_lock.end()
         remove(aside)
         if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             return None

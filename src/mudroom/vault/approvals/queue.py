@@ -10,6 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Iterable
 
@@ -33,12 +34,13 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.approvals import question as disk
 from mudroom.vault.approvals.bell import Bell, listeners, ring
 from mudroom.vault.approvals.question import FORMAT, WaiterLock
-from mudroom.vault.approvals.ticket import Ticket
 from mudroom.vault.record import sync_directory
 
 ROOM = Room()
 LARGEST = ROOM.largest
 """Maximum bytes of the words of one command."""
+LOOK = 2.0
+"""Seconds after which a waiter looks without being rung for."""
 _GONE = "nobody waited for it any more"
 _LIST = "mudroom approve lists what waits"
 
@@ -84,16 +86,16 @@ class Queue:
             raise MudroomError(f"the question cannot be put into the queue: {error.strerror}") from error
 
     def _resume(self, row: QueueRow, moment: Moment, validity: float) -> Ticket | None:
-        attendance = self._attend(row.name)
-        if attendance is None:
+        waiter_lock = self._become_waiter(row.name)
+        if waiter_lock is None:
             return None
         ticket = None
         try:
             if self._counts(row, moment, validity):
-                ticket = Ticket(self, row.asked, attendance)
+                ticket = Ticket(self, row.asked, waiter_lock)
         finally:
             if ticket is None:
-                attendance.end()
+                waiter_lock.end()
         return ticket
 
     def _counts(self, row: QueueRow, moment: Moment, validity: float) -> bool:
@@ -125,9 +127,9 @@ class Queue:
         return ""
 
     def _withdraw(self, row: QueueRow, reason: str) -> None:
-        if row.decision is None and (attendance := self._attend(row.name)) is not None:
+        if row.decision is None and (waiter_lock := self._become_waiter(row.name)) is not None:
             self.end(row.name, "withdrawn", reason)
-            attendance.end()
+            waiter_lock.end()
 
     def _new(self, question: CommandQuestion | HostQuestion, patience: float, note: str, moment: Moment) -> Ticket:
         """Put a new question. Raise OSError or MudroomError."""
@@ -138,22 +140,22 @@ class Queue:
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         for _attempt in range(100):
             asked = QueuedQuestionRecord(FORMAT, self._new_id(), moment, patience, note, command, host)
-            attendance = disk.create(self._place(asked.name), asked)
-            if attendance is not None:
+            waiter_lock = disk.create(self._place(asked.name), asked)
+            if waiter_lock is not None:
                 try:
                     sync_directory(self._path)
                 except OSError:
                     disk.remove(self._place(asked.name))
-                    attendance.end()
+                    waiter_lock.end()
                     raise
                 ring(self._bells)
-                return Ticket(self, asked, attendance)
+                return Ticket(self, asked, waiter_lock)
         raise MudroomError("no name was found for the question")
 
-    def _attend(self, name: str) -> WaiterLock | None:
+    def _become_waiter(self, name: str) -> WaiterLock | None:
         """Become the process that waits for a question. Return None if another process waits, or it is not possible."""
         try:
-            return disk.attend(self._place(name))
+            return disk.become_waiter(self._place(name))
         except OSError:  # just removed, or the directory cannot be written: no answer could be used
             return None
 
@@ -282,10 +284,10 @@ class Queue:
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
-            attendance = self._attend(name)
-            if attendance is not None:
+            waiter_lock = self._become_waiter(name)
+            if waiter_lock is not None:
                 disk.remove(self._place(name))
-                attendance.end()
+                waiter_lock.end()
 
     def _sweep(self, moment: Moment, known: set[str]) -> None:
         """Remove unreadable questions, and files left by a process that was killed while it put a question."""
@@ -300,6 +302,76 @@ class Queue:
                 continue
             if age > (3600 if item.name.startswith(disk.ASIDE) else ROOM.kept) * 10**9:
                 disk.remove(item.path)
+
+
+class Ticket:
+    """A question in the queue, and the right to use its answer once. Close it."""
+
+    def __init__(self, queue: Queue, asked: QueuedQuestionRecord, waiter_lock: WaiterLock) -> None:
+        self._queue, self.asked, self._waiter_lock = queue, asked, waiter_lock
+        self._bell: Bell | None = None
+
+    def __enter__(self) -> Ticket:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop waiting. An unanswered question stays in the queue."""
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+        self._waiter_lock.end()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when it is time to ``look``, or -1: then look every ``LOOK`` seconds."""
+        if self._bell is None:
+            self._bell = self._queue.listen()
+        return self._bell.fileno()
+
+    def look(self) -> QueueDecision | None:
+        """Return the decision, and use it up; None if there is none yet.
+
+        Raise MudroomError if it cannot be read or used: then nothing is allowed.
+        """
+        if self._bell is not None:
+            self._bell.clear()
+        decision = self._queue.decision(self.asked.name)
+        if decision is not None:
+            self._queue.use(self.asked.name)
+        return decision
+
+    def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[QueueDecision, bool]:
+        """End the question and use up the decision. Return the decision, and whether it is this one: another process
+        may have decided before.
+        """
+        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep)
+        self._queue.use(self.asked.name)
+        return decision, ours
+
+    def wait(self, patience: float, over: int = -1) -> QueueDecision:
+        """Wait for the decision, at most ``patience`` seconds. Return it and use it up.
+
+        The question expires after that time, and is withdrawn as soon as ``over`` is readable. Raise MudroomError as
+        ``look``.
+        """
+        until = time.monotonic() + patience
+        poller = select.poll()
+        for descriptor in (self.fileno(), over):
+            if descriptor >= 0:
+                poller.register(descriptor, select.POLLIN)
+        try:
+            while (decision := self.look()) is None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return self.end("expired", f"nobody has answered in {patience:g} s")[0]
+                if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
+                    return self.end("withdrawn", "nobody waits for the answer any more")[0]
+        except KeyboardInterrupt:
+            self.end("withdrawn", "interrupted")
+            raise
+        return decision
 
 
 def _is_name(name: str) -> bool:
