@@ -153,7 +153,7 @@ class RowDifference(NamedTuple):
 
 @contextmanager
 def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[BothSides]:
-    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
+    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Forks.compare`` has them.
     Raises UsageError."""
     from mudroom.vault.forks.both_sides import ComparedSides, SideReader
     from mudroom.vault.forks.record_view import view_record

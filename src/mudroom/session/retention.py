@@ -26,7 +26,7 @@ def tidy(forks: Forks, *, applied: bool = False) -> None:
 
     What could not be removed is no reason to fail; it is in the notes of the next result.
     """
-    from mudroom.vault.retention import tidy as by_itself
+    from mudroom.vault.retention import schedule as by_itself
 
     swept = by_itself.tidy(forks.vault, forks.settings, forks.clock(), applied=applied)
     if swept is None:

@@ -22,7 +22,7 @@ from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.git.commits import DULWICH, Commits, bring_commits, remove_branch
-from mudroom.vault.git.live import Repository, find_repository
+from mudroom.vault.git.repository import Repository, find_repository
 from mudroom.vault.git.write import RepositoryWriter
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

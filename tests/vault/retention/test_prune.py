@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import mudroom.vault.retention.expire
+import mudroom.vault.retention.expiry
 from conftest import Place
 from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
@@ -21,7 +21,7 @@ from mudroom.session import Session
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.tidy import MARKER, tidy
+from mudroom.vault.retention.schedule import MARKER, tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, open_vault
@@ -436,7 +436,7 @@ def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.
 def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     apply_times(place, session, 2)
-    monkeypatch.setattr(mudroom.vault.retention.expire, "remember", _full)
+    monkeypatch.setattr(mudroom.vault.retention.expiry, "remember", _full)
     with pytest.raises(OSError, match="No space left"):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert [apply["state"] for apply in session.changes.applies()] == ["applied", "applied"]

@@ -20,8 +20,8 @@ from mudroom.stage.source import Source
 
 if TYPE_CHECKING:
     from mudroom.vault.git.check import CommitText
-    from mudroom.vault.git.live import Repository, RepositoryPlace
     from mudroom.vault.git.objects import ForkObjects
+    from mudroom.vault.git.repository import Repository, RepositoryPlace
     from mudroom.vault.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
@@ -73,9 +73,9 @@ def bring_commits(
     """
     _require_dulwich()
     from mudroom.vault.git.history import History
-    from mudroom.vault.git.live import Repository, find_repository
     from mudroom.vault.git.objects import ForkObjects
     from mudroom.vault.git.refs import Refs
+    from mudroom.vault.git.repository import Repository, find_repository
     from mudroom.vault.git.walk import Walk
     from mudroom.vault.git.write import RepositoryWriter
 
@@ -115,7 +115,7 @@ def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
     it.
     """
     _require_dulwich()
-    from mudroom.vault.git.live import Repository, find_repository
+    from mudroom.vault.git.repository import Repository, find_repository
     from mudroom.vault.git.write import RepositoryWriter
 
     name, head = os.fsencode(commits.branch), commits.head.encode()

@@ -9,9 +9,9 @@ import heapq
 from collections.abc import Iterable
 
 from mudroom.vault.git.check import CommitText, check_commit, parse_commit, tag_target
-from mudroom.vault.git.live import Repository
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import refusal
+from mudroom.vault.git.repository import Repository
 
 COMMIT_LIMIT = 100_000
 

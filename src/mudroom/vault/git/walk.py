@@ -13,8 +13,8 @@ from dulwich.lru_cache import LRUSizeCache
 
 from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree, reads_as
 from mudroom.vault.git.history import History
-from mudroom.vault.git.live import Repository
 from mudroom.vault.git.read import refusal
+from mudroom.vault.git.repository import Repository
 
 OBJECT_LIMIT = 2_000_000
 _CACHED_ENTRIES = 500_000

@@ -16,7 +16,7 @@ from dulwich.refs import Ref
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.vault.git.live import NUMBERS, Repository
+from mudroom.vault.git.repository import NUMBERS, Repository
 
 _IDENTITY = b"mudroom <mudroom@localhost>"
 

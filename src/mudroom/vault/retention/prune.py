@@ -30,7 +30,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.retention.expire import sweep_applies
+from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, vault_leftovers
 from mudroom.vault.retention.usage import measure
 from mudroom.vault.store.fork import Fork

@@ -27,7 +27,7 @@ def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -
     if not due and not applied:
         return None
     from mudroom.core.retention import kept_by
-    from mudroom.vault.retention.expire import sweep_applies
+    from mudroom.vault.retention.expiry import sweep_applies
     from mudroom.vault.retention.prune import PruneResult, collect_garbage
 
     try:
