@@ -172,7 +172,7 @@ def test_a_link_that_both_changed(place: Place) -> None:
         link.symlink_to("ours")
 
     session, fork = staged(place, "ln -sfn theirs l", meanwhile)
-    assert conflicts(session.changes.apply(fork)) == {"l": "leads elsewhere in the project, too"}
+    assert conflicts(session.changes.apply(fork)) == {"l": "its target was also changed in the project"}
     assert os.readlink(link) == "ours"
 
 
@@ -306,7 +306,7 @@ def test_undo_keeps_what_was_changed_since(place: Place) -> None:
     file.write_text(file.read_text().replace("line 18\n", "later\n"))
     undone = session.changes.undo()
     assert not undone.conflicts
-    assert [(remark.path, remark.text) for remark in undone.remarks] == [(b"f", "keeps what was changed in it since")]
+    assert [(remark.path, remark.text) for remark in undone.remarks] == [(b"f", "keeps the edits made since")]
     assert file.read_text() == TEXT.replace("line 18\n", "later\n")
 
 

@@ -374,7 +374,7 @@ def test_what_the_project_has_changed_meanwhile(two: Two) -> None:
     found = standing(two)
     assert {one["path"]: one["text"] for one in found["drifted"]} == {
         "edited": "changed in the project meanwhile",
-        "gained/x": "the project has gained one of that name meanwhile",
+        "gained/x": "created in the project meanwhile",
         "gone": "deleted in the project meanwhile",
         "kind": "the project has made something else of it meanwhile",
         "mode": "its permissions were changed in the project meanwhile",

@@ -201,7 +201,7 @@ def test_a_new_fork(place: Place, page: PageSide) -> None:
         ({"name": "a\0b"}, 400, r"'a\\x00b' cannot be the name of a fork"),
         ({"name": "ä"}, 400, "'ä' cannot be the name of a fork"),
         ({"name": "x" * 65}, 400, "'" + "x" * 65 + "' cannot be the name of a fork"),
-        ({"name": "now"}, 400, "now cannot be the name of a fork: mudroom diff means something else by it"),
+        ({"name": "now"}, 400, "now cannot be the name of a fork: it has another meaning in mudroom diff"),
         ({"name": "a"}, 400, "there is a fork named a already"),
         ({"name": "b", "parent": "none"}, 404, "there is no fork named none"),
         ({"name": "b", "parent": "a", "at": "none"}, 400, "a has no checkpoint named none"),

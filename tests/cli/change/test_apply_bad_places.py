@@ -57,7 +57,7 @@ def test_a_project_that_was_moved(cli: Cli) -> None:
     project.rename(moved)
     done = cli("apply", "x", "--yes", cwd=moved)
     assert done.returncode == 125
-    assert f"{project}, which is gone, had one: if it was moved, move it back" in one_line(done)
+    assert f"{project}, which is gone, had such a fork: if it was moved, move it back" in one_line(done)
     moved.rename(project)
     lands(cli)
 

@@ -189,7 +189,7 @@ def test_bad_input_is_one_line(cli: Cli, words: list[str], message: str) -> None
 def test_markers_in_the_tree_only_if_asked_for(cli: Cli) -> None:
     in_conflict(cli)
     report = cli.json("apply", "x", "--yes", "--markers", code=3)
-    assert report["conflicts"] == [{"path": "f", "reason": "conflict markers were written into it, as was asked for"}]
+    assert report["conflicts"] == [{"path": "f", "reason": "conflict markers were written into it, as requested"}]
     assert (cli.place.project / "f").read_text().count("<<<<<<< project\n") == 2
     assert cli("undo").returncode == 0
     assert "<<<<<<<" not in (cli.place.project / "f").read_text()

@@ -168,7 +168,7 @@ def test_always_without_a_rule_is_refused_and_nothing_is_decided(cli: Approving)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("abcdef",), "there is no question abcdef (mudroom approve lists what waits)"),
+        (("abcdef",), "there is no question abcdef (mudroom approve lists the waiting questions)"),
         (("../x",), "there is no question ../x"),
         (("--deny",), "which question is answered?"),
         (("--follow",), "--follow asks on a terminal"),

@@ -311,16 +311,16 @@ def test_names_that_git_does_not_allow(copy: Copy, name: str) -> None:
 def test_branches_that_cannot_be_beside_each_other(copy: Copy) -> None:
     copy.agent("echo two >> file; git commit -qam two")
     git(copy.project, "git branch mudroom; git branch a/b; git pack-refs --all")
-    with pytest.raises(UsageError, match="cannot be there beside refs/heads/mudroom"):
+    with pytest.raises(UsageError, match="cannot exist beside refs/heads/mudroom"):
         copy.bring()
-    with pytest.raises(UsageError, match="cannot be there beside refs/heads/a/b"):
+    with pytest.raises(UsageError, match="cannot exist beside refs/heads/a/b"):
         copy.bring("a")
 
 
 def test_a_branch_that_is_another_name(copy: Copy) -> None:
     copy.agent("echo two >> file; git commit -qam two")
     git(copy.project, "git symbolic-ref refs/heads/other refs/heads/main")
-    with pytest.raises(UsageError, match="is another name of refs/heads/main"):
+    with pytest.raises(UsageError, match="is a symbolic name of refs/heads/main"):
         copy.bring("other")
     assert subjects(copy.project, "main") == ["one"]
 
@@ -578,7 +578,7 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as old:
         old.setattr("dulwich.__version__", (1, 0, 5))
-        with pytest.raises(UsageError, match=r"brought with dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
+        with pytest.raises(UsageError, match=r"needs dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
             copy.bring()
     monkeypatch.setitem(sys.modules, "dulwich", None)
     with pytest.raises(UsageError, match="is not installed") as told:

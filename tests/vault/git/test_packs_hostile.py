@@ -173,7 +173,7 @@ def test_an_index_that_leads_to_other_objects(copy: Copy) -> None:
     start = 1032 + count * 24
     offsets = [data[start + at * 4 :][:4] for at in range(count)]
     index.write_bytes(data[:start] + b"".join(reversed(offsets)) + data[start + count * 4 :])
-    refused(copy, "the object .* is another one than its name says")
+    refused(copy, "the object .* does not have the hash that it is named by")
     index.write_bytes(data[:start] + b"\x7f\xff\xff\xff" * count + data[start + count * 4 :])
     refused(copy, "the object .* is not where the index of its pack says")
     index.write_bytes(data[:start] + b"\xff\xff\xff\xff" * count + data[start + count * 4 :])

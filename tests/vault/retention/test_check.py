@@ -111,7 +111,7 @@ def test_a_snapshot(session: Session) -> None:
 def test_an_apply(session: Session) -> None:
     apply = Path(os.fsdecode(session.vault.applies()[0]))
     next((apply / "slots").iterdir()).unlink()
-    assert "cannot be undone whole" in only(session).text
+    assert "cannot be undone completely" in only(session).text
     (apply / "plan.done").write_bytes(b"\x93")
     assert only(session).subject == "apply u1"
 
@@ -140,7 +140,7 @@ def test_the_vault_itself(session: Session) -> None:
     assert "cache is missing" in only(session).text
     (vault / "elsewhere").rename(vault / "cache")
     session.vault.project = b"/another"
-    assert any("its name says otherwise" in problem.text for problem in check(session.vault))
+    assert any("its directory is that of another path" in problem.text for problem in check(session.vault))
     (vault / "format").write_text("7\n")
     assert only(session).text == "has format 7, this mudroom knows 2"
 

@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     closed.chmod(0)
     remarks: list[str] = []
     assert measure(os.fsencode(tmp_path / "d"), None, remarks) > 0
-    assert remarks == [f"{closed} cannot be read: what is in it is not counted"]
+    assert remarks == [f"{closed} cannot be read: its contents are not counted"]
     assert closed.stat().st_mode & 0o777 == 0
     closed.chmod(0o700)
 

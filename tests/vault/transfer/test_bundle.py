@@ -259,7 +259,7 @@ def test_an_export_never_replaces_a_file(place: Place, tmp_path: Path) -> None:
     session = place.session()
     session.run([b"touch", b"a"], fork="f")
     (tmp_path / "f.tar").write_text("precious")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         export(session, "f", tmp_path / "f.tar")
     assert (tmp_path / "f.tar").read_text() == "precious"
 

@@ -37,7 +37,7 @@ def _ops(landing: Landing, reconciler: Reconciler, remarks: list[Remark]) -> Ite
             else:
                 yield _backup(op, slot, reconciler)
         elif op.kind in ("swap", "remove") and op.whole:
-            remarks.append(Remark(op.path, "went as a whole: undo has it, no backup was made"))
+            remarks.append(Remark(op.path, "went as a whole, without a backup; mudroom undo restores it"))
         yield op
 
 
@@ -45,11 +45,11 @@ def _refusal(op: Op, taken: set[bytes], reconciler: Reconciler) -> str:
     at = op.path + BACKUP
     current = reconciler.look(at)
     if op.old is None or op.old.kind != "file":
-        return "it is no regular file"
+        return "it is not a regular file"
     if len(name(at)) > _LONGEST:
         return "the name would be too long"
     if at in taken or (current is not None and current.kind != "file"):
-        return "something else is there"
+        return "the name is taken"
     return ""
 
 

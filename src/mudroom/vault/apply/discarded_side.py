@@ -23,8 +23,8 @@ from mudroom.vault.record import ApplyRecord, sync_directory
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
 
-GONE = "does not come back: the fork, or its checkpoint of before the apply, is gone"
-SINCE = "is what it was before the apply; what it had come to since is its checkpoint"
+GONE = "was not restored: the fork, or its checkpoint from before the apply, is gone"
+SINCE = "is restored as it was before the apply; its later state is the checkpoint"
 _BOOKS = b"/fork"
 _RECORD = b"/record"
 
@@ -71,7 +71,9 @@ def restore_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place:
     books = place + _BOOKS
     kept_record = load_record(books + _RECORD)
     if kept_record is None:
-        raise UsageError(f"{record.name} has lost what it kept of {fork.name}", f"mudroom rollback --fork {fork.name}")
+        raise UsageError(
+            f"the records of {fork.name} that {record.name} kept are missing", f"mudroom rollback --fork {fork.name}"
+        )
     _restore_file(books + _RECORD, fork.record_path)
     changed = {change.path for change in kept_record.changeset.changes}
     if os.path.isdir(books + KEPT):

@@ -21,12 +21,12 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 GONE = "deleted in the project meanwhile"
-GAINED = "the project has gained one of that name meanwhile"
+GAINED = "created in the project meanwhile"
 KIND = "the project has made something else of it meanwhile"
 EDITED = "changed in the project meanwhile"
 MODE = "its permissions were changed in the project meanwhile"
 NOWHERE = "its directory is not in the project any more"
-CLOSED = "cannot be looked at in the project"
+CLOSED = "cannot be read in the project: permission denied"
 
 
 def find_drift(vault: Vault, fork: Fork) -> list[Remark]:

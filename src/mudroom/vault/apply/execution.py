@@ -43,10 +43,10 @@ Trees = Mapping[int, dict[bytes, Entry]]
 EDITED = "changed in the project while it was being applied"
 ENDLESS = "was not removed: what it was renamed to could not be placed"
 CREATED = "created in the project while it was being applied"
-MISSING = "what belongs there is missing from mudroom's slots"
-WRITTEN = "was written to after it had been replaced; what was written comes back with mudroom undo"
+MISSING = "its new content is missing from mudroom's slots"
+WRITTEN = "was written to after it had been replaced; mudroom undo restores the written version"
 
-ASIDE = "was made anew while it was being replaced; what was there before is in mudroom's slots, as {}"
+ASIDE = "was created again while it was being replaced; its earlier version is in mudroom's slots, as {}"
 
 NOTHING = "\0"
 """Not a reason: there was nothing to do, so there is nothing to undo."""
@@ -56,10 +56,10 @@ _FAILURES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, 
 
 
 _WORDS = {
-    errno.EXDEV: "lies on another mount than the project, where nothing can be put in one step",
+    errno.EXDEV: "is on another mount than the project, so it cannot be replaced in one step",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "may not be written: its directory forbids it",
-    errno.EPERM: "may not be changed: it is immutable, or somebody else's",
+    errno.EPERM: "may not be changed: it is immutable, or belongs to another user",
 }
 """Reasons for errors that concern one path."""
 
@@ -296,7 +296,7 @@ class Executor:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            self.remarks.append(Remark(op.path, "stays: it holds files that the fork did not know of"))
+            self.remarks.append(Remark(op.path, "was not removed: it holds files that are not in the fork"))
         return ""
 
     def _chmod(self, op: Op, at: At) -> str:

@@ -45,8 +45,8 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 _TRIES = 3
-LACKING = "is missing from the fork: what was left of its change is gone"
-MARKED = "conflict markers were written into it, as was asked for"
+LACKING = "is missing from the fork, so the rest of its change is lost"
+MARKED = "conflict markers were written into it, as requested"
 
 
 class LandingResult(NamedTuple):
@@ -317,7 +317,7 @@ def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: A
     if fork is None or record.checkpoint is None:
         return ()
     if _has_changed_since(fork, record):
-        return tuple(Remark(path, f"stays in {fork.name}, which has gone on") for path in record.dropped)
+        return tuple(Remark(path, f"stays in {fork.name}, which has changed since") for path in record.dropped)
     return _settle_fork(vault, record._replace(fork=fork.name), {conflict.path for conflict in applied.conflicts})
 
 

@@ -48,7 +48,7 @@ from mudroom.vault.apply.unmerge import Unmerge, keep_applied
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
-KEPT = "keeps what was changed in it since"
+KEPT = "keeps the edits made since"
 _ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
 
 
@@ -232,7 +232,7 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
     """
     state = place.state()
     if state != "done":
-        hint = f"it has been already; mudroom redo {place.name} applies it again" if state == "undone" else ""
+        hint = f"it was undone already; mudroom redo {place.name} applies it again" if state == "undone" else ""
         raise UsageError(f"{place.name} cannot be undone", hint)
     return _reverse(place, "done", progress, settle)
 
@@ -462,7 +462,9 @@ def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
 def _make_slots(record: ApplyRecord) -> None:
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
     if os.path.realpath(record.slots) != record.slots:
-        raise MudroomError(f"{show(record.slots)} leads elsewhere: {show(os.path.realpath(record.slots))}")
+        raise MudroomError(
+            f"{show(record.slots)} leads through a symbolic link to {show(os.path.realpath(record.slots))}"
+        )
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
             stream.write(b"*\n")  # the directory must be on this file system, but must not be committed

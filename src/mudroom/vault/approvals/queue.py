@@ -41,8 +41,8 @@ LARGEST = ROOM.largest
 """Maximum bytes of the words of one command."""
 LOOK = 2.0
 """Seconds after which a waiter looks without being rung for."""
-_GONE = "nobody waited for it any more"
-_LIST = "mudroom approve lists what waits"
+_GONE = "no process waited for it any more"
+_LIST = "mudroom approve lists the waiting questions"
 
 
 def now() -> Moment:

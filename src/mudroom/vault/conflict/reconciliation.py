@@ -32,7 +32,7 @@ _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
 """Suffix of a backup that an apply has made (``vault/apply/backup.py``)."""
-_LINK = "leads elsewhere in the project, too"
+_LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
 

@@ -69,7 +69,7 @@ def require_empty(place: bytes, shown: str) -> None:
         if not os.path.isdir(place) or os.path.islink(place):
             raise UsageError(f"{shown} is not a directory") from None
         if os.listdir(place):
-            raise UsageError(f"{shown} is not empty", "artefacts go into a new directory, or an empty one") from None
+            raise UsageError(f"{shown} is not empty", "name a new or an empty directory") from None
     except OSError as error:
         raise UsageError(f"{shown}: {error.strerror}") from error
 
@@ -110,9 +110,9 @@ def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[
     """Copy one file. Return its size and an empty reason, or 0 and the reason why it was not copied."""
     assert change.staged is not None
     if change.staged.kind != "file":
-        return 0, f"is no file but a {change.staged.kind}"
+        return 0, f"is a {change.staged.kind}, not a regular file"
     if room < 0:
-        return 0, "there are too many"
+        return 0, "there are too many files"
     try:
         descriptor = source.open(change.path)
     except OSError as error:
@@ -120,7 +120,7 @@ def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
-            return 0, "is no file"
+            return 0, "is not a regular file"
         if info.st_size > room:
             return 0, "is too large"
         return _copy(descriptor, root, b"files/" + change.path), ""

@@ -79,7 +79,7 @@ class Comparison:
         self._closers: list[OpenFork | OpenSource | Union | OneLayer] = []
         fork = next((_fork_name(state) for state in (new, old) if state not in ("base", "now")), None)
         if fork is None:
-            raise UsageError(f"{old} and {new} are compared by way of a fork", "name one: mudroom diff FORK now")
+            raise UsageError(f"{old} and {new} can only be compared through a fork", "name one: mudroom diff FORK now")
         try:
             self._sides = (self._side(old, fork), self._side(new, fork))
         except BaseException:

@@ -147,4 +147,4 @@ def _state(fork: Fork, brief: RecordSummary | None) -> State:
 def _reason(error: Exception) -> str:
     if isinstance(error, MudroomError):
         return error.message
-    return error.strerror or str(error) if isinstance(error, OSError) else "something in it cannot be understood"
+    return error.strerror or str(error) if isinstance(error, OSError) else "a file in it is malformed"

@@ -76,7 +76,7 @@ def _make_place(place: bytes) -> bool:
     except FileExistsError:
         if not os.path.isdir(place) or os.listdir(place):
             raise UsageError(
-                f"{show(place)} is not an empty directory", "name one, or one that does not exist"
+                f"{show(place)} is not an empty directory", "name an empty directory, or one that does not exist"
             ) from None
         return False
 
@@ -118,7 +118,7 @@ def unmount_fork(vault: Vault, fork: Fork, now: int) -> Changeset:
     """
     mounted_fork = mounted(fork)
     if mounted_fork is None:
-        raise UsageError(f"{fork.name} is not mounted", "mudroom mount shows what is")
+        raise UsageError(f"{fork.name} is not mounted", "mudroom mount lists the mounted forks")
     if mounted_fork.kind != "copy" and is_mounted(mounted_fork.place):
         unmount(mounted_fork.kind, mounted_fork.place)
     with OpenFork(vault, fork) as opened:

@@ -117,7 +117,7 @@ def check_commit(data: bytes) -> None:
         line = lines[at] if at < len(lines) else b""
         identity = _IDENTITY.fullmatch(line[len(field) :]) if line.startswith(field) else None
         if identity is None or int(identity.group(1)) >= 1 << 63:
-            raise ValueError(f"does not say its {field.decode().strip()} as git does")
+            raise ValueError(f"has no valid {field.decode().strip()} line")
         at += 1
     if at < len(lines) and lines[at].startswith((b"author ", b"committer ", b"parent ", b"tree ")):
         raise ValueError("has a header line twice")

@@ -135,10 +135,10 @@ def _require_dulwich() -> None:
     try:
         from dulwich import __version__ as version
     except ImportError:
-        raise UsageError(f"commits are brought with dulwich {needed}, which is not installed", _INSTALL) from None
+        raise UsageError(f"importing commits needs dulwich {needed}, which is not installed", _INSTALL) from None
     if version < DULWICH:
         shown = ".".join(map(str, version))
-        raise UsageError(f"commits are brought with dulwich {needed}; found: {shown}", _INSTALL)
+        raise UsageError(f"importing commits needs dulwich {needed}; found: {shown}", _INSTALL)
 
 
 # --- whose repository, and which branch ---
@@ -200,7 +200,7 @@ def _require_free(live: Repository, name: bytes) -> bytes:
         raise UsageError(f"{show(name[11:])} is checked out, so it is not moved", "git switch to another branch first")
     other = live.conflicting_ref(name)
     if other is not None:
-        raise UsageError(f"{show(name)} cannot be there beside {show(other)}", "choose another --branch")
+        raise UsageError(f"{show(name)} cannot exist beside {show(other)}", "choose another --branch")
     return before
 
 
@@ -235,7 +235,7 @@ def _check_submodules(data: bytes) -> None:
     try:
         settings = ConfigFile.from_file(io.BytesIO(data), expand_includes=False)
     except ValueError:
-        raise ValueError("is a .gitmodules that is no list of settings") from None
+        raise ValueError("is a malformed .gitmodules") from None
     submodules = {}
     for section in settings.sections():
         if section[0].lower() == b"submodule" and len(section) > 1:

@@ -47,7 +47,7 @@ class History:
                 name, _kind = tag_target(data)
             except ValueError as error:
                 raise refusal(f"the tag {name.decode()} {error}") from None
-        raise refusal("a tag of a tag of a tag is not followed")
+        raise refusal("its tags are nested too deep")
 
     def commit(self, name: bytes) -> CommitText:
         commit = self._commits.get(name)

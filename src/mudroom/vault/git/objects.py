@@ -57,7 +57,7 @@ class ForkObjects:
             hashed = hashlib.new(self._algorithm, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
             hashed.update(data)
             if hashed.hexdigest().encode() != name:
-                raise refusal(f"the object {name.decode()} is another one than its name says")
+                raise refusal(f"the object {name.decode()} does not have the hash that it is named by")
         return content
 
     def _loose(self, name: bytes) -> tuple[bytes, bytes] | None:
@@ -98,7 +98,7 @@ class ForkObjects:
         names = [name[:-4] for name in present if name.endswith(b".idx") and name[:-4] + b".pack" in present]
         names = sorted(name for name in names if name not in self._known)
         if len(names) > _PACK_LIMIT:
-            raise refusal(f"it has more than {_PACK_LIMIT} packs", "git gc in the fork gathers them")
+            raise refusal(f"it has more than {_PACK_LIMIT} packs", "git gc in the fork combines them")
         id_length = hashlib.new(self._algorithm, usedforsecurity=False).digest_size
         bases = Bases()
         for name in names:

@@ -101,7 +101,7 @@ class Pack:
             check_size(header.size)
             weight += header.size
             if weight > 2 * OBJECT_LIMIT:
-                raise ValueError("is made of more than is read")
+                raise ValueError("is made of more data than is read")
             content = UnpackedObject(self._content, header.content, self._allowance).last(header.size)
             if header.base is None:
                 kind, data = _KINDS[header.kind], content

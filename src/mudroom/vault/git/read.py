@@ -15,7 +15,7 @@ OBJECT_LIMIT = 256 << 20
 READ_LIMIT = 16 << 30
 """Maximum bytes read from a fork's repository, unpacked."""
 _CHUNK = 1 << 16
-_HINT = "git fsck in the fork says more"
+_HINT = "git fsck in the fork shows details"
 
 
 def refusal(reason: str, hint: str = _HINT) -> UsageError:

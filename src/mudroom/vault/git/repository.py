@@ -43,7 +43,7 @@ def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
         with open(at, "rb") as stream:
             text = stream.read(1 << 16)
         if not text.startswith(b"gitdir: "):
-            raise UsageError(f"{shown} is not a git repository, and names none")
+            raise UsageError(f"{shown} is not a git repository")
         at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
     common = at
     if os.path.isfile(at + b"/commondir"):
@@ -140,7 +140,7 @@ class Repository:
         """
         value = self.refs.read_ref(Ref(name)) or b""
         if value.startswith(b"ref:"):
-            raise UsageError(f"{show(name)} is another name of {show(value[4:].strip())}", "choose another --branch")
+            raise UsageError(f"{show(name)} is a symbolic name of {show(value[4:].strip())}", "choose another --branch")
         return value
 
     def tips(self) -> set[bytes]:

@@ -273,7 +273,7 @@ class Journal:
         except DamagedArchive as error:
             return ChainCheck(ChainHead(error.number - 1), BrokenChain(error.number, "archive", error.message))
         if kept is None and result.broken is None and total:
-            text = "journal.head is missing or damaged: whether the end of the journal was cut off cannot be told"
+            text = "journal.head is missing or damaged: the end of the journal may have been cut off"
             return result._replace(broken=BrokenChain(result.head.number + 1, "head", text))
         return result if result.broken is not None else result._replace(broken=self._stray())
 
@@ -474,8 +474,8 @@ class _NamedErrors:
 _ADVICE = {
     sqlite3.SQLITE_FULL: "make room on that file system",
     sqlite3.SQLITE_IOERR: "make room on that file system",
-    sqlite3.SQLITE_BUSY: "another mudroom has held it for half a minute: one that is stopped (Ctrl-Z)?",
-    sqlite3.SQLITE_READONLY: "it has to be writable",
-    sqlite3.SQLITE_CANTOPEN: "it has to be writable",
+    sqlite3.SQLITE_BUSY: "another mudroom has locked it for 30 s; is one stopped (Ctrl-Z)?",
+    sqlite3.SQLITE_READONLY: "make it writable",
+    sqlite3.SQLITE_CANTOPEN: "make it writable",
 }
 _DAMAGED = "if it is damaged, move it aside; forks and applies do not depend on it"

@@ -50,10 +50,12 @@ def check(vault: Vault) -> list[VaultProblem]:
 def _vault(vault: Vault) -> Iterator[VaultProblem]:
     state = os.path.dirname(os.path.dirname(vault.path))
     if vault_path(state, vault.project) != vault.path:
-        yield VaultProblem("vault", f"it says that it is of {show(vault.project)}, but its name says otherwise")
+        yield VaultProblem(
+            "vault", f"it names the project {show(vault.project)}, but its directory is that of another path"
+        )
     for name in (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash"):
         if not os.path.isdir(vault.path + b"/" + name):
-            yield VaultProblem("vault", f"its directory {show(name)} is missing", "make it, empty, with mode 700")
+            yield VaultProblem("vault", f"its directory {show(name)} is missing", "create it, empty, with mode 700")
 
 
 def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
@@ -87,7 +89,7 @@ def _read_running(fork: Fork) -> None:
     command.
     """
     if fork.interrupted == 0:
-        raise ValueError("when its command began cannot be read")
+        raise ValueError("the start time of its command cannot be read")
 
 
 def _problem(subject: str, error: Exception) -> VaultProblem:
@@ -109,7 +111,7 @@ def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
         uses = [point.name for point in state.checkpoints if name in point.layers]
         now = name in (state.upper, *state.layers)
         needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
-        raise MudroomError(f"its layer {name} is missing{needed}", "what was in it is lost; the rest can be exported")
+        raise MudroomError(f"its layer {name} is missing{needed}", "its contents are lost; the rest can be exported")
     load_record(place + b"/record")
     _read_originals(place + b"/originals")
 
@@ -148,7 +150,9 @@ def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:
     held = ("swap", "remove") if state == "done" else ()
     lost = [op.path for op in record.ops if op.kind in held and not os.path.lexists(record.slots + b"/%d" % op.slot)]
     if lost:
-        yield VaultProblem(subject, f"cannot be undone whole: what {show(lost[0])} was is missing ({len(lost)} in all)")
+        yield VaultProblem(
+            subject, f"cannot be undone completely: the old {show(lost[0])} is missing ({len(lost)} in all)"
+        )
 
 
 def _journal(vault: Vault) -> Iterator[VaultProblem]:

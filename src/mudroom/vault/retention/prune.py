@@ -132,7 +132,7 @@ class _Sweep:
         self._visit_forks()
         if self._unreadable:
             names = ", ".join(self._unreadable)
-            self._remarks.append(f"no layers are removed: what {names} needs cannot be read (mudroom vault check)")
+            self._remarks.append(f"no layers are removed: the state of {names} cannot be read (mudroom vault check)")
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
         bases.update(dict.fromkeys(self._released & bases.keys(), 0))

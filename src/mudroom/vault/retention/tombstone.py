@@ -76,4 +76,4 @@ def require_kept(vault: Vault, name: str) -> None:
             "mudroom vault ls . shows what is kept; keep: in .mudroom/policy.yaml says how long",
         )
     if stones and int(name[1:]) < int(stones[0].name[1:]):
-        raise UsageError(f"{name} cannot be undone: what it replaced was removed long ago", "mudroom log tells of it")
+        raise UsageError(f"{name} cannot be undone: what it replaced was removed long ago", "mudroom log shows it")

@@ -123,7 +123,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
                 continue  # just removed
             except PermissionError:
                 if remarks is not None and not _OVERLAYS_OWN(above + b"/" + at):
-                    remarks.append(f"{show(above + b'/' + at)} cannot be read: what is in it is not counted")
+                    remarks.append(f"{show(above + b'/' + at)} cannot be read: its contents are not counted")
     finally:
         os.close(root)
     return total
@@ -211,7 +211,7 @@ def why_unusable(vault: Vault) -> str:
         return f"cannot be read: {error.strerror}"
     if written != FORMAT:
         return f"has format {show(written)}, this mudroom knows {FORMAT.decode()}"
-    return "" if vault.project.startswith(b"/") else "does not say which project it is of"
+    return "" if vault.project.startswith(b"/") else "does not name its project"
 
 
 def vault_total(vault: Vault) -> VaultTotal:

@@ -35,7 +35,7 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
-        raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "mend it, or remove it") from error
+        raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "repair or remove it") from error
 
 
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:

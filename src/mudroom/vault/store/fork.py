@@ -268,7 +268,7 @@ def fork_directory(name: str) -> bytes:
             "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
         )
     if name in ("base", "now"):
-        raise UsageError(f"{name} cannot be the name of a fork: mudroom diff means something else by it")
+        raise UsageError(f"{name} cannot be the name of a fork: it has another meaning in mudroom diff")
     return name.encode()
 
 

@@ -180,7 +180,7 @@ class Vault:
             if os.path.isdir(place + b"/forks/" + fork_directory(name)):
                 project = project_of(place)
                 if project and not os.path.isdir(project):
-                    return f"{show(project)}, which is gone, had one: if it was moved, move it back to get at that"
+                    return f"{show(project)}, which is gone, had such a fork: if it was moved, move it back"
         return "mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:

@@ -23,7 +23,7 @@ _ENTRIES = 2_000_000
 
 class RefusedArchive(MudroomError):
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the archive cannot be imported: {reason}", "nothing of it was kept")
+        super().__init__(f"the archive cannot be imported: {reason}", "no part of it was kept")
 
 
 class _Bounded:
@@ -46,7 +46,7 @@ class _Bounded:
 
     def seek(self, position: int) -> None:
         if position < self._at:
-            raise RefusedArchive("it has a size that makes no sense")
+            raise RefusedArchive("it has an invalid size")
         while self._at < position and self.read(min(position - self._at, BLOCK)):
             pass
 
@@ -91,7 +91,7 @@ class ArchiveReader:
             with refusing():
                 block = self._bounded.read(min(left, BLOCK))
             if not block:
-                raise RefusedArchive("it is cut off")
+                raise RefusedArchive("it is truncated")
             left -= len(block)
             yield block
 
@@ -102,9 +102,9 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError) as error:
-        raise RefusedArchive(f"it is damaged, or not one of mudroom's: {error}") from error
+        raise RefusedArchive(f"it is damaged, or was not written by mudroom: {error}") from error
     except (LookupError, TypeError, RecursionError) as error:  # tarfile, on nested or incomplete headers
-        raise RefusedArchive("it is damaged, or not one of mudroom's") from error
+        raise RefusedArchive("it is damaged, or was not written by mudroom") from error
 
 
 def name_of(info: tarfile.TarInfo) -> bytes:

@@ -67,11 +67,9 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFor
     """
     require_idle(fork)
     if fork.interrupted is not None:
-        raise MudroomError(
-            f"the last command of {fork.name} was cut off", f"mudroom diff {fork.name} looks at it first"
-        )
+        raise MudroomError(f"the last command of {fork.name} was cut off", f"run mudroom diff {fork.name} first")
     if os.path.lexists(path):
-        raise UsageError(f"{os.fsdecode(path)} is there already", "choose another name, or remove it")
+        raise UsageError(f"{os.fsdecode(path)} exists already", "choose another name, or remove it")
     if fork.is_copy:
         seal_upper(vault, fork)
     with _new_file(path) as stream:

@@ -83,12 +83,12 @@ class _Import:
         ended = False
         for info in members:
             if ended:
-                raise RefusedArchive("it goes on after its end")
+                raise RefusedArchive("it has data after its end")
             ended = name_of(info) == b"mudroom-end"
             if not ended:
                 self._member(info)
         if not ended:
-            raise RefusedArchive("it is cut off")
+            raise RefusedArchive("it is truncated")
         for tree in self._trees.values():
             tree.close()
         return self._finish(name, label, state)
@@ -104,7 +104,7 @@ class _Import:
 
     def _label(self, info: tarfile.TarInfo | None) -> Label:
         if info is None or name_of(info) != b"mudroom-fork":
-            raise RefusedArchive("it is not one of mudroom's")
+            raise RefusedArchive("it was not written by mudroom")
         data = self._archive.read(info, _TEXT_LIMIT)
         head: tuple[object, ...] = _decode(data, tuple[object, ...])
         if head and isinstance(head[0], int) and head[0] > FORMAT:
@@ -133,7 +133,7 @@ class _Import:
             raise RefusedArchive("its state names a layer twice")
         names = {point.name for point in state.checkpoints}
         if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
-            raise RefusedArchive("its state has checkpoints with names that make no sense")
+            raise RefusedArchive("its state has checkpoints with invalid names")
         if len(state.references) > _LAYER_LIMIT or not all(point.time < 1 << 62 for point in state.checkpoints):
             raise RefusedArchive("its state has more layers, or later checkpoints, than there can be")
         for layer in sorted(state.references):

@@ -116,7 +116,7 @@ class TreeWriter:
         path = target[len(self._prefix) :]
         if not target.startswith(self._prefix) or path not in self._files:
             raise RefusedArchive(
-                f"{show(name_of(info))} is a link to {show(target)}, which is no file of the same tree"
+                f"{show(name_of(info))} is a link to {show(target)}, which is not a file of the same tree"
             )
         parent, _slash, last = path.rpartition(b"/")
         opened = open_beneath(self._root, parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -165,7 +165,7 @@ def _check(path: bytes) -> None:
     except ValueError as error:
         raise RefusedArchive(str(error)) from error
     if checked != path:
-        raise RefusedArchive(f"it has a name that makes no sense: {show(path)}")
+        raise RefusedArchive(f"it has an invalid name: {show(path)}")
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _only_new(path: bytes) -> Iterator[None]:
 def _target(info: tarfile.TarInfo) -> bytes:
     target = info.linkname.encode("utf-8", "surrogateescape")
     if not target or b"\0" in target:
-        raise RefusedArchive(f"{show(name_of(info))} is a link to nothing")
+        raise RefusedArchive(f"{show(name_of(info))} is a link without a target")
     return target
 
 
