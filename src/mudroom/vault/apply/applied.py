@@ -22,7 +22,7 @@ LARGE = 8 << 20
 class ApplyDetail(NamedTuple):
     name: str
     state: str
-    """As in ``Session.applies``."""
+    """As in ``Changes.applies``."""
     fork: str = ""
     time: int = 0
     """Nanoseconds since 1970; 0 if unknown."""

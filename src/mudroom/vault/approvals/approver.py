@@ -58,8 +58,8 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """Asks the gate's questions of one session by the queue (``gateway.py:Elsewhere``). The owner of the gate writes
-    the rule of an answer that is to be kept. Any failure is a refusal.
+    """Asks the gate's questions of one session by the queue (``session/confinement/gateway.py:Elsewhere``).
+    The owner of the gate writes the rule of an answer that is to be kept. Any failure is a refusal.
     """
 
     def __init__(self, queue: Queue, agent: str, patience: float = OF_A_HOST, *, anyway: bool = True) -> None:
@@ -90,7 +90,7 @@ class HostApprover:
 
 
 class HostWaiting:
-    """A question about a host, asked while the command continues (``gateway.py:Waiting``)."""
+    """A question about a host, asked while the command continues (``session/confinement/gateway.py:Waiting``)."""
 
     def __init__(self, ticket: Ticket | None, patience: float, answer: FlowAnswer | None = None) -> None:
         """``answer``: for a question that could not be put."""

@@ -1,11 +1,12 @@
 """State files of the commands in a fork's background.
 
 forks/<name>/background/
-    socket          of the process that holds the commands (tending.py), while there is one
+    socket          of the process that holds the commands (session/shared_sandbox/), while there is one
     sandbox         settings that the commands share, for commands that join them
     <id>/command    the command and how it ended, as JSON (core/background.py)
-    <id>/stdout     the end of its output; the part before that is in stdout.1, and earlier output is
-    <id>/stderr     gone (Ring); stdout.n: number of bytes before those in stdout
+    <id>/stdout     the end of its output (Ring); also <id>/stderr
+    <id>/stdout.1   the output before that; earlier output is not kept
+    <id>/stdout.n   number of bytes before those in stdout
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class RecordSummary(NamedTuple):
     level: int | None
     summary: Summary
     fingerprint: str
-    """Fingerprint of its changes, as ``Session.fingerprint``."""
+    """Fingerprint of its changes, as ``Changes.fingerprint``."""
 
 
 class ForkSummary(NamedTuple):

@@ -5,7 +5,7 @@ when it is sealed, but the copy does not stand on that layer.
 
 The caller stops every process that could write to the layer. The fork itself stays unchanged: its upper layer remains
 in use, and the checkpoint has a layer of its own. If that equals the layer of mudroom's last automatic checkpoint, that
-layer is shared, so that commands which change nothing fill no disk and push no other checkpoint out.
+layer is shared, so that commands that change nothing, or never start, fill no disk and push no other checkpoint out.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Vault:
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
-        """The layer that shows secrets empty. Callers that open forks look for it first (``Workbench.look``)."""
+        """The layer that shows secrets empty. Callers that open forks make it first (``session/secrets.py``)."""
         self.reading: FileReader = ANEW
         """Reader of records and the like. A caller that reads them often sets one with a cache."""
         self.new_id = new_id
@@ -67,11 +67,11 @@ class Vault:
         self._whole: Vault | None = None
 
     def masked(self, mask: Mask) -> Vault:
-        """Return the same vault under another mask, for one command: locks, turn and journal are those of this one."""
-        found = Vault(self.path, self.project, self.new_id)
-        found.lock, found.turn, found.mask, found.reading = self.lock, self.turn, mask, self.reading
-        found.secrets, found._whole = self.secrets, self._whole or self
-        return found
+        """Return the same vault with another mask, for one command. Locks, turn and journal are shared."""
+        vault = Vault(self.path, self.project, self.new_id)
+        vault.lock, vault.turn, vault.mask, vault.reading = self.lock, self.turn, mask, self.reading
+        vault.secrets, vault._whole = self.secrets, self._whole or self
+        return vault
 
     @property
     def journal(self) -> Journal:
