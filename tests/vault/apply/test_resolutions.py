@@ -197,7 +197,7 @@ def test_a_fork_that_has_gone_on_loses_nothing_to_an_undo(place: Place, session:
     assert session.forks.files(FORK).read(b"later") == b"later\n"
     with session.alone("a test"):
         (remark,) = session.changes.redo().remarks
-    assert remark.path == b"f" and "has gone on" in remark.text
+    assert remark.path == b"f" and "has changed since" in remark.text
     session.forks.discard(FORK)
     with session.alone("a test"):
         (remark,) = session.changes.undo().remarks

@@ -55,9 +55,9 @@ def test_names_that_are_not(name: str) -> None:
 def test_what_diff_calls_something_else_is_no_name(place: Place, name: str) -> None:
     session = place.session()
     session.forks.new("try")
-    with pytest.raises(UsageError, match="diff means something else"):
+    with pytest.raises(UsageError, match="another meaning in mudroom diff"):
         session.forks.new(name)
-    with pytest.raises(UsageError, match="diff means something else"):
+    with pytest.raises(UsageError, match="another meaning in mudroom diff"):
         session.forks.rename("try", name)
     assert [fork.name for fork in session.vault.forks()] == ["try"]
 
