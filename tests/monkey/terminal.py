@@ -14,7 +14,8 @@ from monkey.chance import Chance, Walk
 from monkey.model import Entry, Wish, with_what_goes_along, wrong_after
 from monkey.world import FORK, World
 from mudroom.errors import MudroomError
-from mudroom.tui.app import Hands, ReviewApp
+from mudroom.tui.app import ReviewApp
+from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
 from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.dialog import Choose, Confirm, Dialog, Outcome, Tell, TextInput, Working
@@ -81,8 +82,8 @@ class Terminal:
             self.world.outside(chance)
             return
         fork = FORK if chance.random() < 0.8 else None
-        hands = Hands(edit=lambda *_: None, tell=lambda event: event.kind)
-        app = ReviewApp(self.place.session(), fork, hands, handles_signals=False)
+        hooks = ReviewHooks(edit=lambda *_: None, tell=lambda event: event.kind)
+        app = ReviewApp(self.place.session(), fork, hooks, handles_signals=False)
 
         async def run() -> None:
             async with app.run_test(size=(100, 30)) as pilot:
@@ -94,8 +95,8 @@ class Terminal:
                 asyncio.run(run())
         finally:
             self.world.release()
-            if app.desk is not None:
-                app.desk.close()
+            if app.model is not None:
+                app.model.close()
         self._check("leaving")
 
     async def _live(self, app: ReviewApp, pilot: Pilot[None]) -> None:
@@ -163,8 +164,8 @@ class Terminal:
         until = time.monotonic() + PATIENCE
         while not app._exit:
             await pilot.pause(0)
-            if app.desk is not None:
-                await app.desk.ask(lambda: None)
+            if app.model is not None:
+                await app.model.ask(lambda: None)
                 await pilot.pause(0)
             await pilot.pause(0.002)
             if app._exception is not None:

@@ -49,9 +49,9 @@ def test_nothing_yet(page: PageSide) -> None:
 
 def test_whatever_vault_is_read_keeps_what_was_read(place: Place, page: PageSide) -> None:
     made(place, "f")
-    house, project = page.house, page.project.rpartition("/")[2]
-    listed = house.vaults()
-    with closing(listed[0]), closing(house.vault(project)) as one, house.session(project) as session:
+    server, project = page.server, page.project.rpartition("/")[2]
+    listed = server.vaults()
+    with closing(listed[0]), closing(server.vault(project)) as one, server.session(project) as session:
         readings = {vault.reading for vault in (*listed, one, session.vault)}
         assert len(readings) == 1
         assert ANEW not in readings

@@ -10,9 +10,10 @@ import argparse
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from mudroom import __version__
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
 
@@ -63,14 +64,6 @@ _SHELVES = {
     for verb in verbs
 }
 """Verb → the folder of its module."""
-
-
-class Context(NamedTuple):
-    environ: Mapping[bytes, bytes]
-    terminal: Terminal
-    as_json: bool
-    project: bytes | None
-    """Given with --project."""
 
 
 class _Parser(argparse.ArgumentParser):

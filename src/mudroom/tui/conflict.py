@@ -30,15 +30,15 @@ from mudroom.tui.conflictrow import (
     rows_of_version,
     said_of_all,
 )
-from mudroom.tui.desk import ReviewDesk
 from mudroom.tui.dialog import Lines, help_for
 from mudroom.tui.key import CONFLICTS, bindings, brief
 from mudroom.tui.pane import Pieces
+from mudroom.tui.review_model import ReviewModel
 from mudroom.tui.worker import WorkerQueue
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict
-    from mudroom.tui.app import ReviewApp
+    from mudroom.tui.base_app import BaseApp
 
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
 
@@ -52,7 +52,7 @@ class Side3(Lines):
 class ConflictScreen(Screen[bool], inherit_bindings=False):
     """Gives whether anything was decided."""
 
-    app: ReviewApp
+    app: BaseApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
     DEFAULT_CSS = """
     ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
@@ -63,9 +63,9 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     ConflictScreen .name { height: 1; text-style: bold; }
     """
 
-    def __init__(self, desk: ReviewDesk, conflicts: Sequence[ForkConflict], at: bytes) -> None:
+    def __init__(self, model: ReviewModel, conflicts: Sequence[ForkConflict], at: bytes) -> None:
         super().__init__()
-        self.desk, self.conflicts = desk, list(conflicts)
+        self.model, self.conflicts = model, list(conflicts)
         self.number = next((n for n, one in enumerate(self.conflicts) if one.path == at), 0)
         self.place_number = 0
         self.is_whole = False
@@ -109,7 +109,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     def _look(self) -> tuple[MergedText | None, dict[int, Choice]]:
         if self._looked[0] is not self.conflict:
-            merged = None if self.desk.is_masked(self.conflict) else self.conflict.merged
+            merged = None if self.model.is_masked(self.conflict) else self.conflict.merged
             self._looked = (self.conflict, merged, decided_choices(self.conflict, merged))
         return self._looked[1:]
 
@@ -136,13 +136,13 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     def _side(self, side: str) -> list[Pieces]:
         merged = self.merged
         if merged is None:
-            return rows_of_version(self.conflict, side, masked=self.desk.is_masked(self.conflict))
+            return rows_of_version(self.conflict, side, masked=self.model.is_masked(self.conflict))
         return rows_of_side(merged, self.place_number, side)
 
     def _result(self) -> list[Pieces]:
         """Nothing, where nothing is decided yet, or is to be shown."""
         merged, choices = self.merged, self.said
-        if self.desk.is_masked(self.conflict):
+        if self.model.is_masked(self.conflict):
             return []
         if merged is not None and self.place_number in choices:
             return rows_of_place(merged, choices, self.place_number)
@@ -197,26 +197,26 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         elif side == "both":
             await self._decide(lambda: self._both(conflict, conflict.merged))
         else:
-            await self._decide(lambda: self.desk.decide(conflict, side))
+            await self._decide(lambda: self.model.decide(conflict, side))
 
     def _keep(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
-        self.desk.decide(conflict, "content", resolved(merged, [choices[at] for at in range(merged.conflicts)]))
+        self.model.decide(conflict, "content", resolved(merged, [choices[at] for at in range(merged.conflicts)]))
 
     def _both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
         if merged is not None:
             self._keep(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
         else:
-            self.desk.keep_both(conflict)
+            self.model.keep_both(conflict)
 
     def action_undecide(self) -> None:
         self.choices.pop(self.conflict.path, None)
         conflict = self.conflict
-        self._turn.take(partial(self._decide, lambda: self.desk.undecide(conflict)))
+        self._turn.take(partial(self._decide, lambda: self.model.undecide(conflict)))
 
     def action_edit(self) -> None:
         """The editor has the terminal for itself meanwhile."""
         conflict = self.conflict
-        if self.desk.is_masked(conflict):
+        if self.model.is_masked(conflict):
             self.app.tell_error(
                 MudroomError(f"{show_path(conflict.path)} is a secret: it is not shown", "1 or 2 decide it")
             )
@@ -224,7 +224,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         problem: MudroomError | None = None
         try:
             with self.app.suspend():
-                self.app.hands.edit(self.desk.session, self.desk.fork, conflict)
+                self.app.hooks.edit(self.model.session, self.model.fork, conflict)
         except MudroomError as error:
             problem = error
         except SuspendNotSupported:
@@ -241,11 +241,11 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         yet, for this one is to be looked at again."""
         path = self.conflict.path
         try:
-            await self.desk.ask(decide)
+            await self.model.ask(decide)
         except SideMoved as moved:
             self.app.tell_error(moved)
             stays = True
-        found = await self.desk.ask(self.desk.conflicts)
+        found = await self.model.ask(self.model.conflicts)
         self.changed = True
         self.choices.pop(path, None)
         if not found:

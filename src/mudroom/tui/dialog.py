@@ -16,9 +16,9 @@ from textual.widgets import Input, Static
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.tui.desk import Busy
 from mudroom.tui.key import LEGEND, Key
 from mudroom.tui.pane import Pane, Pieces
+from mudroom.tui.review_model import Busy
 from mudroom.tui.worker import begin
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The review: what its keys do with what it shows (``tui/looking.py``)."""
+"""The review: what its keys do with what it shows (``tui/fork_screen.py``)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from textual.binding import BindingType
 
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
-from mudroom.tui import tell
+from mudroom.tui import summary
 from mudroom.tui.choice import WHOLE, Choice, Item, Pick, chosen, gathered
 from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, TextInput, help_for, plain
 from mudroom.tui.diffview import WIDE
+from mudroom.tui.fork_screen import FILTERS, ForkScreen
 from mudroom.tui.key import REVIEW, bindings
-from mudroom.tui.looking import FILTERS, LookingScreen
 from mudroom.tui.worker import begin
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 EVENTS = 200
 
 
-class ReviewScreen(LookingScreen, inherit_bindings=False):
+class ReviewScreen(ForkScreen, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(REVIEW)
 
     # --- moving about ---
@@ -199,17 +199,21 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             self.app.code = 4
             self.app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
             return
-        question = tell.before_apply(seen, wanted, self.files.flags, self.app.hands.verifies)
-        if not await self.app.push_screen_wait(Confirm(f"Apply to {show_path(self.desk.project)}?", question, "apply")):
+        question = summary.before_apply(seen, wanted, self.files.flags, self.app.hooks.verifies)
+        if not await self.app.push_screen_wait(
+            Confirm(f"Apply to {show_path(self.model.project)}?", question, "apply")
+        ):
             return
-        landed = await self._work("applying", lambda: self.desk.ask(self.desk.apply, seen, wanted, self.app.verifying))
+        landed = await self._work(
+            "applying", lambda: self.model.ask(self.model.apply, seen, wanted, self.app.verifying)
+        )
         if not isinstance(landed, MudroomError):
             failed = landed.verified is not None and not landed.verified.passed
             self.app.code = 5 if failed else 3 if landed.conflicts else 0
             self.app.applied = self.app.applied or not failed
             await self.look()
             title = "Nothing was applied" if failed else "Applied"
-            told, name = tell.landed(landed, wanted), landed.applied.name
+            told, name = summary.landed(landed, wanted), landed.applied.name
             if not name or failed:
                 await self.app.push_screen_wait(Tell(title, told))
             elif await self.app.push_screen_wait(Outcome(title, told)):
@@ -232,34 +236,34 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             return
         rows = plain(f"{len(seen.items):,} changed files are thrown away with it; the project stays as it is.")
         rows += plain("This cannot be taken back.", style="warn")
-        if not await self.app.push_screen_wait(Confirm(f"Discard the fork {self.desk.fork}?", rows, "discard")):
+        if not await self.app.push_screen_wait(Confirm(f"Discard the fork {self.model.fork}?", rows, "discard")):
             return
-        done = await self._work("discarding", lambda: self.desk.ask(self.desk.discard, seen))
+        done = await self._work("discarding", lambda: self.model.ask(self.model.discard, seen))
         if isinstance(done, ForkMoved):
             self._tell_moved(done)
             return
         if isinstance(done, MudroomError):
             self.app.tell_error(done)
             return
-        self.app.leave(f"discarded: {self.desk.fork}")
+        self.app.leave(f"discarded: {self.model.fork}")
 
     def action_undo(self) -> None:
         self._turn.take(self._undo)
 
     async def _undo(self, name: str = "") -> None:
         """``name``: of an apply; empty: the last one."""
-        name = name or await self.desk.ask(self.desk.last_apply)
+        name = name or await self.model.ask(self.model.last_apply)
         if not name:
             self.app.notify("there is no apply to take back")
             return
         rows = plain("The project gets back what it held before. mudroom redo applies it again.")
         if not await self.app.push_screen_wait(Confirm(f"Take the last apply back ({name})?", rows, "undo")):
             return
-        undone = await self._work("undoing", lambda: self.desk.ask(self.desk.undo, name))
+        undone = await self._work("undoing", lambda: self.model.ask(self.model.undo, name))
         if not isinstance(undone, MudroomError):
             self.app.code = 3 if undone.conflicts else 0
             await self.look()
-            await self.app.push_screen_wait(Tell("Undone", tell.undone(undone)))
+            await self.app.push_screen_wait(Tell("Undone", summary.undone(undone)))
         else:
             self.app.tell_error(undone)
 
@@ -272,7 +276,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             return
         row = self.files.current
         at = row.item.path if row is not None and row.item is not None else b""
-        changed = await self.app.push_screen_wait(ConflictScreen(self.desk, self.seen.conflicts, at))
+        changed = await self.app.push_screen_wait(ConflictScreen(self.model, self.seen.conflicts, at))
         if changed:
             await self.look()
 
@@ -282,23 +286,23 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
     async def _timeline(self) -> None:
         if self.seen is None:
             return
-        points = (await self.desk.ask(self.desk.checkpoints))[::-1]
+        points = (await self.model.ask(self.model.checkpoints))[::-1]
         if not points:
-            self.app.notify(f"{self.desk.fork} has no checkpoints: mudroom checkpoint NAME makes one")
+            self.app.notify(f"{self.model.fork} has no checkpoints: mudroom checkpoint NAME makes one")
             return
-        rows = [tell.checkpoint(point) for point in points]
-        title = f"Checkpoints of {self.desk.fork}, newest first"
+        rows = [summary.checkpoint(point) for point in points]
+        title = f"Checkpoints of {self.model.fork}, newest first"
         found = await self.app.push_screen_wait(Choose(title, rows, keys="Enter what going back would drop   Esc back"))
         if found is None:
             return
         point = points[found].name
-        dropped = await self.desk.ask(self.desk.dropped, point)
-        preview = tell.rollback(dropped.rows)
+        dropped = await self.model.ask(self.model.dropped, point)
+        preview = summary.rollback(dropped.rows)
         if not await self.app.push_screen_wait(
-            Confirm(f"Roll {self.desk.fork} back to {point}?", preview, "roll back")
+            Confirm(f"Roll {self.model.fork} back to {point}?", preview, "roll back")
         ):
             return
-        undo = await self._work("rolling back", lambda: self.desk.ask(self.desk.roll_back, point, dropped))
+        undo = await self._work("rolling back", lambda: self.model.ask(self.model.roll_back, point, dropped))
         if isinstance(undo, MudroomError):
             self.app.tell_error(undo)
             return
@@ -309,8 +313,8 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._turn.take(self._journal)
 
     async def _journal(self) -> None:
-        events = await self.desk.ask(self.desk.events, EVENTS)
-        rows = plain(*(show(self.app.hands.tell(event).encode()) for event in events)) or plain("nothing yet")
+        events = await self.model.ask(self.model.events, EVENTS)
+        rows = plain(*(show(self.app.hooks.tell(event).encode()) for event in events)) or plain("nothing yet")
         await self.app.push_screen_wait(Tell("Journal, newest first (mudroom log shows all)", rows))
 
     def action_theme(self) -> None:

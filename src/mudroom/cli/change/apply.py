@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.change.preview import credentials_line, left_out, preview, some
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
+from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import landed_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, listed

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 
 from mudroom.cli.change.preview import credentials_line
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.cli.project_session import only_fork, open_session, project_paths
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.session import Session
@@ -117,14 +117,14 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         return
     import subprocess
 
-    from mudroom.cli.terminal.lending import TYPED, heeding, not_heeded
+    from mudroom.cli.terminal.foreground_program import TYPED, ignore_signal, signal_handlers
 
     command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
     if shutil.which(command[0]) is None:
         command = ["cat"]
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
     with (
-        heeding(dict.fromkeys(TYPED, not_heeded)),  # less stops a search by it, and has the terminal until it ends
+        signal_handlers(dict.fromkeys(TYPED, ignore_signal)),  # less(1) stops a search on Ctrl-C
         subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
     ):
         assert pager.stdin is not None

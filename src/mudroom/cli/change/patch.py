@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.change.diff import coloured
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import Hunk, hunks, select, split
 from mudroom.core.tree.change import listed

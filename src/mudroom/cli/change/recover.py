@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, tell_recovered
+from mudroom.cli.project_session import open_session, tell_recovered
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from mudroom.cli.change.undo import tell
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:

@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mudroom.cli.terminal.lending import GRACE, TYPED, LentTerminal, ToldToEnd
+from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner, Terminated
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
-    from mudroom.cli.main import Context
+    from mudroom.cli.terminal.context import Context
     from mudroom.core.merge.diff3 import MergedText
     from mudroom.core.merge.resolution_words import Either
     from mudroom.session import ForkConflict, Session
@@ -74,7 +74,7 @@ def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Cont
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
-    with LentTerminal() as lent, _desk() as directory:
+    with ForegroundRunner() as lent, _desk() as directory:
         edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
         with edited:
             words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
@@ -98,7 +98,7 @@ def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, cont
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
-    with LentTerminal() as lent, _desk() as directory:
+    with ForegroundRunner() as lent, _desk() as directory:
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
@@ -160,7 +160,7 @@ class _Edited:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None or not self.place.is_file():
             return
-        rescued = self._rescued() if isinstance(error, ToldToEnd) and error.number not in TYPED else set()
+        rescued = self._rescued() if isinstance(error, Terminated) and error.number not in TYPED else set()
         if self.place.read_bytes() == self.given and not rescued:
             return
         kept = self.place.with_name(KEPT + self.place.suffix)
@@ -225,7 +225,7 @@ def _suffix(path: bytes) -> str:
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(lent: LentTerminal, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
+def _run(lent: ForegroundRunner, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
     try:
         code = lent.run(words, directory, is_typed_in=is_typed_in)
     except OSError as error:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
+from mudroom.cli.project_session import only_fork, open_session, project_paths, with_shown
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.resolution_words import said, said_of_take
 from mudroom.core.result import named
 from mudroom.core.tree.path import show, show_path

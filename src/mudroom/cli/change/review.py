@@ -9,8 +9,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
@@ -79,7 +79,8 @@ def _tell(session: Session, name: str, context: Context) -> int:
 def _review(session: Session, name: str | None, quiet: _Quiet, context: Context) -> int:
     from mudroom.cli.change.resolution import by_editor
     from mudroom.cli.vault.event_row import line
-    from mudroom.tui.app import Hands, review
+    from mudroom.tui.app import review
+    from mudroom.tui.base_app import ReviewHooks
 
     def edit(session: Session, fork: str, conflict: ForkConflict) -> None:
         try:
@@ -89,8 +90,8 @@ def _review(session: Session, name: str | None, quiet: _Quiet, context: Context)
             raise
 
     settings = session.actor.policy
-    hands = Hands(edit, line, tuple(quiet.said), settings.verify)
-    left = review(session, name, hands)
+    hooks = ReviewHooks(edit, line, tuple(quiet.said), settings.verify)
+    left = review(session, name, hooks)
     if left.says:
         context.terminal.say(left.says)
     elif left.holds and not left.applied:

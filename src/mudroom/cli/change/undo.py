@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import turned_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path

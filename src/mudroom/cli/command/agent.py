@@ -10,8 +10,8 @@ from typing import Any
 
 from mudroom.cli.command.exec import configure_asking
 from mudroom.cli.command.run import configure_confinement
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard, OpenedCredentials
 from mudroom.core.agent.level import BARE, LevelDecision
 from mudroom.core.settings import Settings

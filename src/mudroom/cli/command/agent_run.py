@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.command.exec import tell_refused
 from mudroom.cli.command.run import adjusted, asked_level, show_result, standard, warn
-from mudroom.cli.main import Context
 from mudroom.cli.net.card_hosts import CardHosts, by_card, settle
-from mudroom.cli.open import exclusive, open_session, project_of, working_directory
-from mudroom.cli.terminal.lending import ToldToEnd, without
+from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.foreground_program import Terminated, without
 from mudroom.cli.terminal.signals import waking
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.result import text, to_json
@@ -120,7 +120,7 @@ def told_to_end(session: Session) -> Iterator[list[int]]:
         if session.interrupt(signal.SIGKILL if len(times) > 1 else signal.SIGTERM):
             signal.alarm(GRACE)
         elif not session.sandboxes.has_run:
-            raise ToldToEnd(number)
+            raise Terminated(number)
 
     def kill(_number: int, _frame: object) -> None:
         session.interrupt(signal.SIGKILL)

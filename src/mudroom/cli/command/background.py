@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import waking
 from mudroom.core.background import to_json
 from mudroom.core.result import Result

@@ -17,9 +17,9 @@ from mudroom.cli.command.run import (
     standard,
     warn,
 )
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, telling_of_room, working_directory
+from mudroom.cli.project_session import open_session, telling_of_room, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, ask_about_hosts_by
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError

@@ -8,8 +8,8 @@ import time
 
 from mudroom.cli.change.preview import preview
 from mudroom.cli.command.run import adjusted, asked_level, configure_confinement
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json, prepared_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.command.unasked import own_level, show_short, unasked
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
+from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
+from mudroom.cli.project_session import exclusive, open_session, telling_of_room, with_shown, working_directory
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import waking
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.level import BARE
@@ -302,7 +302,7 @@ def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, con
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"
-    found = unasked(result, argv, session)
+    found = decide_auto_apply(result, argv, session)
     if found.applies:
         return "apply"
     if found.why:

@@ -7,7 +7,7 @@ import os
 
 from mudroom.cli.command.exec import run_command
 from mudroom.cli.command.run import configure_confinement
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:

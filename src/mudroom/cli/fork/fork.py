@@ -6,8 +6,8 @@ import argparse
 import json
 
 from mudroom.cli.fork.ls import describe, fork_rows
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
 

@@ -8,8 +8,8 @@ import os
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, working_directory
+from mudroom.cli.project_session import open_session, working_directory
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session

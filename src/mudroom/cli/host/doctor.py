@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError

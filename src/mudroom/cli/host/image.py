@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount
 from mudroom.core.confinement.image import HOST
 from mudroom.core.confinement.image_recipe import KINDS, Recipe, split

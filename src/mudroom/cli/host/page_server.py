@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom import __version__
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, open_session
+from mudroom.cli.project_session import left_out, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.policy.config import load_policy, places
@@ -20,7 +20,7 @@ from mudroom.session import Session
 
 if TYPE_CHECKING:
     from mudroom.review.new_project import Outlook
-    from mudroom.web.state.means import ServerMeans
+    from mudroom.web.state.server_environment import ServerEnvironment
 
 
 class _Notes(Terminal):
@@ -44,11 +44,11 @@ class _Notes(Terminal):
         pass
 
 
-def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
+def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """What the server may do, by what this process was started with."""
     from mudroom.cli.policy.approve import keep_host
     from mudroom.cli.terminal.approver import remember_command
-    from mudroom.web.state.means import ServerMeans
+    from mudroom.web.state.server_environment import ServerEnvironment
 
     place = places(context.environ)
 
@@ -60,7 +60,7 @@ def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
     def start(project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
         return _start(context, project, fork, command, timeout)
 
-    return ServerMeans(
+    return ServerEnvironment(
         os.path.realpath(place.state),
         place.home,
         tuple(roots) or (os.path.realpath(place.home),),

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, standing
+from mudroom.cli.project_session import project_of, standing
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -20,8 +20,8 @@ from mudroom.session.confinement.grant import promised
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-    from mudroom.web.server.seal import Seal
-    from mudroom.web.server.whereabouts import Post, Whereabouts
+    from mudroom.web.server.cookie_key import CookieKey
+    from mudroom.web.server.registry import RunningServer, ServerRegistry
 
 EXAMPLES = """\
 examples:
@@ -64,24 +64,24 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
-    from mudroom.web.server.seal import Seal
-    from mudroom.web.server.whereabouts import Post
+    from mudroom.web.server.cookie_key import CookieKey
+    from mudroom.web.server.registry import ServerRegistry
 
     directory = os.path.realpath(places(context.environ).state) + b"/serve"
-    post, seal = Post(directory), Seal(directory)
+    registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
-        seal.renew()
+        key.renew()
         context.terminal.out(
             json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
         )
         return 0
     if args.link:
-        return _link(args, context, post)
+        return _link(args, context, registry)
     _check(args)
     agents = _agents(args.card, context)
-    if post.take():
-        return _serve(args, context, post, seal, agents)
-    return _link(args, context, post)
+    if registry.acquire():
+        return _serve(args, context, registry, key, agents)
+    return _link(args, context, registry)
 
 
 SCHEMA = "mudroom.serve/1"
@@ -116,51 +116,55 @@ def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
 
 
 def _serve(
-    args: argparse.Namespace, context: Context, post: Post, seal: Seal, agents: dict[str, tuple[Any, Any]]
+    args: argparse.Namespace,
+    context: Context,
+    registry: ServerRegistry,
+    key: CookieKey,
+    agents: dict[str, tuple[Any, Any]],
 ) -> int:
-    """Until it is ended. We hold the post."""
+    """Until it is ended. We hold the registry."""
     import secrets
 
-    from mudroom.cli.host.page_server import means_of
+    from mudroom.cli.host.page_server import environment_of
     from mudroom.web.server.app import build
     from mudroom.web.server.login import Login
+    from mudroom.web.server.registry import RunningServer
     from mudroom.web.server.server import listen, serve
-    from mudroom.web.server.whereabouts import Whereabouts
-    from mudroom.web.state.house import House
+    from mudroom.web.state.server_state import ServerState
 
     try:
-        seal.prepare()
+        key.prepare()
         roots = [os.path.realpath(os.fsencode(root)) for root in args.root]
         listening = listen(PORT if args.port is None else args.port)
         port: int = listening[0].getsockname()[1]
-        where = Whereabouts(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
-        login = Login(port, where.token, seal.key, where.prefix)
-        house = House(means_of(context, roots))
-        app = build(house, agents, base_of(where), port, login, where.names, where.prefix)
+        where = RunningServer(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
+        login = Login(port, where.token, key.key, where.prefix)
+        server = ServerState(environment_of(context, roots))
+        app = build(server, agents, base_of(where), port, login, where.names, where.prefix)
 
         def ready() -> None:
-            post.tell(where)
+            registry.publish(where)
             _tell(args, context, where, login.new_code(), list(agents))
 
-        serve(app, listening, ready, house.hub.end)
-        busy = house.jobs.busy()
+        serve(app, listening, ready, server.hub.end)
+        busy = server.jobs.busy()
         if busy:  # killed in the middle it would be recovered; it is politer not to
             context.terminal.note(f"{busy[0].what} is at work: it ends first (Ctrl-C leaves it to mudroom recover)")
-            house.jobs.rest(_JOB_SECONDS)
+            server.jobs.rest(_JOB_SECONDS)
     finally:
-        post.leave()
+        registry.release()
     return 0
 
 
-def _link(args: argparse.Namespace, context: Context, post: Post) -> int:
+def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) -> int:
     """Another address of the server that runs already."""
     import time
 
-    from mudroom.web.server.whereabouts import new_code
+    from mudroom.web.server.registry import new_code
 
     until = time.monotonic() + (0 if args.link else _BEGINNING)
-    while (where := post.other()) is None and time.monotonic() < until:
-        time.sleep(0.05)  # it holds the post, and has not said yet where it is
+    while (where := registry.find_running()) is None and time.monotonic() < until:
+        time.sleep(0.05)  # it holds the registry, and has not said yet where it is
     if where is None and args.link:
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
     if where is None:
@@ -180,11 +184,11 @@ _BEGINNING = 5.0
 """Seconds that a server has to say where it is."""
 
 
-def base_of(where: Whereabouts) -> str:
+def base_of(where: RunningServer) -> str:
     return f"http://127.0.0.1:{where.port}{where.prefix}"
 
 
-def addresses_of(where: Whereabouts) -> list[str]:
+def addresses_of(where: RunningServer) -> list[str]:
     """Ours first; then those of the names, by TLS unless they lead here without a proxy."""
     from mudroom.web.server.guard import is_forwarded
 
@@ -194,7 +198,7 @@ def addresses_of(where: Whereabouts) -> list[str]:
 
 
 def _tell(
-    args: argparse.Namespace, context: Context, where: Whereabouts, code: str, agents: list[str], how: str = ""
+    args: argparse.Namespace, context: Context, where: RunningServer, code: str, agents: list[str], how: str = ""
 ) -> None:
     base, out = base_of(where), context.terminal.out
     rows = [{"agent": agent, "url": base + path} for agent, path in paths_of(agents).items()]
@@ -223,7 +227,7 @@ def _open(context: Context, address: str) -> None:
     from html import escape
     from urllib.parse import quote
 
-    from mudroom.web.server.seal import write_own
+    from mudroom.web.server.cookie_key import write_own
 
     path = os.path.realpath(places(context.environ).state) + b"/serve/open.html"
     to = escape(address, quote=True)

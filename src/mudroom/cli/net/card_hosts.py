@@ -11,8 +11,8 @@ import termios
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, standing
+from mudroom.cli.project_session import project_of, standing
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.card_hosts import CardHostRule, wish
 from mudroom.core.network.host_rules import HostRule, show_rule

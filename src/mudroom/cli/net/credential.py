@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.network.placeholder import CredentialRule, parse_wanted
 from mudroom.errors import UsageError
 from mudroom.policy.config import places

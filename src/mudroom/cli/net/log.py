@@ -8,8 +8,8 @@ import sys
 import time
 
 from mudroom import __version__
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_text import shown, told
 from mudroom.core.network.flow import Flow, flow_from_json

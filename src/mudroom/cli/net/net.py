@@ -8,11 +8,11 @@ import os
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
 from mudroom.cli.net.credential import credential
 from mudroom.cli.net.log import log
 from mudroom.cli.net.open_port import open_port
-from mudroom.cli.open import open_session, project_of, settings_of
+from mudroom.cli.project_session import open_session, project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.preset import PRESETS

@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.confinement.gateway import namespaces_at, show_inside

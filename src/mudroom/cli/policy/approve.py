@@ -8,11 +8,11 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.asking import CHOICES, heard, text
 from mudroom.cli.terminal.command_approver import KEYS, Keys, NoAnswer, ask, choices, keys_of, terms, told
+from mudroom.cli.terminal.context import Context
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError

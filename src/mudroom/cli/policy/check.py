@@ -7,8 +7,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, not_above, project_of
+from mudroom.cli.project_session import left_out, not_above, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, pointless, unused_roles
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show

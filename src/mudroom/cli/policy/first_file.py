@@ -7,9 +7,9 @@ import json
 import os
 import time
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of
 from mudroom.cli.policy.trust import note_change
+from mudroom.cli.project_session import project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import PROJECT, read, roles_of

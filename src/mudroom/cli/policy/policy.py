@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.why import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show

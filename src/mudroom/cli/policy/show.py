@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, project_of
+from mudroom.cli.project_session import left_out, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
 from mudroom.policy.config import load_policy, user_config

@@ -7,8 +7,8 @@ import json
 import os
 import time
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, project_of
+from mudroom.cli.project_session import open_session, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import inside, read, roles_of

@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of, working_directory
+from mudroom.cli.project_session import project_of, settings_of, working_directory
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import Classification, Verdict

@@ -16,7 +16,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 

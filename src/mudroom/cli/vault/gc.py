@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.event_row import line
 from mudroom.cli.vault.log_export import FORMS, as_json, export
 from mudroom.core.command.verdict import ACTIONS

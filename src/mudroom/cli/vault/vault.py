@@ -8,8 +8,8 @@ import os
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
 from mudroom.core.tree.path import show

@@ -12,7 +12,8 @@ from mudroom.core.tree.change import listed
 from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import show_path
-from mudroom.web.api.endpoint import Refusal, path_of
+from mudroom.web.api.endpoint import path_of
+from mudroom.web.state.refusal import Refusal
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change

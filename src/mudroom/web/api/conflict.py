@@ -12,9 +12,10 @@ from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.web.api.region import MOST, regions_of, result_of, shown_lines
-from mudroom.web.state.house import require_at_rest, require_fork
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
@@ -32,7 +33,7 @@ class StandingQuery(Struct):
 
 def standing(call: ApiCall) -> shape.StandingShape:
     query: StandingQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_fork(session, call.path["fork"])
         fingerprint = session.changes.fingerprint(fork)
         drift = session.changes.drift(fork)
@@ -49,7 +50,7 @@ def undecided(session: Session, fork: str) -> int:
 
 
 def conflicts(call: ApiCall) -> shape.ConflictsShape:
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         rows = session.changes.each_conflict(fork, lambda one: shown_conflict(session, one))
         return shape.ConflictsShape(fork, session.vault.fork(fork).created // 1_000_000, rows)
@@ -61,7 +62,7 @@ class ConflictQuery(Struct):
 
 def conflict(call: ApiCall) -> shape.ConflictShape:
     query: ConflictQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         found = found_conflict(session, fork, path_of(query.file))
         merged = found.merged if not is_masked_conflict(session, found) else None
@@ -151,7 +152,7 @@ class LinesQuery(Struct):
 def lines(call: ApiCall) -> shape.TextShape:
     """What is folded is the same on all sides: the project's."""
     query: LinesQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         found = found_conflict(session, fork, path_of(query.file))
         if is_masked_conflict(session, found) or not found.is_text:

@@ -18,7 +18,8 @@ from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.upkeep import Queue, Vault, why_unusable
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint
+from mudroom.web.state.refusal import Refusal
 
 RECENT = 50
 """Questions that have ended, at most."""
@@ -33,7 +34,7 @@ def questions(call: ApiCall) -> shape.QuestionsShape:
     waiting: list[shape.QuestionShape] = []
     ended: list[shape.QuestionShape] = []
     remarks: list[str] = []
-    for vault in call.house.vaults():
+    for vault in call.server.vaults():
         with closing(vault):
             if why_unusable(vault):
                 continue
@@ -51,7 +52,7 @@ def questions(call: ApiCall) -> shape.QuestionsShape:
 
 def answer(call: ApiCall) -> shape.AnsweredShape:
     given: shape.AnswerShape = call.body
-    with closing(call.house.vault(call.path["project"])) as vault:
+    with closing(call.server.vault(call.path["project"])) as vault:
         queue = vault.approvals
         row = _row(queue, call.path["question"])
         if given.keep:
@@ -152,13 +153,13 @@ def _how(row: QueueRow) -> str:
 
 def _write_rule(call: ApiCall, row: QueueRow, allow: bool) -> str:
     """Why it could not be; empty if it was."""
-    question, means = row.asked.question, call.house.means
+    question, environment = row.asked.question, call.server.environment
     try:
-        with call.house.session(call.path["project"]) as session:
+        with call.server.session(call.path["project"]) as session:
             if isinstance(question, HostQuestion):
-                means.keep_host(session, question, allow)
+                environment.keep_host(session, question, allow)
             else:
-                means.keep_command(session, question.pattern, allow)
+                environment.keep_command(session, question.pattern, allow)
     except (MudroomError, Refusal, OSError) as error:
         return f"the answer holds, but its rule is not written: {error}"
     return ""

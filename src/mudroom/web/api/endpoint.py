@@ -15,28 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mudroom.core.tree.path import show
-from mudroom.errors import DecidedMeanwhile, ForkMoved, MudroomError, UsageError
-from mudroom.web.shape import ProblemShape
+from mudroom.web.state.refusal import Refusal
 
 if TYPE_CHECKING:
-    from mudroom.web.state.house import House
+    from mudroom.web.state.server_state import ServerState
 
 BODY_LIMIT = 8 << 20
 """Bytes of a request: a file that was merged by hand is the largest there is."""
 
 
-class Refusal(Exception):
-    """An answer that is a problem. ``status`` of HTTP: RFC 9110, 15."""
-
-    def __init__(self, status: int, code: str, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.status, self.problem = status, ProblemShape(error, code, hint)
-
-
 class ApiCall(NamedTuple):
     """One request, checked."""
 
-    house: House
+    server: ServerState
     path: Mapping[str, str]
     """The variable parts of the path."""
     query: Any
@@ -65,36 +56,6 @@ class Raw(NamedTuple):
     data: bytes
     media_type: str
     headers: Mapping[str, str]
-
-
-_STATUS = {
-    DecidedMeanwhile: (409, "decided"),
-    ForkMoved: (409, "moved"),
-    UsageError: (400, "bad-request"),
-    MudroomError: (409, "failed"),
-}
-
-
-def refusal_of(error: Exception) -> Refusal:
-    """Of what a handler may raise; anything else is a fault of ours, and stays one."""
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, MudroomError):
-        status, code = next(found for kind, found in _STATUS.items() if isinstance(error, kind))
-        return Refusal(status, code, error.message, error.hint)
-    if isinstance(error, OSError):
-        where = f"{show(_bytes(error.filename))}: " if error.filename else ""
-        return Refusal(409, "failed", f"{where}{error.strerror or error}")
-    raise error
-
-
-def fault() -> Refusal:
-    """What is told of an exception that no handler should raise; what it was is on the server's stderr."""
-    return Refusal(500, "failed", "mudroom failed", "this is a fault of mudroom's; the server's output says where")
-
-
-def _bytes(name: Any) -> bytes:
-    return name if isinstance(name, bytes) else str(name).encode("utf-8", "surrogateescape")
 
 
 def decoded(kind: Any, body: bytes) -> Any:

@@ -24,9 +24,10 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.review.rows import difference, open_side, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.web.api.review import AGAIN, Index, mode_of
-from mudroom.web.state.house import require_fork
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core
@@ -160,7 +161,7 @@ def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
 def _asked(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
     """The session, the fork, and the two states if others than the fork and what it was made from are compared."""
     old, new = call.query.old, call.query.new
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         for one in (old, new):
             if one and one not in ("base", "now", name) and not one.startswith(name + "@"):

@@ -12,11 +12,12 @@ from mudroom.core.journal.event_text import gravity, shown, told, words
 from mudroom.core.network.flow import flow_from_json
 from mudroom.review.activity import points, preview, roll_back, search
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint
 from mudroom.web.api.project import summary_of
 from mudroom.web.api.review import row_of
-from mudroom.web.state.house import require_fork
 from mudroom.web.state.job import JobMessage
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 _MS = 10**6
 """Nanoseconds."""
@@ -32,7 +33,7 @@ _DATA = 64 << 10
 
 
 def timeline(call: ApiCall) -> shape.TimelineShape:
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         rows = [
             shape.CheckpointShape(point.name, point.time // _MS, point.automatic, current)
@@ -43,7 +44,7 @@ def timeline(call: ApiCall) -> shape.TimelineShape:
 
 def checkpoint(call: ApiCall) -> shape.CheckpointShape:
     asked: shape.CheckpointRequestShape = call.body
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_idle(session, name)
         made = session.forks.checkpoint(name, asked.name)
@@ -56,7 +57,7 @@ class PreviewQuery(Struct):
 
 def previewed(call: ApiCall) -> shape.PreviewShape:
     query: PreviewQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_point(session, name, query.checkpoint)
         found = preview(session, name, query.checkpoint)
@@ -67,7 +68,7 @@ def previewed(call: ApiCall) -> shape.PreviewShape:
 
 def rollback(call: ApiCall) -> shape.RolledBackShape:
     asked: shape.RollbackRequestShape = call.body
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_point(session, name, asked.checkpoint)
         _require_idle(session, name)
@@ -110,7 +111,7 @@ def events(call: ApiCall) -> shape.EventsShape:
     kinds = tuple(kind.strip() for kind in query.kind.split(",") if kind.strip())
     forks = (query.fork,) if query.fork else ()
     where = EventFilter(kinds, forks, query.agent or None, since, None, query.verdict or None, query.grep or None)
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         head = session.vault.journal.head().number
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
     return shape.EventsShape([_event(one) for one in page.events], head, page.following)
@@ -150,12 +151,12 @@ def _plain(value: Any) -> Any:
 
 def verify(call: ApiCall) -> shape.JobShape:
     name = call.path["project"]
-    house = call.house
-    with house.session(name):
+    server = call.server
+    with server.session(name):
         pass  # whether there is one is said at once
 
     def work(tell: JobMessage) -> dict[str, Any]:
-        with house.session(name) as session:
+        with server.session(name) as session:
             found = session.vault.journal.examine(lambda done, total: tell.phase("checking the journal", done, total))
         problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
         return {
@@ -165,7 +166,7 @@ def verify(call: ApiCall) -> shape.JobShape:
             "problems": problems,
         }
 
-    return house.jobs.start(name, "", "verify-journal", work)
+    return server.jobs.start(name, "", "verify-journal", work)
 
 
 # --- the network ---
@@ -181,7 +182,7 @@ class FlowsQuery(Struct):
 def flows(call: ApiCall) -> shape.FlowsShape:
     query: FlowsQuery = call.query
     where = EventFilter(("flow",), (query.fork,) if query.fork else (), verdict="deny" if query.denied else None)
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
     return shape.FlowsShape([_flow(one) for one in page.events], page.following)
 

@@ -15,9 +15,10 @@ from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
 from mudroom.web.api.choice import ChosenChanges, chosen
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
-from mudroom.web.state.house import House, require_at_rest, require_fork
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.web.state.job import problem_of
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import ServerState, require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,8 @@ _OFTEN = 0.1
 
 def apply(call: ApiCall) -> shape.JobShape:
     asked: shape.ApplyRequestShape = call.body
-    project, house = call.path["project"], call.house
-    with house.session(project) as session:
+    project, server = call.path["project"], call.server
+    with server.session(project) as session:
         fork = require_at_rest(session, call.path["fork"])
         if session.changes.fingerprint(fork) != asked.reviewed:
             raise Refusal(409, "moved", "the fork is not what was looked at any more; nothing was applied", _AGAIN)
@@ -43,7 +44,7 @@ def apply(call: ApiCall) -> shape.JobShape:
         if not changes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
         what = None if asked.files is None else chosen(session, fork, changes, asked.files, git=asked.git)
-    return house.jobs.start(project, fork, "apply", lambda told: _apply(house, project, fork, what, asked, told))
+    return server.jobs.start(project, fork, "apply", lambda told: _apply(server, project, fork, what, asked, told))
 
 
 _AGAIN = "look at it again"
@@ -51,15 +52,20 @@ _NOTHING = "; nothing was applied"
 
 
 def _apply(
-    house: House, project: str, fork: str, what: ChosenChanges | None, asked: shape.ApplyRequestShape, told: JobMessage
+    server: ServerState,
+    project: str,
+    fork: str,
+    what: ChosenChanges | None,
+    asked: shape.ApplyRequestShape,
+    told: JobMessage,
 ) -> shape.LandedShape:
     def verifying(command: tuple[bytes, ...]) -> Callable[[bytes], None]:
         told.phase(f"verifying: {show_words(command)}", 0, 0)
         return told.output
 
-    with house.session(project) as session:
+    with server.session(project) as session:
         session.forks.tell_progress(_now_and_then(told))
-        with house.alone(session, f"apply {fork}") as recovered, _after(recovered, "applied"):
+        with server.alone(session, f"apply {fork}") as recovered, _after(recovered, "applied"):
             require_fork(session, fork)
             landed = session.changes.apply(
                 fork,
@@ -108,14 +114,14 @@ _REACHED = {"undo": ("deferred", "undone"), "redo": ("finished",)}
 
 def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
     asked: shape.UndoRequestShape = call.body
-    project, house = call.path["project"], call.house
-    with house.session(project) as session:
+    project, server = call.path["project"], call.server
+    with server.session(project) as session:
         _require_turnable(session, what, asked.apply)
 
     def work(told: JobMessage) -> shape.LandedShape:
-        with house.session(project) as session:
+        with server.session(project) as session:
             session.forks.tell_progress(_now_and_then(told))
-            with house.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
+            with server.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
                 is_there = (
                     one.applied for one in recovered if one.name == asked.apply and one.outcome in _REACHED[what]
                 )
@@ -126,7 +132,7 @@ def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
         found.remarks[:0] = recovered_of(recovered)
         return found
 
-    return house.jobs.start(project, "", what, work)
+    return server.jobs.start(project, "", what, work)
 
 
 def _require_turnable(session: Session, what: str, name: str) -> None:
@@ -143,11 +149,11 @@ def _require_turnable(session: Session, what: str, name: str) -> None:
 
 
 def jobs(call: ApiCall) -> list[shape.JobShape]:
-    return call.house.jobs.of(call.path["project"])
+    return call.server.jobs.of(call.path["project"])
 
 
 def job(call: ApiCall) -> shape.JobShape:
-    return call.house.jobs.get(call.path["job"])
+    return call.server.jobs.get(call.path["job"])
 
 
 # --- in the words of the API ---

@@ -18,9 +18,10 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint
 from mudroom.web.api.landing import recovered_of
-from mudroom.web.state.house import House, require_at_rest, require_fork
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import ServerState, require_at_rest, require_fork
 
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {
@@ -55,7 +56,7 @@ def summary_of(changes: object) -> shape.SummaryShape:
 
 
 def me(call: ApiCall) -> shape.MeShape:
-    return shape.MeShape(call.house.means.version, [show_path(root) for root in call.house.means.roots])
+    return shape.MeShape(call.server.environment.version, [show_path(root) for root in call.server.environment.roots])
 
 
 # --- projects ---
@@ -63,20 +64,20 @@ def me(call: ApiCall) -> shape.MeShape:
 
 def projects(call: ApiCall) -> list[shape.ProjectRowShape]:
     rows = []
-    for vault in call.house.vaults():
+    for vault in call.server.vaults():
         with closing(vault):
-            rows.append(_row(call.house, vault))
+            rows.append(_row(call.server, vault))
     return rows
 
 
-def _row(house: House, vault: Vault) -> shape.ProjectRowShape:
+def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
     name, problem = os.path.basename(vault.path).decode(), why_unusable(vault)
     exists = bool(vault.project) and os.path.isdir(vault.project)
     row = shape.ProjectRowShape(name, show_path(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
     if problem:
         return row
     try:
-        forks = house.glances.all(vault)
+        forks = server.summaries.all(vault)
         row.forks = len(forks)
         row.running = sum(fork.state == "running" for fork in forks)
         row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
@@ -90,7 +91,7 @@ def _row(house: House, vault: Vault) -> shape.ProjectRowShape:
 
 
 def project(call: ApiCall) -> shape.ProjectShape:
-    with call.house.noted(call.path["project"]) as (session, notes):
+    with call.server.session_with_notes(call.path["project"]) as (session, notes):
         badge, said = _around(session)
         applies = [
             shape.ApplyShape(
@@ -102,7 +103,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
             call.path["project"],
             show_path(session.project),
             badge,
-            [_fork(glance, badge) for glance in call.house.glances.all(session.vault)],
+            [_fork(glance, badge) for glance in call.server.summaries.all(session.vault)],
             applies,
             _verify(session),
             [*notes, *said],
@@ -154,7 +155,7 @@ def _exit_code(status: int) -> int:
 
 
 def _told(call: ApiCall, session: Session, name: str) -> shape.ForkShape:
-    found = call.house.glances.one(session.vault.fork(name))
+    found = call.server.summaries.one(session.vault.fork(name))
     if found is None:
         raise Refusal(404, "not-found", f"there is no fork named {name}")
     return _fork(found, _around(session)[0])
@@ -166,7 +167,7 @@ def new_fork(call: ApiCall) -> shape.ForkShape:
         raise Refusal(400, "bad-request", "a checkpoint is of a fork: name that, too")
     if asked.snapshot and asked.parent:
         raise Refusal(400, "bad-request", "a fork of a fork stands on what that one stands on")
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         if asked.parent:
             _require_still(session, asked.parent)
         session.forks.new(asked.name, parent=asked.parent or None, at=asked.at or None, snapshot=asked.snapshot)
@@ -188,7 +189,7 @@ def has_background(session: Session, name: str) -> bool:
 
 def rename(call: ApiCall) -> shape.ForkShape:
     asked: shape.RenameRequestShape = call.body
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         session.forks.rename(require_at_rest(session, call.path["fork"]), asked.name)
         return _told(call, session, asked.name)
 
@@ -202,13 +203,13 @@ class DiscardQuery(Struct):
 
 def discard(call: ApiCall) -> shape.DoneShape:
     query: DiscardQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         if query.end:
             session.sandboxes.end(name)
         elif has_background(session, name):
             raise Refusal(409, "busy", f"something runs in the background of {name}", "end it first, or end=true")
-        with call.house.alone(session, f"discard {name}") as recovered:
+        with call.server.alone(session, f"discard {name}") as recovered:
             for one in recovered_of(one for one in recovered if one.fork == name):
                 said = f"{one.path} {one.text}; {name} was not thrown away"
                 raise Refusal(409, "moved", said, "look at it again")

@@ -16,9 +16,10 @@ from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.api.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, path_of
 from mudroom.web.api.region import editable
-from mudroom.web.state.house import require_at_rest
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_at_rest
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
@@ -29,7 +30,7 @@ def decide(call: ApiCall) -> shape.DecidedShape:
     path = path_of(asked.id)
     place = call.path["project"], call.path["fork"]
     # of two tabs that decide about the same the second is told of the first
-    with call.house.turns.take("decide", *place), call.house.session(place[0]) as session:
+    with call.server.locks.hold("decide", *place), call.server.session(place[0]) as session:
         fork = require_at_rest(session, call.path["fork"])
         found = found_conflict(session, fork, path)
         require_same(found, asked.versions)

@@ -12,8 +12,9 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
-from mudroom.web.state.house import require_fork
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
@@ -40,7 +41,7 @@ class ChangesQuery(Struct):
 
 def changes(call: ApiCall) -> shape.ChangesShape:
     query: ChangesQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         looked = look(session, name)
         if query.reviewed and query.reviewed != looked.fingerprint:

@@ -12,10 +12,11 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.review import new_project
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.web.api.project import badge_of
-from mudroom.web.state.house import House
-from mudroom.web.state.means import ServerMeans
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_environment import ServerEnvironment
+from mudroom.web.state.server_state import ServerState
 
 _SHOWN = 50
 """Paths that are listed of what is left out, and of secrets."""
@@ -28,18 +29,18 @@ class FoldersQuery(Struct):
 
 def folders(call: ApiCall) -> shape.FoldersShape:
     query: FoldersQuery = call.query
-    means, known = call.house.means, _known(call.house)
+    environment, known = call.server.environment, _known(call.server)
     if not query.at:
-        roots = [new_project.looked_at(root, root, None) for root in means.roots]
+        roots = [new_project.looked_at(root, root, None) for root in environment.roots]
         return shape.FoldersShape(None, None, [_folder(one, known) for one in roots])
     path = path_of(query.at)
-    with _opened(call.house, path) as (root, descriptor):
+    with _opened(call.server, path) as (root, descriptor):
         name = os.path.basename(path)
         marked = new_project.described(path, name or path, descriptor)
         found = new_project.listing(path, descriptor)
     above = "" if path == root else id_of(os.path.dirname(path))
     rows = [_folder(row, known) for row in found.folders]
-    refused = new_project.why_not(path, means.home, means.state)
+    refused = new_project.why_not(path, environment.home, environment.state)
     return shape.FoldersShape(_folder(marked, known), above, rows, refused, found.more)
 
 
@@ -49,10 +50,10 @@ def _folder(folder: new_project.Folder, known: dict[bytes, str]) -> shape.Folder
     return shape.FolderShape(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
 
 
-def _known(house: House) -> dict[bytes, str]:
+def _known(server: ServerState) -> dict[bytes, str]:
     """Projects that have a vault, by their path."""
     found = {}
-    for vault in house.vaults():
+    for vault in server.vaults():
         with closing(vault):
             if vault.project:
                 found[vault.project] = os.path.basename(vault.path).decode()
@@ -60,11 +61,11 @@ def _known(house: House) -> dict[bytes, str]:
 
 
 @contextmanager
-def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
+def _opened(server: ServerState, path: bytes) -> Iterator[tuple[bytes, int]]:
     """Raises Refusal."""
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(new_project.opened(house.means.roots, path))
+            found = stack.enter_context(new_project.opened(server.environment.roots, path))
         except UsageError as error:
             raise Refusal(403, "forbidden", error.message, error.hint) from None
         except OSError as error:
@@ -75,10 +76,10 @@ def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
 
 def measure(call: ApiCall) -> shape.MeasureShape:
     asked: shape.OpenRequestShape = call.body
-    path, means = path_of(asked.id), call.house.means
-    with _opened(call.house, path) as (_root, descriptor):
-        _require_possible(path, means)
-        seen = means.outlook(path)
+    path, environment = path_of(asked.id), call.server.environment
+    with _opened(call.server, path) as (_root, descriptor):
+        _require_possible(path, environment)
+        seen = environment.outlook(path)
         found = new_project.measure(descriptor, seen.settings)
     limit = seen.settings.copy_limit
     notes = [*seen.notes]
@@ -100,9 +101,9 @@ def measure(call: ApiCall) -> shape.MeasureShape:
     )
 
 
-def _require_possible(path: bytes, means: ServerMeans) -> None:
+def _require_possible(path: bytes, environment: ServerEnvironment) -> None:
     """Raises Refusal if a folder cannot be a project."""
-    refused = new_project.why_not(path, means.home, means.state)
+    refused = new_project.why_not(path, environment.home, environment.state)
     if refused:
         raise Refusal(409, "failed", refused)
 
@@ -114,12 +115,12 @@ def _remark(path: bytes, words: str) -> shape.RemarkShape:
 def make(call: ApiCall) -> shape.ProjectRowShape:
     """What was looked at becomes the project, and nothing that came into its place meanwhile."""
     asked: shape.OpenRequestShape = call.body
-    path, means = path_of(asked.id), call.house.means
-    with _opened(call.house, path) as (_root, descriptor):
-        _require_possible(path, means)
+    path, environment = path_of(asked.id), call.server.environment
+    with _opened(call.server, path) as (_root, descriptor):
+        _require_possible(path, environment)
         if os.path.realpath(path) != path:
             raise Refusal(409, "moved", f"{show_path(path)} is somewhere else by now")
-        session, notes = means.open(path)
+        session, notes = environment.open(path)
         with session:
             if session.project != path or not new_project.is_same(descriptor, session.project):
                 raise Refusal(409, "moved", f"{show_path(path)} is not the folder any more that it was", "look again")

@@ -17,8 +17,9 @@ from mudroom.errors import UsageError
 from mudroom.session import Background, Session
 from mudroom.session.upkeep import usage_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
-from mudroom.web.state.house import require_fork
+from mudroom.web.api.endpoint import ApiCall, Endpoint
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -43,7 +44,7 @@ class CommandsQuery(Struct):
 
 def commands(call: ApiCall) -> shape.CommandsShape:
     query: CommandsQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         used = session.sandboxes.usages()
         rows = [_row(one, ended, used.get(one.id)) for one, ended in session.sandboxes.backgrounds()]
         rows += [
@@ -112,7 +113,7 @@ class OutputQuery(Struct):
 def output(call: ApiCall) -> shape.OutputShape:
     """Cheap to ask again and again: only what is new is sent, and no more than the last of it."""
     query: OutputQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
         ended = command.poll() is not None  # first: what it prints last is read after that
         return _output(command.id, ended, command.printed(_marks(query.stamp), _LIMIT))
@@ -121,7 +122,7 @@ def output(call: ApiCall) -> shape.OutputShape:
 def foreground_output(call: ApiCall) -> shape.OutputShape:
     """The same of what runs in the foreground of another process, as far as that captures it."""
     query: OutputQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         ended = all(fork != name for fork, _what, _since in session.sandboxes.foreground())
         return _output("", ended, session.sandboxes.printed(name, _marks(query.stamp), _LIMIT))
@@ -159,15 +160,15 @@ def start(call: ApiCall) -> shape.CommandShape:
         raise Refusal(400, "bad-request", "no command was given")
     if asked.timeout is not None and not 0 < asked.timeout < 1e7:
         raise Refusal(400, "bad-request", "that is no time limit", "seconds")
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         busy = next((what for fork, what, _since in session.sandboxes.foreground() if fork == name), None)
         if busy is not None:
             raise Refusal(409, "busy", f"{show(busy.encode('utf-8', 'replace'))} runs in {name}", "wait for its end")
         # of two that start at once the second would not see yet what it can join, and would wait for the fork instead,
         # until what the first has started ends
-        with call.house.turns.take("start", call.path["project"], name):
-            identity = call.house.means.start(session.project, name, words, asked.timeout)
+        with call.server.locks.hold("start", call.path["project"], name):
+            identity = call.server.environment.start(session.project, name, words, asked.timeout)
         return _one(session, identity)
 
 
@@ -188,7 +189,7 @@ def end(call: ApiCall) -> shape.CommandShape:
     asked: shape.EndRequestShape = call.body
     if not 0 <= asked.grace <= 600:
         raise Refusal(400, "bad-request", "the grace is not between 0 and 600 seconds")
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
         if command.poll() is None:
             session.sandboxes.end(command.fork, [command.id], asked.grace)
@@ -204,7 +205,7 @@ class UsageQuery(Struct):
 
 def usage(call: ApiCall) -> shape.UsageShape:
     query: UsageQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         used = session.sandboxes.usages().values()
         cpu, memory = sum(one.cpu for one in used), sum(one.memory for one in used)
         found = shape.UsageShape(0, [], memory, round(cpu, 2), sum(one.processes for one in used))

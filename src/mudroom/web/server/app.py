@@ -15,16 +15,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
+from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decoded, queried
 from mudroom.web.server import asset, openapi
 from mudroom.web.server.card import card_routes
 from mudroom.web.server.guard import RequestGuard, hosts_of, log_fault
+from mudroom.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
     from mudroom.web.server.card import Cards
     from mudroom.web.server.guard import Receive, Scope, Send
     from mudroom.web.server.login import Login
-    from mudroom.web.state.house import House
+    from mudroom.web.state.server_state import ServerState
 
 Serving = Callable[[Request], Any]
 
@@ -40,7 +41,7 @@ DOORS = ("/", "/login")
 
 
 def build(
-    house: House,
+    server: ServerState,
     agents: Mapping[str, tuple[Cards, Cards]],
     base: str,
     port: int,
@@ -53,8 +54,8 @@ def build(
     cards, public = card_routes(agents, base)
     described = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
-        *(_only(one.method, table.BASE + one.path, _serving(one, house)) for one in table.ENDPOINTS),
-        _only("GET", table.BASE + "/events", _events(house, login)),
+        *(_only(one.method, table.BASE + one.path, _serving(one, server)) for one in table.ENDPOINTS),
+        _only("GET", table.BASE + "/events", _events(server, login)),
         _only("GET", table.BASE + "/openapi.json", lambda _request: JSONResponse(described)),
         _only("GET", "/login", login.enter),
         _only("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
@@ -104,12 +105,12 @@ def _missing(path: str, allowed: list[str]) -> Response:
     return answer
 
 
-def _serving(one: Endpoint, house: House) -> Serving:
+def _serving(one: Endpoint, server: ServerState) -> Serving:
     async def serve(request: Request) -> Response:
         try:
             body = decoded(one.takes, await _body(request)) if one.takes is not None else None
             query = queried(one.query, dict(request.query_params))
-            call = ApiCall(house, request.path_params, query, body)
+            call = ApiCall(server, request.path_params, query, body)
             known = request.headers.get("if-none-match", "") if one.method == "GET" else ""
             return await run_in_threadpool(_answer, one, call, known)
         except ClientDisconnect:
@@ -180,12 +181,12 @@ def _link(login: Login) -> Serving:
     return serve
 
 
-def _events(house: House, login: Login) -> Serving:
+def _events(server: ServerState, login: Login) -> Serving:
     """Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
     async def lines(request: Request) -> AsyncIterator[bytes]:
         yield b"retry: 1000\n\n"
-        async for message in house.hub.listen():
+        async for message in server.hub.listen():
             if not login.knows(request.scope["headers"]):
                 return  # logged out meanwhile
             if message is None:
@@ -195,7 +196,7 @@ def _events(house: House, login: Login) -> Serving:
             yield f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
     async def serve(request: Request) -> Response:
-        if house.hub.listeners >= STREAMS:
+        if server.hub.listeners >= STREAMS:
             hint = "close a browser that has this page, or end a program that listens"
             return problem(Refusal(503, "busy", f"{STREAMS} streams of events are open already", hint))
         return StreamingResponse(

@@ -6,8 +6,8 @@
    (HttpOnly), is sent by our own pages only (SameSite=Strict), and ends by itself.
    It is sent to whatever listens at another port of this host, too: so it counts together with a key alone, which the
    page is told once, behind the # of the address that it is sent to, and keeps where only its own origin reads it.
-3. A cookie is signed with a key that outlives the server (``seal.py``), and looked at with the key there is now: so a
-   browser stays logged in over a restart, and another key ends all of them at once.
+3. A cookie is signed with a key that outlives the server (``cookie_key.py``), and checked with the key of that moment:
+   a browser stays logged in over a restart, and replacing the key ends all logins at once.
 4. Each request that comes with a cookie has to bring that key. It is made of the cookie, and is kept nowhere here.
 """
 

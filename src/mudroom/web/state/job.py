@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec import structs, to_builtins
 
-from mudroom.web.api.endpoint import Refusal, refusal_of
 from mudroom.web.shape import JobShape, LandedShape, ProblemShape
 from mudroom.web.state.hub import Hub
+from mudroom.web.state.refusal import Refusal, refusal_of
 
 _KEPT = 100
 """Jobs that are known after their end."""

@@ -16,16 +16,16 @@ from textual.widgets import Static
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
-from mudroom.tui.desk import ForkVanished, ReviewDesk, SeenFork
 from mudroom.tui.diffrow import FileRows
 from mudroom.tui.diffview import WIDE, DiffView
 from mudroom.tui.filelist import FileList
 from mudroom.tui.key import REVIEW, brief
 from mudroom.tui.pane import Pane
+from mudroom.tui.review_model import ForkVanished, ReviewModel, SeenFork
 from mudroom.tui.worker import WorkerQueue, begin
 
 if TYPE_CHECKING:
-    from mudroom.tui.app import ReviewApp
+    from mudroom.tui.base_app import BaseApp
 
 T = TypeVar("T")
 
@@ -48,21 +48,21 @@ FILTERS = (
 )
 
 
-class LookingScreen(Screen[None], inherit_bindings=False):
-    app: ReviewApp
+class ForkScreen(Screen[None], inherit_bindings=False):
+    app: BaseApp
     DEFAULT_CSS = """
-    LookingScreen #top { height: 1; background: $surface; }
-    LookingScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
+    ForkScreen #top { height: 1; background: $surface; }
+    ForkScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
                            display: none; }
-    LookingScreen #banner.shown { display: block; }
-    LookingScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
-    LookingScreen #diff { width: 1fr; }
-    LookingScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    ForkScreen #banner.shown { display: block; }
+    ForkScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
+    ForkScreen #diff { width: 1fr; }
+    ForkScreen #keys { height: 1; background: $surface; color: $text-muted; }
     """
 
-    def __init__(self, desk: ReviewDesk) -> None:
+    def __init__(self, model: ReviewModel) -> None:
         super().__init__()
-        self.desk = desk
+        self.model = model
         self.seen: SeenFork | None = None
         self.picks: dict[bytes, Pick] = {}
         self.marked: dict[bytes, frozenset[int]] = {}
@@ -99,7 +99,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.set_focus(self.files)
-        for note in self.app.hands.notes:
+        for note in self.app.hooks.notes:
             self.app.notify(note, markup=False)
         begin(self, self.look, "look")
         self.set_interval(LOOK, self._look_whether_it_moved)
@@ -112,9 +112,9 @@ class LookingScreen(Screen[None], inherit_bindings=False):
 
     async def look(self) -> None:
         """Look at the fork now. What is chosen stays so, of what is as it was."""
-        self._stamp = self.desk.stamp()
+        self._stamp = self.model.stamp()
         try:
-            seen = await self.desk.ask(self.desk.see)
+            seen = await self.model.ask(self.model.see)
         except ForkVanished:
             self._show_gone()
             return
@@ -143,25 +143,25 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         self.diff.show_item(None, FileRows())
         self.show_top()
         self.banner(
-            f"{self.desk.fork} is gone: all it held is applied, u takes it back"
+            f"{self.model.fork} is gone: all it held is applied, u takes it back"
             if self.app.applied
-            else f"{self.desk.fork} is gone: somebody else has applied or discarded it"
+            else f"{self.model.fork} is gone: somebody else has applied or discarded it"
         )
 
     def _look_whether_it_moved(self) -> None:
         if self.seen is None or self._moved or not self._watches:
             return
-        if self.desk.stamp() != self._stamp:
+        if self.model.stamp() != self._stamp:
             self._moved = True
             begin(self, self._look_how_it_moved, "look")
 
     async def _look_how_it_moved(self) -> None:
         """A command that begins, or changes nothing, is no news."""
-        stamp = self.desk.stamp()
+        stamp = self.model.stamp()
         try:
-            fingerprint = await self.desk.ask(self.desk.fingerprint) if stamp is not None else None
+            fingerprint = await self.model.ask(self.model.fingerprint) if stamp is not None else None
         except (MudroomError, OSError):
-            fingerprint = None if self.desk.stamp() is None else ""
+            fingerprint = None if self.model.stamp() is None else ""
         if fingerprint is None:
             self._show_gone()
         elif not self._watches:
@@ -177,8 +177,8 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         banner.set_class(bool(text), "shown")
 
     def show_top(self) -> None:
-        project = show_path(self.desk.project.rpartition(b"/")[2] or self.desk.project)
-        line = f" {project} / {self.desk.fork}"
+        project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)
+        line = f" {project} / {self.model.fork}"
         seen = self.seen
         if seen is not None:
             count = seen.summary
@@ -241,7 +241,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         if self._shown == item.path:
             return
         try:
-            shown = await self.desk.show(item)
+            shown = await self.model.show(item)
         except ForkVanished:
             self._show_gone()
             return

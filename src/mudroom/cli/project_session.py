@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
 from mudroom.cli.terminal.approver import ask_about_hosts_by, ask_by
+from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError

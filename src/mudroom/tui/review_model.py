@@ -70,7 +70,7 @@ class SeenFork(NamedTuple):
         return {one.path: one.decided for one in self.conflicts}
 
 
-class ReviewDesk:
+class ReviewModel:
     def __init__(self, session: Session, fork: str) -> None:
         self.session, self.fork = session, fork
         self.project = session.project

@@ -34,7 +34,7 @@ TYPED = (signal.SIGINT, signal.SIGQUIT)
 """By Ctrl-C and Ctrl-\\."""
 
 
-class ToldToEnd(MudroomError):
+class Terminated(MudroomError):
     """By a signal, which the exit code says as a shell would."""
 
     def __init__(self, number: int, hint: str = "") -> None:
@@ -44,7 +44,7 @@ class ToldToEnd(MudroomError):
 
 
 @contextmanager
-def heeding(handlers: Mapping[int, Heed]) -> Iterator[Mapping[int, object]]:
+def signal_handlers(handlers: Mapping[int, Heed]) -> Iterator[Mapping[int, object]]:
     """Signals mean this meanwhile; gives what they meant before. A handler is not inherited, as SIG_IGN would be
     (execve(2)): to a program that is started they mean what they always do."""
     try:
@@ -63,7 +63,7 @@ def heeding(handlers: Mapping[int, Heed]) -> Iterator[Mapping[int, object]]:
         signal.set_wakeup_fd(wakeup)
 
 
-def not_heeded(_number: int, _frame: FrameType | None) -> None:
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """It is for the program."""
 
 
@@ -81,7 +81,7 @@ def _awoken() -> Iterator[Sleep]:
         if select.select([wake], [], [], seconds)[0]:
             os.read(wake, 4096)
 
-    before = signal.signal(signal.SIGCHLD, not_heeded)  # even if it was ignored: then there would be no exit code
+    before = signal.signal(signal.SIGCHLD, ignore_signal)  # even if it was ignored: then there would be no exit code
     wakeup = signal.set_wakeup_fd(word, warn_on_full_buffer=False)
     try:
         yield sleep
@@ -92,7 +92,7 @@ def _awoken() -> Iterator[Sleep]:
         os.close(word)
 
 
-class LentTerminal:
+class ForegroundRunner:
     """While this is entered, nobody ends mudroom in the middle of what it does: it hears of that between two steps."""
 
     def __init__(self) -> None:
@@ -101,15 +101,15 @@ class LentTerminal:
         self._ended_by: float | None = None
         """When the program is ended if it is still there: by the monotonic clock."""
         self._terminals = [number for number in (0, 1, 2) if is_terminal(number)]
-        self._heeding = heeding({signal.SIGTERM: self._tell, signal.SIGHUP: self._tell})
+        self._handlers = signal_handlers({signal.SIGTERM: self._tell, signal.SIGHUP: self._tell})
 
-    def __enter__(self) -> LentTerminal:
-        self._before = self._heeding.__enter__()
+    def __enter__(self) -> ForegroundRunner:
+        self._before = self._handlers.__enter__()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Whoever heeded the signals before hears of them now."""
-        self._heeding.__exit__(None, None, None)
+        self._handlers.__exit__(None, None, None)
         without([number for number in self._terminals if not is_terminal(number)])
         for number in self._told:
             if callable(self._before.get(number)):
@@ -119,11 +119,11 @@ class LentTerminal:
 
     def run(self, words: list[str], directory: Path, *, is_typed_in: bool) -> int:
         """Returns its exit code; below 0: the signal that ended it. ``is_typed_in``: what Ctrl-C means is its business;
-        else it is told to end. Raises OSError, ToldToEnd."""
+        else it is told to end. Raises OSError, Terminated."""
         self._require_not_told()
-        typed = not_heeded if is_typed_in else self._tell
+        typed = ignore_signal if is_typed_in else self._tell
         with (
-            heeding(dict.fromkeys(TYPED, typed)),
+            signal_handlers(dict.fromkeys(TYPED, typed)),
             _awoken() as sleep,
             subprocess.Popen(words, cwd=directory) as program,
         ):
@@ -159,7 +159,7 @@ class LentTerminal:
 
     def _require_not_told(self) -> None:
         if self._told:
-            raise ToldToEnd(self._told[0], "nothing was decided")
+            raise Terminated(self._told[0], "nothing was decided")
 
 
 def without(terminals: Sequence[int]) -> None:

@@ -18,57 +18,57 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
-from mudroom.web.api.endpoint import Refusal
 from mudroom.web.state.hub import ChangeBell, Hub, Look
 from mudroom.web.state.job import Jobs
-from mudroom.web.state.means import ServerMeans
-from mudroom.web.state.turn import Turns
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.request_lock import RequestLocks
+from mudroom.web.state.server_environment import ServerEnvironment
 
 PATIENCE = 2.0
 """Seconds that somebody else may look at a fork."""
 
 
-class House:
-    def __init__(self, means: ServerMeans) -> None:
-        self.means = means
+class ServerState:
+    def __init__(self, environment: ServerEnvironment) -> None:
+        self.environment = environment
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
-        self.glances = ForkSummaries()
-        self.turns = Turns()
+        self.summaries = ForkSummaries()
+        self.locks = RequestLocks()
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
         """Every vault there is, usable or not. Close them."""
-        return [self._keeping(vault) for vault in vaults_of(self.means.state)]
+        return [self._with_cache(vault) for vault in vaults_of(self.environment.state)]
 
     def vault(self, project: str) -> Vault:
         """To be closed. Raises Refusal if there is none, or it cannot be used."""
-        found = vault_named(self.means.state, project.encode())
+        found = vault_named(self.environment.state, project.encode())
         if found is None:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
         problem = why_unusable(found)
         if problem:
             raise Refusal(409, "failed", f"the vault {show_path(found.path)} {problem}")
-        return self._keeping(found)
+        return self._with_cache(found)
 
-    def _keeping(self, vault: Vault) -> Vault:
+    def _with_cache(self, vault: Vault) -> Vault:
         vault.reading = self._reading
         return vault
 
     @contextmanager
     def session(self, project: str) -> Iterator[Session]:
         """As the command line opens one. Raises Refusal."""
-        with self.noted(project) as (session, _notes):
+        with self.session_with_notes(project) as (session, _notes):
             yield session
 
     @contextmanager
-    def noted(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
+    def session_with_notes(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
         with closing(self.vault(project)) as vault:
             place = vault.project
         if not os.path.isdir(place):
             raise Refusal(409, "failed", f"{show_path(place)} is gone", "if it was moved, move it back")
-        session, notes = self.means.open(place)
-        self._keeping(session.vault)
+        session, notes = self.environment.open(place)
+        self._with_cache(session.vault)
         with session:
             yield session, notes
 

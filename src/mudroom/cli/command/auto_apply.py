@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import CommandRule, matches
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.result import Result
@@ -22,19 +22,19 @@ from mudroom.session import Session
 _FLAGS = ("executes-later", "protected")
 
 
-class Unasked(NamedTuple):
+class AutoApply(NamedTuple):
     applies: bool
     why: str
     """The setting that says so; or why not, although one does; empty if none does."""
 
 
-def unasked(result: Result, argv: Sequence[bytes], session: Session) -> Unasked:
+def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -> AutoApply:
     """Hold the vault's lock since the changes were collected."""
     setting = _setting(argv, session.actor.settings)
     if not setting:
-        return Unasked(False, "")
+        return AutoApply(False, "")
     against = _against(result, session)
-    return Unasked(not against, against or setting)
+    return AutoApply(not against, against or setting)
 
 
 def own_level(settings: Settings) -> Settings:

@@ -18,15 +18,15 @@ import msgspec
 
 from mudroom.errors import MudroomError
 from mudroom.policy import private
+from mudroom.web.server.cookie_key import write_own
 from mudroom.web.server.login import proof_of
-from mudroom.web.server.seal import write_own
 
 _LIMIT = 1 << 16
 _PATIENCE = 5
 """Seconds for one answer."""
 
 
-class Whereabouts(msgspec.Struct):
+class RunningServer(msgspec.Struct):
     pid: int
     """For people; nothing is done with it."""
     port: int
@@ -35,14 +35,14 @@ class Whereabouts(msgspec.Struct):
     names: list[str]
 
 
-class Post:
+class ServerRegistry:
     """The one place at which a server of this state directory stands."""
 
     def __init__(self, directory: bytes) -> None:
         self._directory, self._path = directory, directory + b"/server.json"
         self._lock: int | None = None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Whether we are the server from now on; False: another process is. Raises MudroomError."""
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
@@ -58,10 +58,10 @@ class Post:
         self._lock = lock
         return True
 
-    def tell(self, where: Whereabouts) -> None:
+    def publish(self, where: RunningServer) -> None:
         write_own(self._path, msgspec.json.encode(where))
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Nothing is said any more of where we were."""
         try:
             os.unlink(self._path)
@@ -71,11 +71,11 @@ class Post:
             os.close(self._lock)
             self._lock = None
 
-    def other(self) -> Whereabouts | None:
+    def find_running(self) -> RunningServer | None:
         """Who serves this state directory now, proved. None: nobody, or nobody who answers."""
         data = private.read(self._path, _LIMIT)
         try:
-            where = msgspec.json.decode(data or b"", type=Whereabouts)
+            where = msgspec.json.decode(data or b"", type=RunningServer)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
         nonce = secrets.token_urlsafe(24)
@@ -84,15 +84,15 @@ class Post:
         return where if proved else None
 
 
-def new_code(where: Whereabouts) -> str:
-    """Of a server that has proved itself (``Post.other``), a code for one login. Raises MudroomError."""
+def new_code(where: RunningServer) -> str:
+    """Return a login code of a server that ``find_running`` returned. Raise MudroomError if it gives none."""
     try:
         return str(json.loads(_ask(where, "POST", "/link", {"Authorization": f"Bearer {where.token}"}))["code"])
     except (ValueError, LookupError, TypeError) as error:
         raise MudroomError(f"the server on port {where.port} gives no address", "end it, and start it anew") from error
 
 
-def _ask(where: Whereabouts, method: str, path: str, headers: dict[str, str]) -> bytes:
+def _ask(where: RunningServer, method: str, path: str, headers: dict[str, str]) -> bytes:
     """What is answered with 200; else nothing."""
     connection = http.client.HTTPConnection("127.0.0.1", where.port, timeout=_PATIENCE)
     try:

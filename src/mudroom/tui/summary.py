@@ -12,8 +12,8 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.tui.choice import Choice, is_covered
-from mudroom.tui.desk import SeenFork
 from mudroom.tui.pane import Pieces
+from mudroom.tui.review_model import SeenFork
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult

@@ -10,7 +10,7 @@ from mudroom.review.new_project import Outlook
 from mudroom.session import Session
 
 
-class ServerMeans(NamedTuple):
+class ServerEnvironment(NamedTuple):
     state: bytes
     """The state directory: all of its vaults are served."""
     home: bytes

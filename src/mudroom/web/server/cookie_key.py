@@ -16,7 +16,7 @@ from mudroom.policy import private
 _SIZE = 32
 
 
-class Seal:
+class CookieKey:
     def __init__(self, directory: bytes) -> None:
         """``directory``: made if there is none, when a key is. Nothing is looked at before."""
         self._directory, self._path = directory, directory + b"/key"
