@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+from mudroom.core.merge.apply_summary import landed_words, turned_words
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
@@ -128,7 +129,7 @@ def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
                 applied = next(is_there, None) or (session.changes.undo if what == "undo" else session.changes.redo)(
                     asked.apply or None
                 )
-        found = turned(applied, "undone" if what == "undo" else "redone")
+        found = turned(applied, what)
         found.remarks[:0] = recovered_of(recovered)
         return found
 
@@ -174,12 +175,13 @@ def landed_of(landed: LandingResult) -> shape.LandedShape:
         landed.remaining,
         _verified(verified) if verified is not None else "",
         [show_path(path) for path in landed.kept],
+        summary="" if failed else landed_words(applied.written, applied.removed, len(landed.kept)),
     )
 
 
-def turned(applied: ApplyResult, state: Literal["undone", "redone"]) -> shape.LandedShape:
+def turned(applied: ApplyResult, what: Literal["undo", "redo"]) -> shape.LandedShape:
     return shape.LandedShape(
-        "conflicts" if applied.conflicts else state,
+        "conflicts" if applied.conflicts else "undone" if what == "undo" else "redone",
         applied.written,
         applied.removed,
         conflict_rows(applied.conflicts),
@@ -190,6 +192,7 @@ def turned(applied: ApplyResult, state: Literal["undone", "redone"]) -> shape.La
         0,
         again=[show_path(path) for path in applied.again],
         holder=applied.holder,
+        summary=turned_words(what, applied.written, applied.removed, len(applied.again), applied.holder),
     )
 
 

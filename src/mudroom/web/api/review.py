@@ -7,6 +7,7 @@ from zlib import crc32
 
 from msgspec import Meta, Struct, msgpack, structs
 
+from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
@@ -87,6 +88,9 @@ class _Rows:
     def __init__(self, tagged: TaggedChange) -> None:
         self._tagged = tagged
         self._made: dict[int, list[shape.RowShape]] = {}
+        self._needs: dependent_rows.Needs = {}
+        if any(map(dependent_rows.has_turned, tagged.rows)):
+            self._needs = dependent_rows.needs(map(dependent_rows.row_of, tagged.rows))
 
     def some(self, first: int, count: int) -> list[shape.RowShape]:
         """There have to be so many."""
@@ -98,8 +102,13 @@ class _Rows:
         made = self._made.get(at)
         if made is None:
             rows, tags = self._tagged.rows[at : at + _TOGETHER], self._tagged.tags
-            made = self._made[at] = [row_of(change, tags[change.path]) for change in rows]
+            made = self._made[at] = [self._row(change, tags[change.path]) for change in rows]
         return made
+
+    def _row(self, change: Change, tags: tuple[str, ...]) -> shape.RowShape:
+        row = row_of(change, tags)
+        row.needs = [id_of(path) for path in sorted(self._needs.get(change.path, ()))]
+        return row
 
 
 def _in_conflict(row: shape.RowShape) -> shape.RowShape:

@@ -3,7 +3,6 @@ import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./home.js";
 import { toProject } from "./route.js";
-import { turned } from "./telling.js";
 import { complain, toast } from "./toast.js";
 
 /** @type {Record<string, string>} */
@@ -28,7 +27,7 @@ export async function act(project, act, apply) {
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${turned(act, job.landed ?? {})}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
     return job.landed;
   } catch (error) {
     complain(error);

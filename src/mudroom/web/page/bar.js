@@ -8,7 +8,7 @@ import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
-import { amount, fates, landed } from "./telling.js";
+import { amount, fates } from "./telling.js";
 
 const NAMED = 8; // files that are named before an apply
 
@@ -132,7 +132,7 @@ function Outcome({ job, project, name, close }) {
     setBusy(false);
   };
   return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
-    <strong>${undone ? "Applied, and taken back." : `Applied: ${landed(job.landed)}.`}</strong>
+    <strong>${undone ? "Applied, and taken back." : `Applied: ${job.landed.summary}.`}</strong>
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}

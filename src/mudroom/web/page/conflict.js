@@ -15,6 +15,7 @@ import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
 import { editedLines, Result } from "./result.js";
 import { toFork } from "./route.js";
 import { named } from "./sides.js";
+import { TAKE_WORDS } from "./tables.js";
 import { Unfitting, unsavedOf, useKept } from "./unsaved.js";
 import { plural, size } from "./wording.js";
 
@@ -28,7 +29,6 @@ const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after whic
 const FRESH = { busy: false, problem: "", hint: "", moved: false, mine: false };
 
 /** What is decided. */
-const DECIDED = /** @type {Record<string, string>} */ ({ ours: "decided: the project's", theirs: "decided: the fork's", delete: "decided: deleted", content: "decided: merged" });
 
 /** @param {{project: string, fork: string, file?: string}} props `file`: the id of the one to begin with */
 export function Conflicts({ project, fork, file }) {
@@ -68,7 +68,7 @@ export function Conflicts({ project, fork, file }) {
       <nav aria-label="Files in conflict"><ul class="panel">${all.map((other) => html`<li key=${other.id}>
         <button type="button" class="quiet" aria-current=${other === one ? "true" : undefined} onClick=${() => setAsked(other.id)}>
           <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
-          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
+          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? TAKE_WORDS[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
       <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} unsaved=${unsaved} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
@@ -104,7 +104,7 @@ function Loaded({ project, fork, row, unsaved, onDecided, onNext, data, reload }
   const deciding = { data, draft, change, busy: state.busy, decide, problem };
   return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
     <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
-      <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
+      <div class="row">${data.decided && html`<span class="tag">${TAKE_WORDS[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
     ${unsaved.lost.has(row.id) && html`<p class="banner warn">What you had chosen here and not saved was too much to be kept.</p>`}

@@ -3,6 +3,7 @@ import { code } from "./code.js";
 import { Fragment, html, useState } from "./html.js";
 import { linesOf, numberOf, places, TAKES, unseen, written } from "./merge.js";
 import { STEP } from "./opened.js";
+import { SIDE_WORDS } from "./tables.js";
 import { number, plural } from "./wording.js";
 
 const MOST = 300; // rows of one region that are shown at once
@@ -15,8 +16,11 @@ const ALL = 2000; // of more lines there is no "all": the server sends no more
 /** @typedef {"ours" | "base" | "theirs"} SideName */
 /** @type {readonly SideName[]} */
 export const SIDES = ["ours", "base", "theirs"];
-export const SIDE_NAMES = { ours: "The project's", base: "The original", theirs: "The fork's" };
-const TAKE_NAMES = { ours: "Project's", theirs: "Fork's", both: "Both", base: "Original" };
+const capital = (/** @type {string} */ word) => word[0].toUpperCase() + word.slice(1);
+/** @type {Record<string, string>} */
+export const SIDE_NAMES = Object.fromEntries(Object.entries(SIDE_WORDS).map(([side, words]) => [side, capital(words)]));
+/** Words of the buttons. @type {Record<string, string>} */
+const TAKE_NAMES = Object.fromEntries(Object.entries(SIDE_WORDS).map(([side, words]) => [side, capital(words.replace("the ", ""))]));
 const SAID = { same: "", conflict: "", ours: "Changed in the project: taken", theirs: "Changed in the fork: taken", both: "Changed in both in the same way: taken" };
 
 /**

@@ -4,6 +4,7 @@
 //    The server has written most of that as an escape already, and says where; here it gets its name, and what the
 //    server lets pass is looked for once more.
 // 2. Spans count UTF-16 units, as the DOM does.
+import { INVISIBLE } from "./tables.js";
 
 /** @typedef {[number, number]} Span */
 /** @typedef {{start: number, end: number, kind: string}} Token */
@@ -32,9 +33,8 @@ const NAMED = new Map(/** @type {[number, [string, string]][]} */ ([
   [0x3000, ["IDSP", "ideographic space"]], [0x34f, ["CGJ", "combining grapheme joiner: " + UNSEEN]],
 ]));
 /* eslint-disable no-control-regex */
-/** As `core/text/invisible_characters.py` has them, and what has no shape that is known (`tests/web/test_unseen_alike.py`). */
-const SUSPECT = new RegExp("[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Cn}\\p{Zl}\\p{Zp}\\u00a0\\u034f\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f" +
-  "\\u2000-\\u200f\\u202f\\u205f\\u2800\\u3164\\uffa0\\ufe00-\\ufe0f\\u{e0100}-\\u{e01ef}]", "gu");
+/** The characters of the table, format characters, and code points that this browser's Unicode does not assign. */
+const SUSPECT = new RegExp(`[${INVISIBLE}\\p{Cf}\\p{Cn}]`, "gu");
 const PICTURE = /^(?:\p{Extended_Pictographic}|\p{Emoji_Modifier}|\ufe0f)/u;
 const PICTURE_NEXT = /^\p{Extended_Pictographic}/u;
 const EMOJI = /^\p{Emoji}/u;

@@ -66,17 +66,6 @@ export const inPart = (rows, picked) => rows.reduce((sum, row) => sum + (picked.
 /** @param {number} count */
 const number = (count) => count.toLocaleString("en");
 
-/** What has come of an apply, as core/merge/apply_summary.py says it. @param {{written: number, removed: number, kept: string[]}} landed */
-export function landed({ written, removed, kept }) {
-  if (kept.length && !written && !removed) return "the project stays as it is";
-  return `${number(written)} written${removed ? `, ${number(removed)} removed` : ""}`;
-}
-
-/** Of an undo or a redo: what has become of what the project's was kept of; empty: nothing. @param {"undo" | "redo"} act @param {{again?: string[], holder?: string}} landed */
-export function turned(act, { again = [], holder = "" }) {
-  return again.length ? `: ${number(again.length)} ${again.length === 1 ? "file is" : "files are"} ${act === "undo" ? "in" : "out of"} ${holder} again` : "";
-}
-
 /** How much is chosen, as somebody says it: "all 3", "2 of 3, 1 of them in part". @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {number} total */
 export function amount(rows, picked, total) {
   const [count, parts] = [counted(rows, picked), inPart(rows, picked)];

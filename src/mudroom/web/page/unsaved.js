@@ -2,12 +2,13 @@
 import { makeDrafts } from "./drafts.js";
 import { html, useEffect } from "./html.js";
 import { ofTab } from "./store.js";
+import { SIDE_WORDS } from "./tables.js";
 import { plural } from "./wording.js";
 
 const PAUSE = 300; // milliseconds: what is typed is written once
 const drafts = makeDrafts(ofTab);
 /** @type {Record<string, string>} */
-const TAKEN = { ours: "the project's", theirs: "the fork's", both: "both", base: "the original", written: "written here" };
+const TAKEN = { ...SIDE_WORDS, written: "written here" };
 
 /** @param {string} project @param {string} fork @param {number} created when it was made */
 export const unsavedOf = (project, fork, created) => drafts.of(`${project}/${fork}`, created);

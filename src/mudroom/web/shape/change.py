@@ -34,6 +34,8 @@ class RowShape(Struct):
     """Whether hunks can be chosen from it."""
     stamp: str = ""
     """Another one as soon as either side is another: what was chosen of its hunks is not a choice any more then."""
+    needs: list[str] = []
+    """Ids of the rows without which this row cannot be applied (core/tree/dependent_rows.py)."""
 
 
 class ChangesShape(Struct):
@@ -207,6 +209,8 @@ class LandedShape(Struct):
     """Of an undo: what is in the fork again, for the project's had been kept; of a redo: what is out of it again."""
     holder: str = ""
     """That fork, by the name it has now."""
+    summary: str = ""
+    """What was done, as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
 
 
 class JobShape(Struct):
