@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.change.preview import credentials_line, left_out, preview, some
+from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview
 from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import landed_words
@@ -56,24 +56,24 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = only_fork(session, args.fork)
         with exclusive(session, context, f"mudroom apply {name}"):
             if args.commits:
-                from mudroom.cli.change.commits import bring
+                from mudroom.cli.change.commits import bring_commits
 
-                return bring(session, name, args, context)
+                return bring_commits(session, name, args, context)
             landed = _apply(session, name, args, context)
     if landed is None:
         return 0
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
     else:
-        tell_landed(landed, name, context)
+        print_landed(landed, name, context)
     return exit_code(landed)
 
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
-    """None: the user has chosen nothing."""
+    """Return the outcome; None if the user has chosen to apply no change."""
     changes = session.changes.of(name).changes
-    paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
-    how: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
+    paths: Sequence[bytes] = matching_paths(changes, project_paths(args.paths, session))
+    options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
     if args.patch:
         from mudroom.cli.change.patch import choose
 
@@ -83,17 +83,18 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
-        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
+        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **options)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirmed(session, name, paths, context):
+        if not _confirm(session, name, paths, context):
             return None
-    return session.changes.apply(name, paths, **how)
+    return session.changes.apply(name, paths, **options)
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
-    """What is named in a directory that is something else in the project comes with that alone."""
+    """Raise UsageError if a chosen path lies in a directory that is something else in the project, and that directory
+    is not chosen."""
     if not paths:
         return
     wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
@@ -103,22 +104,22 @@ def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name
             raise UsageError(lacks(path, above), f"mudroom apply {name} {show_path(min(above))}")
 
 
-def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
-    """Paths as they are given; a pattern (with *, ? or [) that is no path itself stands for what it matches."""
-    found: list[bytes] = []
+def matching_paths(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
+    """Return the paths, with each pattern (*, ? or [) that is no path itself replaced by the paths that it matches."""
+    matched: list[bytes] = []
     for path in paths:
         if not set(path) & set(b"*?[") or any(is_below(change.path, path) for change in changes):
-            found.append(path)
+            matched.append(path)
             continue
-        hits = [change.path for change in changes if _matches(change.path, path)]
-        if not hits:
+        matches = [change.path for change in changes if _matches(change.path, path)]
+        if not matches:
             raise UsageError(f"nothing in the fork matches {show_path(path)}", "mudroom diff shows what it has")
-        found += hits
-    return found
+        matched += matches
+    return matched
 
 
 def _matches(path: bytes, pattern: bytes) -> bool:
-    """As shells match file names; without a slash the pattern is for the last part, wherever that is."""
+    """Match as shells match file names. A pattern without a slash is matched with the last part of the path."""
     return fnmatch.fnmatchcase(path if b"/" in pattern else path.rpartition(b"/")[2], pattern)
 
 
@@ -127,7 +128,7 @@ def _require_terminal(context: Context, hint: str) -> None:
         raise UsageError("there is no terminal to ask on", hint)
 
 
-def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
+def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
     changeset = session.changes.review(name)[0]
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
@@ -136,10 +137,10 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
-    left = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
-    if left:
+    undecided = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
+    if undecided:
         warning = context.terminal.style("!", "red")
-        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")
+        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {name_some(undecided)}")
     return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
 
 
@@ -175,32 +176,34 @@ def _verified(verified: Verification) -> dict[str, Any]:
     }
 
 
-def _tell_unverified(verified: Verification, fork: str, context: Context) -> None:
+def _print_unverified(verified: Verification, fork: str, context: Context) -> None:
     terminal = context.terminal
     for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
         terminal.say("  | " + show(line.encode()))
-    how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
-    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {how}", "red"))
+    outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
+    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {outcome}", "red"))
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 
-def tell_landed(landed: LandingResult, fork: str, context: Context) -> None:
+def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     applied, terminal = landed.applied, context.terminal
     if landed.verified is not None and not landed.verified.passed:
-        _tell_unverified(landed.verified, fork, context)
+        _print_unverified(landed.verified, fork, context)
         return
-    back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
+    undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
-        terminal.style("applied: ", "green") + landed_words(applied.written, applied.removed, len(landed.kept)) + back
+        terminal.style("applied: ", "green")
+        + landed_words(applied.written, applied.removed, len(landed.kept))
+        + undo_hint
     )
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     if len(applied.conflicts) > 20:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     if landed.merged:
-        terminal.say(f"  merged with what the project had changed: {some(landed.merged)}")
+        terminal.say(f"  merged with what the project had changed: {name_some(landed.merged)}")
     if landed.kept:
-        terminal.say(f"  the project's was kept: {some(landed.kept)}")
+        terminal.say(f"  the project's was kept: {name_some(landed.kept)}")
     if applied.conflicts:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:

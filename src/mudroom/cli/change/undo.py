@@ -31,15 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom undo"):
         applied = session.changes.undo(args.apply)
-    return tell(applied, "undo", context)
+    return print_turned(applied, "undo", context)
 
 
 _STATES = {"undo": "undone", "redo": "redone"}
 
 
-def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) -> int:
-    """What an undo or a redo has done; its exit code."""
-    state = _STATES[what]
+def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context: Context) -> int:
+    """Print the outcome of an undo or a redo; return the exit code."""
+    state = _STATES[action]
     if context.as_json:
         report = {
             "schema": f"mudroom.{state}/1",
@@ -55,8 +55,8 @@ def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) 
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
-    said = turned_words(what, applied.written, applied.removed, len(applied.again), applied.holder)
-    terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {said}")
+    summary = turned_words(action, applied.written, applied.removed, len(applied.again), applied.holder)
+    terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {summary}")
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     for remark in applied.remarks:

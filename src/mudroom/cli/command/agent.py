@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from mudroom.cli.command.exec import configure_asking
-from mudroom.cli.command.run import configure_confinement
+from mudroom.cli.command.exec import add_ask_option
+from mudroom.cli.command.run import add_confinement_options
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard, OpenedCredentials
@@ -30,12 +30,9 @@ A card asks; the policy and you decide. Exit codes: run: the agent's own, 126 if
 agent would run, 1 if it is refused here."""
 
 
-TAKES_COMMAND = True
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="what", metavar="run|check|card", required=True)
-    run = _verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
+    run = _add_verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
     run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
@@ -45,14 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--allow-card-network", action="store_true", help="let it reach the hosts that its card names, without asking"
     )
-    configure_asking(run)
-    configure_confinement(run)
-    _verb(verbs, "check", "what the card would get here; nothing is run")
-    card = _verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
+    add_ask_option(run)
+    add_confinement_options(run)
+    _add_verb(verbs, "check", "what the card would get here; nothing is run")
+    card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
 
 
-def _verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
+def _add_verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("card", metavar="CARD", help="the agent's card, JSON")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
@@ -85,7 +82,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def as_json(
     card: AgentCard, settings: Settings, decision: LevelDecision, opened: OpenedCredentials
 ) -> dict[str, object]:
-    image, said = image_of(settings, card, decision.level or 0)
+    image, image_notes = image_of(settings, card, decision.level or 0)
     return {
         "schema": "mudroom.card/1",
         "agent": card.agent,
@@ -102,7 +99,7 @@ def as_json(
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
         "branch": card.branch,
-        "notes": [*said, *opened.notes],
+        "notes": [*image_notes, *opened.notes],
     }
 
 
@@ -115,7 +112,7 @@ def as_text(
     lines = [f"agent        {agent}", f"level        {decision.level}: {decision.reason} ({decision.rule})"]
     if decision.level == 0:
         lines.append(f"             {BARE.partition(': ')[2]}")
-    image, said = image_of(settings, card, decision.level)
+    image, image_notes = image_of(settings, card, decision.level)
     if decision.level == 2:
         lines.append("image        " + (image or "the host's own toolchain"))
     paths = ", ".join(os.fsdecode(bind.path) for bind in opened.live)
@@ -132,4 +129,4 @@ def as_text(
     if card.artifacts:
         lines.append(f"artefacts    {', '.join(card.artifacts)}")
     lines.append(f"card         {card.digest[:16]} (--checked {card.digest[:16]} runs this very one)")
-    return [*lines, *(f"note         {note}" for note in (*said, *opened.notes))]
+    return [*lines, *(f"note         {note}" for note in (*image_notes, *opened.notes))]

@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork)
         if args.name is None:
-            _list(session, fork, context)
+            _list_checkpoints(session, fork, context)
             return 0
         session.forks.checkpoint(fork, args.name)
     if context.as_json:
@@ -38,7 +38,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _list(session: Session, fork: str, context: Context) -> None:
+def _list_checkpoints(session: Session, fork: str, context: Context) -> None:
     points = session.vault.fork(fork).state.checkpoints
     if context.as_json:
         rows = checkpoints_to_json(points)

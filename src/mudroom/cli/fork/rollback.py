@@ -34,15 +34,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         fork = only_fork(session, args.fork)
         if args.end and not args.no:
             session.sandboxes.end(fork)
-        with session.forks.compare(fork, f"{fork}@{args.name}") as found:
-            dropped = found.changeset
+        with session.forks.compare(fork, f"{fork}@{args.name}") as comparison:
+            dropped = comparison.changeset
         asks = dropped and not args.yes
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
             raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
         if asks and not context.as_json:
             for line in preview(f"rolling {fork} back to {args.name} would change in it", dropped, context.terminal):
                 context.terminal.say(line)
-        done = not args.no and (not asks or _confirmed(context))
+        done = not args.no and (not asks or _confirm(context))
         before = session.forks.rollback(fork, args.name) if done else None
     undo = before.name if before is not None else None
     if context.as_json:
@@ -54,5 +54,5 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _confirmed(context: Context) -> bool:
+def _confirm(context: Context) -> bool:
     return context.terminal.ask("[r]oll back  [c]ancel: ").strip().lower() in ("r", "rollback", "y", "yes")

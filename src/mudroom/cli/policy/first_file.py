@@ -1,4 +1,4 @@
-"""``mudroom policy init`` and ``schema``: a first policy file, and what editors need to help with it."""
+"""``mudroom policy init`` and ``schema``: a first policy file, and the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _create(path: bytes, content: str) -> bool:
-    """False if something is there."""
+    """Create the file; return False if the path exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""``mudroom policy show``: what holds, and in which file and line it stands."""
+"""``mudroom policy show``: the settings in force, each with its file and line."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mudroom.policy.trust import said
 def execute(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     loaded = load_policy(project, context.environ, items=True)
-    set_here = {one.value.name for one in loaded.given if one.key.startswith("commands.classes.")}
-    rows = [(said(one), one.at) for one in loaded.given]
+    set_here = {setting.value.name for setting in loaded.given if setting.key.startswith("commands.classes.")}
+    rows = [(said(setting), setting.at) for setting in loaded.given]
     rows += [(f"commands.classes.{name}: {act}", "") for name, act in BY_CLASS.items() if name not in set_here]
-    out = list(loaded.left_out)
+    left = list(loaded.left_out)
     if context.as_json:
         row = {
             "schema": "mudroom.policy/1",
             "settings": [_row(text, at) for text, at in rows],
-            "left_out": [_row(text, at) for text, at in out],
+            "left_out": [_row(text, at) for text, at in left],
             "why": loaded.why,
         }
         context.terminal.out(json.dumps(row))
@@ -33,10 +33,10 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     home = os.path.dirname(os.path.dirname(user_config(context.environ)))
     width = min(60, max(len(text) for text, _at in rows))
     for text, at in rows:
-        context.terminal.out(f"{text:<{width}}  {_near(at, project, home)}".rstrip())
-    for text, at in out:
-        context.terminal.out(f"not taken: {text}  {_near(at, project, home)}")
-    if out:
+        context.terminal.out(f"{text:<{width}}  {_short_place(at, project, home)}".rstrip())
+    for text, at in left:
+        context.terminal.out(f"not taken: {text}  {_short_place(at, project, home)}")
+    if left:
         context.terminal.note(left_out(loaded))
     return 0
 
@@ -46,7 +46,7 @@ def _row(text: str, at: str) -> dict[str, str]:
     return {"key": key, "value": value, "source": at or "default"}
 
 
-def _near(at: str, project: bytes, home: bytes) -> str:
+def _short_place(at: str, project: bytes, home: bytes) -> str:
     if not at:
         return "default"
     at = at.removeprefix(show(project) + "/")
