@@ -18,7 +18,7 @@ from mudroom.tui.app import ReviewApp
 from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Dialog, Outcome, Tell, TextInput, Working
+from mudroom.tui.dialog import Choose, Confirm, Dialog, Outcome, TextDialog, TextInput, Working
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.review import ReviewScreen
 
@@ -41,7 +41,7 @@ OF_DIALOGS: dict[type[Any], dict[str, float]] = {
     Choose: {"enter": 4, "j": 3, "k": 1, "escape": 2, "y": 0.5},
     TextInput: {"e": 2, "x": 1, "t": 1, "enter": 3, "escape": 2, "backspace": 1, "slash": 0.5, "q": 0.5},
     Outcome: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
-    Tell: {"escape": 4, "j": 1, "enter": 1, "q": 1, "space": 1},
+    TextDialog: {"escape": 4, "j": 1, "enter": 1, "q": 1, "space": 1},
     Working: {"escape": 1, "ctrl+c": 1, "q": 1, "y": 1, "j": 4},
     ConflictScreen: keys_of(CONFLICTS),
     ReviewScreen: keys_of(REVIEW),
@@ -123,7 +123,9 @@ class Terminal:
 
     async def _press(self, app: ReviewApp, pilot: Pilot[None], chance: Chance) -> None:
         screen = app.screen
-        weights = next((OF_DIALOGS[kind] for kind in type(screen).__mro__ if kind in OF_DIALOGS), OF_DIALOGS[Tell])
+        weights = next(
+            (OF_DIALOGS[kind] for kind in type(screen).__mro__ if kind in OF_DIALOGS), OF_DIALOGS[TextDialog]
+        )
         key = chance.weighed(weights) if chance.random() < 0.95 else chance.one(STRANGE)
         title = screen._title if isinstance(screen, Dialog) else ""
         self.walk.say(f"{type(screen).__name__} {title!r}: {key}")
@@ -181,8 +183,8 @@ class Terminal:
         screen = app.screen
         if isinstance(screen, Working):
             return not self.world.is_held
-        turn = getattr(screen, "_turn", None)
-        return turn is not None and turn._is_taken
+        turn = getattr(screen, "_queue", None)
+        return turn is not None and turn._is_busy
 
     def _fingerprint(self) -> str | None:
         session = self.world.session

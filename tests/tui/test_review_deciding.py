@@ -17,7 +17,7 @@ from conftest import Place
 from driving import Driver, drive, text_of_row
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.tui.conflict import ConflictScreen, Side3
+from mudroom.tui.conflict import ConflictScreen, SidePane
 from mudroom.tui.key import REVIEW
 from mudroom.tui.review_model import ReviewModel
 
@@ -118,7 +118,7 @@ def test_a_secret_is_shown_to_nobody(place: Place, renamed: bool) -> None:
 
     async def script(driver: Driver) -> None:
         screen = await conflicts(driver)
-        rows = [text_of_row(pane, number) for pane in screen.query(Side3) for number in range(pane.count)]
+        rows = [text_of_row(pane, number) for pane in screen.query(SidePane) for number in range(pane.count)]
         assert (screen.merged, screen.places) == (None, 0)
         assert "a secret: it is not shown" in repr(rows) and "swordfish" not in repr(rows)
         await driver.press("e")
@@ -238,7 +238,7 @@ def test_the_result_is_tried_out_first(place: Place) -> None:
 
     async def script(driver: Driver) -> None:
         question = await driver.ask("a", "Apply to")
-        assert "first the result is tried out: sh -c 'echo not good; exit 3'" in question
+        assert "the result is verified first: sh -c 'echo not good; exit 3'" in question
         await driver.press("y")
         await driver.until(lambda: driver.dialog().startswith("Nothing was applied"))
         assert "exited with 3" in driver.dialog() and "not good" in driver.dialog()
