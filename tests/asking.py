@@ -17,7 +17,7 @@ from mudroom.cli.host.page_server import environment_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import ApiCall, Raw, decoded, id_of, queried
+from mudroom.web.api.endpoint import ApiCall, Raw, decode_body, decode_query, id_of
 from mudroom.web.state.refusal import Refusal, refusal_of
 from mudroom.web.state.server_state import ServerState
 
@@ -44,9 +44,9 @@ class Asked:
             found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", one.path), path)
             if one.method == method and found is not None:
                 words = {name: str(value) for name, value in query.items()}
-                given = decoded(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
+                given = decode_body(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
                 try:
-                    answer = one.handle(ApiCall(self.server, found.groupdict(), queried(one.query, words), given))
+                    answer = one.handle(ApiCall(self.server, found.groupdict(), decode_query(one.query, words), given))
                 except Exception as error:
                     raise refusal_of(error) from error
                 return answer if isinstance(answer, Raw) else msgspec.json.decode(msgspec.json.encode(answer))

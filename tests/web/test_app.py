@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw
 from mudroom.web.server import app
-from mudroom.web.server.app import Rooms
+from mudroom.web.server.app import Router
 from mudroom.web.shape import DoneShape
 from mudroom.web.state.refusal import Refusal
 
@@ -32,7 +32,7 @@ def ask(
     """A request to an endpoint with this handler. ``known``: the tag of an answer that is there already."""
     one = Endpoint(method, "/x", "", handle, DoneShape, DoneShape if method == "POST" else None)
     server: Any = None
-    rooms = Rooms([app._only(method, "/api/v1/x", app._serving(one, server))])
+    rooms = Router([app._route(method, "/api/v1/x", app._handler(one, server))])
     given = [] if known is None else [(b"if-none-match", known.encode())]
     sent: list[MutableMapping[str, Any]] = []
     waiting = list(pieces)

@@ -245,7 +245,7 @@ def test_a_fork_that_has_moved_since_the_look(place: Place, page: PageSide) -> N
     changed(place, "echo 2 > a")
     refused = page.post(f"{page.project}/forks/agent-1/apply", {"reviewed": looked}, status=409)
     assert (refused["code"], refused["error"]) == (
-        "moved", "the fork is not what was looked at any more; nothing was applied",
+        "moved", "the fork has changed since it was reviewed; nothing was applied",
     )  # fmt: skip
     assert names(place) == set()
 

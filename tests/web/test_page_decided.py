@@ -169,7 +169,7 @@ def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site
     opened(conflicting, page)
     whole = edited_and_overtaken(place, page, "precious\n", old="line 40\n", new="line 40\nlater\n")
     page.get_by_role("button", name="Save the whole result").click()
-    page.get_by_text("do not go together, from line 1 of the edit on").wait_for()
+    page.get_by_text("conflicts with changes since, from line 1 of the edit on").wait_for()
     assert whole.input_value() == "precious\n"
     comes(page, lambda: result(page)[-1][1], "later")
     page.get_by_role("button", name="Mine, without what has come").click()

@@ -197,10 +197,10 @@ def test_codes_expire_and_are_few() -> None:
     login = Login(1, "t", clock=lambda: now[0])
     old = login.new_code()
     now[0] += CODE_LIFE
-    assert not login._used(old)
+    assert not login._use_code(old)
     codes = [login.new_code() for _number in range(CODES + 1)]
-    assert [login._used(one) for one in codes] == [False] + [True] * CODES
-    assert not any(login._used(one) for one in codes)
+    assert [login._use_code(one) for one in codes] == [False] + [True] * CODES
+    assert not any(login._use_code(one) for one in codes)
 
 
 def test_only_a_key_that_is_ours_alone_counts(tmp_path: Path) -> None:

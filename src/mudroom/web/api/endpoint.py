@@ -1,8 +1,8 @@
-"""One row of the API: a method and a path, what it takes, what it gives, and who makes that.
+"""A row of the API: method, path, types of request and answer, and the handler.
 
-A handler is a plain function of a ``ApiCall``, run in a thread; its request is checked by its types before, and its
-answer is one of ``shape.py``. All that goes wrong becomes a ``ProblemShape``: a handler raises, and never makes a
-response.
+A handler is a plain function of an ``ApiCall`` that runs in a thread. Its request has been validated by its types, and
+its answer is a type of ``web/shape``. A handler raises exceptions and never makes a response: each error becomes a
+``ProblemShape``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from mudroom.web.state.server_state import ServerState
 
 BODY_LIMIT = 8 << 20
-"""Bytes of a request: a file that was merged by hand is the largest there is."""
+"""Bytes of a request; the largest is a file that was merged by hand."""
 
 
 class ApiCall(NamedTuple):
-    """One request, checked."""
+    """A validated request."""
 
     server: ServerState
     path: Mapping[str, str]
     """The variable parts of the path."""
     query: Any
-    """As the endpoint says; None: it takes none."""
+    """Of the endpoint's ``query`` type; None if it has none."""
     body: Any
 
 
 class Endpoint(NamedTuple):
     method: str
     path: str
-    """Below ``/api/v1``; ``{project}`` and ``{fork}`` as OpenAPI has them."""
+    """Below ``/api/v1``; with ``{project}`` and ``{fork}`` as in OpenAPI."""
     summary: str
     handle: Callable[[ApiCall], Any]
     gives: Any
@@ -46,27 +46,27 @@ class Endpoint(NamedTuple):
     takes: Any = None
     """The type of the body."""
     query: Any = None
-    """A Struct whose fields have defaults, or are needed."""
+    """A Struct; fields without default are required."""
     status: int = 200
 
 
 class Raw(NamedTuple):
-    """An answer that is no JSON."""
+    """An answer that is not JSON."""
 
     data: bytes
     media_type: str
     headers: Mapping[str, str]
 
 
-def decoded(kind: Any, body: bytes) -> Any:
+def decode_body(kind: Any, body: bytes) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, "bad-request", f"the request cannot be understood: {error}") from None
+        raise Refusal(400, "bad-request", f"the request cannot be parsed: {error}") from None
 
 
-def queried(kind: Any, pairs: Mapping[str, str]) -> Any:
-    """The words behind the ``?``; what is not known is refused, as in a body."""
+def decode_query(kind: Any, pairs: Mapping[str, str]) -> Any:
+    """Return the validated query parameters. Unknown parameters are refused, as unknown fields in a body are."""
     names = {field.name for field in msgspec.structs.fields(kind)} if kind is not None else set()
     for name in pairs:
         if name not in names:
@@ -76,14 +76,14 @@ def queried(kind: Any, pairs: Mapping[str, str]) -> Any:
     try:
         return msgspec.convert(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Refusal(400, "bad-request", f"a parameter cannot be understood: {error}") from None
+        raise Refusal(400, "bad-request", f"a parameter cannot be parsed: {error}") from None
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,8192}\Z")
 
 
 def path_of(identity: str) -> bytes:
-    """The bytes behind an ``id`` of a path; not checked further. Raises Refusal."""
+    """Return the bytes of a path by its ``id``, without further checks. Raise Refusal if it is not an id."""
     if not _ID.match(identity):
         raise Refusal(400, "bad-request", "that is no id of a path")
     try:
@@ -93,7 +93,7 @@ def path_of(identity: str) -> bytes:
 
 
 def id_of(path: bytes) -> str:
-    """RFC 4648, 5, without padding."""
+    """Return the id of a path: RFC 4648, 5, without padding."""
     return binascii.b2a_base64(path, newline=False).decode().rstrip("=").translate(_TO_URL)
 
 

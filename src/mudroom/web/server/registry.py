@@ -1,8 +1,8 @@
-"""Where the server of a state directory is to be found: one for each, and others find it.
+"""The running server of a state directory: there is at most one, and other processes can find it.
 
-1. Who holds the lock is the server. It is let go of by the kernel, however that process ends.
-2. What the file says counts only when who answers there has proved that he knows its token. He is not told the token
-   before: another user may have taken the port when the server was gone.
+1. The process that holds the lock is the server. The kernel releases the lock, however that process ends.
+2. The file is trusted only if the server at its port proves that it knows the token. The token is not sent before:
+   another user may have taken the port after the server ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE = 5
 
 class RunningServer(msgspec.Struct):
     pid: int
-    """For people; nothing is done with it."""
+    """For messages only."""
     port: int
     token: str
     prefix: str
@@ -36,14 +36,14 @@ class RunningServer(msgspec.Struct):
 
 
 class ServerRegistry:
-    """The one place at which a server of this state directory stands."""
+    """The lock and the file of the running server."""
 
     def __init__(self, directory: bytes) -> None:
         self._directory, self._path = directory, directory + b"/server.json"
         self._lock: int | None = None
 
     def acquire(self) -> bool:
-        """Whether we are the server from now on; False: another process is. Raises MudroomError."""
+        """Return whether this process is the server from now on; False if another process is. Raise MudroomError."""
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,45 +58,47 @@ class ServerRegistry:
         self._lock = lock
         return True
 
-    def publish(self, where: RunningServer) -> None:
-        write_own(self._path, msgspec.json.encode(where))
+    def publish(self, running: RunningServer) -> None:
+        write_own(self._path, msgspec.json.encode(running))
 
     def release(self) -> None:
-        """Nothing is said any more of where we were."""
+        """Remove the file and release the lock."""
         try:
             os.unlink(self._path)
         except OSError:
-            pass  # it is gone, or will prove nothing
+            pass  # it is gone already, or cannot be removed: then its proof fails
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def find_running(self) -> RunningServer | None:
-        """Who serves this state directory now, proved. None: nobody, or nobody who answers."""
+        """Return the running server of this state directory, proved; None if no server answers."""
         data = private.read(self._path, _LIMIT)
         try:
-            where = msgspec.json.decode(data or b"", type=RunningServer)
+            running = msgspec.json.decode(data or b"", type=RunningServer)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
         nonce = secrets.token_urlsafe(24)
-        answer = _ask(where, "GET", f"/whose?nonce={nonce}", {})
-        proved = hmac.compare_digest(answer, proof_of(where.token, nonce).encode())
-        return where if proved else None
+        answer = _ask(running, "GET", f"/whose?nonce={nonce}", {})
+        proved = hmac.compare_digest(answer, proof_of(running.token, nonce).encode())
+        return running if proved else None
 
 
-def new_code(where: RunningServer) -> str:
+def new_code(running: RunningServer) -> str:
     """Return a login code of a server that ``find_running`` returned. Raise MudroomError if it gives none."""
     try:
-        return str(json.loads(_ask(where, "POST", "/link", {"Authorization": f"Bearer {where.token}"}))["code"])
+        return str(json.loads(_ask(running, "POST", "/link", {"Authorization": f"Bearer {running.token}"}))["code"])
     except (ValueError, LookupError, TypeError) as error:
-        raise MudroomError(f"the server on port {where.port} gives no address", "end it, and start it anew") from error
+        raise MudroomError(
+            f"the server on port {running.port} gives no address", "end that process, then: mudroom serve"
+        ) from error
 
 
-def _ask(where: RunningServer, method: str, path: str, headers: dict[str, str]) -> bytes:
-    """What is answered with 200; else nothing."""
-    connection = http.client.HTTPConnection("127.0.0.1", where.port, timeout=_PATIENCE)
+def _ask(running: RunningServer, method: str, path: str, headers: dict[str, str]) -> bytes:
+    """Return the body of an answer with status 200; else empty bytes."""
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=_PATIENCE)
     try:
-        connection.request(method, where.prefix + path, None, headers)
+        connection.request(method, running.prefix + path, None, headers)
         answer = connection.getresponse()
         return answer.read(_LIMIT) if answer.status == 200 else b""
     except (OSError, http.client.HTTPException, ValueError):

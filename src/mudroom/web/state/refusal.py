@@ -1,4 +1,4 @@
-"""An HTTP answer that is a problem, and the problem that each exception of mudroom becomes."""
+"""Refusals: answers that are a problem, and the problem that each exception becomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mudroom.web.shape import ProblemShape
 
 
 class Refusal(Exception):
-    """An answer that is a problem. ``status`` of HTTP: RFC 9110, 15."""
+    """An answer that is a problem. ``status``: HTTP status, RFC 9110, 15."""
 
     def __init__(self, status: int, code: str, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -26,20 +26,20 @@ _STATUS = {
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Of what a handler may raise; anything else is a fault of ours, and stays one."""
+    """Return the refusal for an exception of a handler. Raise other exceptions again: they are faults of the server."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, MudroomError):
-        status, code = next(found for kind, found in _STATUS.items() if isinstance(error, kind))
+        status, code = next(outcome for kind, outcome in _STATUS.items() if isinstance(error, kind))
         return Refusal(status, code, error.message, error.hint)
     if isinstance(error, OSError):
-        where = f"{show(_bytes(error.filename))}: " if error.filename else ""
-        return Refusal(409, "failed", f"{where}{error.strerror or error}")
+        path = f"{show(_bytes(error.filename))}: " if error.filename else ""
+        return Refusal(409, "failed", f"{path}{error.strerror or error}")
     raise error
 
 
 def fault() -> Refusal:
-    """What is told of an exception that no handler should raise; what it was is on the server's stderr."""
+    """Return the refusal for an unexpected exception; the exception itself is on the server's stderr."""
     return Refusal(500, "failed", "mudroom failed", "this is a fault of mudroom's; the server's output says where")
 
 

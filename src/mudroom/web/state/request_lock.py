@@ -1,6 +1,7 @@
-"""Whose lock it is with a fork, among the requests of this process. What nobody holds or waits for is not remembered.
+"""Locks among the requests of this process, by action, project and fork. A lock that is not held or awaited is dropped.
 
-A fork's own lock keeps other processes off for the length of one call; a lock is for a request that makes several.
+A fork's own lock excludes other processes for one call of the session. These locks are for requests that make several
+calls.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from contextlib import contextmanager
 from typing import Literal
 
 Act = Literal["decide", "start"]
-"""What is done to a fork; one does not wait for the other."""
+"""The action on a fork; different actions do not exclude each other."""
 
 
 class _CountedLock:
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.wanted = 0
-        """How many hold it or wait for it."""
+        self.users = 0
+        """Number of holders and waiters."""
 
 
 class RequestLocks:
@@ -31,16 +32,16 @@ class RequestLocks:
 
     @contextmanager
     def hold(self, act: Act, project: str, fork: str) -> Iterator[None]:
-        """Waits until nobody else does the same to this fork."""
+        """Hold the lock of an action on a fork; wait for other requests that hold it."""
         key = (act, project, fork)
         with self._lock:
-            lock = self._locks.setdefault(key, _CountedLock())
-            lock.wanted += 1
+            entry = self._locks.setdefault(key, _CountedLock())
+            entry.users += 1
         try:
-            with lock.lock:
+            with entry.lock:
                 yield
         finally:
             with self._lock:
-                lock.wanted -= 1
-                if not lock.wanted:
+                entry.users -= 1
+                if not entry.users:
                     del self._locks[key]

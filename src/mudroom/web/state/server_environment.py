@@ -1,4 +1,5 @@
-"""What the server is given by the verb: all that looks at the environment, the policy files or other programs."""
+"""The functions that the command line passes to the server: all access to the environment, to policy files and to other
+programs."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ from mudroom.session import Session
 
 class ServerEnvironment(NamedTuple):
     state: bytes
-    """The state directory: all of its vaults are served."""
+    """The state directory, whose vaults are served."""
     home: bytes
     roots: tuple[bytes, ...]
-    """Real paths of directories: a project is chosen at or below one of them."""
+    """Real paths of directories; a project is chosen at or below one of them."""
     open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
-    """A session on a project, with what its policy files say, and notes about those. Raises MudroomError."""
+    """Open a session on a project with the settings of its policy files; return it with notes. Raise MudroomError."""
     keep_host: Callable[[Session, HostQuestion, bool], None]
-    """Write the rule of an answer (True: allow) about a host, for this machine. Raises MudroomError."""
+    """Write the rule of an answer (True: allow) about a host, for this machine. Raise MudroomError."""
     keep_command: Callable[[Session, str, bool], None]
-    """The same for a command's pattern."""
+    """The same for the pattern of a command."""
     start: Callable[[bytes, str, Sequence[bytes], float | None], str]
-    """Start a command in the background of a fork of a project, so that it outlives the server: its id.
-    Raises MudroomError."""
+    """Start a command in the background of a fork, so that it outlives the server; return its id. Raise MudroomError.
+    """
     version: str
     outlook: Callable[[bytes], Outlook]
-    """What staging a directory would mean, by its policy files. Nothing is written. Raises MudroomError."""
+    """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
