@@ -37,7 +37,7 @@ test("merged is said of what is merged alone", () => {
   const drifted = ROWS;
   const known = [conflict("a", "theirs"), conflict("b", "theirs", { theirs: false }), conflict("c", "")];
   assert.deepEqual(said(ROWS, initial(ROWS), drifted, known), {
-    "Replaces what the project has changed": ["a"], "Deletes what the project has changed": ["b"],
+    "Overwrites changes of the project": ["a"], "Deletes changes of the project": ["b"],
     "Conflicts with the project": ["c"], "Changed in the project meanwhile: merged": ["d"],
   });
   assert.deepEqual(said(ROWS, initial(ROWS), drifted, [conflict("a", "content"), ...known.slice(1)])["Changed in the project meanwhile: merged"], ["a", "d"]);
@@ -54,5 +54,5 @@ test("as long as nothing is known, nothing is called merged", () => {
 });
 
 test("what the project has moved is one file", () => {
-  assert.deepEqual(said(ROWS, initial(ROWS), [row("old"), row("a")], [conflict("a", "theirs", { at: "old" })]), { "Replaces what the project has changed": ["a"] });
+  assert.deepEqual(said(ROWS, initial(ROWS), [row("old"), row("a")], [conflict("a", "theirs", { at: "old" })]), { "Overwrites changes of the project": ["a"] });
 });
