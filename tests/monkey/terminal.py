@@ -18,7 +18,7 @@ from mudroom.tui.app import ReviewApp
 from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Dialog, Outcome, TextDialog, TextInput, Working
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, Dialog, TextDialog, TextInput, Working
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.review import ReviewScreen
 
@@ -40,7 +40,7 @@ OF_DIALOGS: dict[type[Any], dict[str, float]] = {
     Confirm: {"y": 5, "n": 2, "escape": 2, "enter": 1, "j": 1, "q": 1},
     Choose: {"enter": 4, "j": 3, "k": 1, "escape": 2, "y": 0.5},
     TextInput: {"e": 2, "x": 1, "t": 1, "enter": 3, "escape": 2, "backspace": 1, "slash": 0.5, "q": 0.5},
-    Outcome: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
+    ApplyOutcomeDialog: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
     TextDialog: {"escape": 4, "j": 1, "enter": 1, "q": 1, "space": 1},
     Working: {"escape": 1, "ctrl+c": 1, "q": 1, "y": 1, "j": 4},
     ConflictScreen: keys_of(CONFLICTS),

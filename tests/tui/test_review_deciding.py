@@ -17,7 +17,8 @@ from conftest import Place
 from driving import Driver, drive, text_of_row
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.tui.conflict import ConflictScreen, SidePane
+from mudroom.tui.conflict import ConflictScreen
+from mudroom.tui.dialog import Lines
 from mudroom.tui.key import REVIEW
 from mudroom.tui.review_model import ReviewModel
 
@@ -118,7 +119,7 @@ def test_a_secret_is_shown_to_nobody(place: Place, renamed: bool) -> None:
 
     async def script(driver: Driver) -> None:
         screen = await conflicts(driver)
-        rows = [text_of_row(pane, number) for pane in screen.query(SidePane) for number in range(pane.count)]
+        rows = [text_of_row(pane, number) for pane in screen.query(Lines) for number in range(pane.count)]
         assert (screen.merged, screen.places) == (None, 0)
         assert "a secret: it is not shown" in repr(rows) and "swordfish" not in repr(rows)
         await driver.press("e")

@@ -41,7 +41,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
             rows = examine(os.fsencode(directory), os.environ)
     except OSError as error:
-        terminal.error(str(error), "doctor could try nothing")
+        terminal.error(str(error), "no probe could run")
         return 125
     if as_json:
         protections = [row._asdict() for row in rows]

@@ -43,12 +43,6 @@ if TYPE_CHECKING:
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
 
 
-class SidePane(Lines):
-    def __init__(self, side: str) -> None:
-        super().__init__([], id=side)
-        self.side = side
-
-
 class ConflictScreen(Screen[bool], inherit_bindings=False):
     """Its result: whether any conflict was decided."""
 
@@ -82,10 +76,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             for side, name in _SIDES:
                 with Vertical(classes="side"):
                     yield Static(name, classes="name", markup=False)
-                    yield SidePane(side)
+                    yield Lines([], id=side)
         with Vertical(id="outcome"):
             yield Static("the result", classes="name", markup=False)
-            yield SidePane("result")
+            yield Lines([], id="result")
         yield Static(brief(CONFLICTS), id="keys", markup=False)
 
     def on_mount(self) -> None:
@@ -131,8 +125,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.query_one("#what", Static).update("\n".join(lines))
         result = self._result()
         self.query_one("#outcome").set_class(bool(result), "some")
-        for pane in self.query(SidePane):
-            pane.replace(result if pane.side == "result" else self._side(pane.side))
+        for pane in self.query(Lines):
+            pane.replace(result if pane.id == "result" else self._side(pane.id or ""))
             pane.scroll_to(y=0, animate=False, force=True, immediate=True)
 
     def _side(self, side: str) -> list[Pieces]:
@@ -163,7 +157,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             self.show_place()
 
     def action_page(self, by: int) -> None:
-        for pane in self.query(SidePane):
+        for pane in self.query(Lines):
             pane.move(by * max(1, pane.size.height - 1))
 
     def action_whole(self) -> None:

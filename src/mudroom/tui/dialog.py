@@ -152,7 +152,7 @@ class TextDialog(Dialog[None]):
         self.dismiss(None)
 
 
-class Outcome(Dialog[bool]):
+class ApplyOutcomeDialog(Dialog[bool]):
     """The outcome of an apply. Its result True: undo the apply."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -13,7 +13,7 @@ from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import summary
 from mudroom.tui.choice import WHOLE, Choice, Item, Pick, choice_of, complete_picks
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Outcome, TextDialog, TextInput, help_for, plain
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, TextDialog, TextInput, help_for, plain
 from mudroom.tui.diffview import WIDE
 from mudroom.tui.fork_screen import FILTERS, ForkScreen
 from mudroom.tui.key import REVIEW, bindings
@@ -217,7 +217,7 @@ class ReviewScreen(ForkScreen, inherit_bindings=False):
             rows, name = summary.landed(landed, choice), landed.applied.name
             if not name or failed:
                 await self.app.push_screen_wait(TextDialog(title, rows))
-            elif await self.app.push_screen_wait(Outcome(title, rows)):
+            elif await self.app.push_screen_wait(ApplyOutcomeDialog(title, rows)):
                 await self._undo(name)
         elif isinstance(landed, ForkMoved):
             self._tell_moved(landed)

@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom apply run-7f3a                 show what would change, ask, apply
+  mudroom apply run-7f3a                 show the changes, ask, apply
   mudroom apply run-7f3a --yes src docs  only these, without asking; '*.py' names files by pattern
-  mudroom apply run-7f3a -p              choose hunk by hunk; what is left stays in the fork
-  mudroom apply run-7f3a --bak           leave what is replaced beside it as NAME.bak
+  mudroom apply run-7f3a -p              choose hunk by hunk; the rest stays in the fork
+  mudroom apply run-7f3a --bak           keep replaced files as NAME.bak
   mudroom apply run-7f3a --git           the repository, too; it is left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
   mudroom apply run-7f3a --commits       the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
-project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork is not what was
-looked at. Exit code 5: the verify command of the policy failed on the result, and nothing was applied."""
+project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork has changed
+since it was reviewed. Exit code 5: the verify command of the policy failed on the result, and nothing was applied."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--patch", "-p", action="store_true", help="choose hunk by hunk")
-    parser.add_argument("--git", action="store_true", help="what changed in .git, too, as a whole")
+    parser.add_argument("--git", action="store_true", help="also the changes in .git, as a whole")
     parser.add_argument("--markers", action="store_true", help="write conflict markers into files that conflict")
-    parser.add_argument("--bak", action="store_true", help="leave what is replaced or removed beside it as NAME.bak")
-    parser.add_argument("--reviewed", metavar="ID", help="only if the fork is what diff --json called by this")
+    parser.add_argument("--bak", action="store_true", help="keep replaced and removed files as NAME.bak")
+    parser.add_argument("--reviewed", metavar="ID", help="only if this is the fork's fingerprint in diff --json")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--branch", metavar="NAME", help="the name of that branch (default: mudroom/FORK)")
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these, or matches them")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only paths at and below these, or matching them")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

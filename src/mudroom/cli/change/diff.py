@@ -21,10 +21,10 @@ EXAMPLES = """\
 examples:
   mudroom diff                       of the only fork there is
   mudroom diff run-7f3a src          of that one, only below src
-  mudroom diff try@green try         what has changed in a fork since a checkpoint
+  mudroom diff try@green try         the changes of a fork since a checkpoint
   mudroom diff try-1 try-2           from one fork to another
-  mudroom diff try now               from a fork to the project as it is; base: what a fork was made from
-  mudroom diff run-7f3a --conflicts  where fork and project do not go together, with markers
+  mudroom diff try now               from a fork to the project as it is; base: the state it was made from
+  mudroom diff run-7f3a --conflicts  the conflicts with the project, with markers
   mudroom diff --json                counts per file instead of the text"""
 
 _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
@@ -32,7 +32,7 @@ _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to compare it with, then paths to look at")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="the state to compare with, then paths")
     parser.add_argument("--conflicts", action="store_true", help="only where it conflicts with the project as it is")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HELP = """\
 y - apply this hunk                     n - leave it in the fork
 a - this one and the rest of the file   d - not this one nor the rest of the file
-s - split it into smaller ones          q - no more: what was chosen so far, and nothing else
+s - split it into smaller ones          q - stop: apply only the hunks chosen so far
 ? - this help"""
 
 _MOST_NAMED = 20

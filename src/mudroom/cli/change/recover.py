@@ -13,11 +13,11 @@ from mudroom.core.tree.path import show_path
 
 EXAMPLES = """\
 examples:
-  mudroom recover            finish or take back what was cut off; says what it did
+  mudroom recover            finish or take back applies that were cut off
   mudroom recover --json
 
 Every run, apply and undo does the same first. An apply that had not touched the project is taken back (deferred: the
-fork is whole); one that had is finished, and what the user has changed meanwhile is a conflict like any other (exit
+fork is whole); one that had is finished, and changes by the user meanwhile are conflicts like any other (exit
 code 3). mudroom undo takes it back as a whole."""
 
 

@@ -21,8 +21,8 @@ MOST_PLACES = 8
 """Places whose decision is shown."""
 EXAMPLES = """\
 examples:
-  mudroom resolve agent-1                           which conflicts there are, and what is decided about them
-  mudroom resolve agent-1 src/app.py --mine         keep what the project has; --theirs: what the fork has
+  mudroom resolve agent-1                           list the conflicts and their decisions
+  mudroom resolve agent-1 src/app.py --mine         keep the project's version; --theirs: the fork's
   mudroom resolve agent-1 notes.md --both           both, the project's first, at each place that conflicts
   mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
   mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
@@ -60,8 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files in conflict; with a directory all in it")
     parser.set_defaults(whole=None, hunks=None, hunk=None)
     for names, value, text in (
-        (("--mine", "--ours"), "ours", "keep what the project has"),
-        (("--theirs",), "theirs", "take what the fork has"),
+        (("--mine", "--ours"), "ours", "keep the project's version"),
+        (("--theirs",), "theirs", "take the fork's version"),
         (("--both",), "both", "the project's lines, then the fork's; of binary files, NAME.theirs beside NAME"),
     ):
         parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=text)

@@ -1,4 +1,4 @@
-"""``mudroom review``: look at what a fork would change, choose, decide and apply it, in the terminal."""
+"""``mudroom review``: review the changes of a fork in the terminal: choose, decide, apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = """\
 examples:
   mudroom review             the fork there is; of several, one is asked for
   mudroom review run-7f3a    that one
-  mudroom review --json      what it would show: files, flags, hunks, fingerprint; needs no terminal
+  mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
 Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 3 conflicts are left, 4

@@ -20,7 +20,7 @@ examples:
   mudroom undo        the last apply that has not been undone
   mudroom undo u12    that one
 
-What was changed in a file since the apply is merged; where it cannot be, the file stays as it is and is reported (exit
+Changes of a file since the apply are merged; where it cannot be, the file stays as it is and is reported (exit
 code 3). mudroom redo applies it again."""
 
 

@@ -21,7 +21,7 @@ from mudroom.session.confinement.grant import graphics, image_of, promised
 
 EXAMPLES = """\
 examples:
-  mudroom agent check card.json                 the level, the credentials that would be open, and what decided
+  mudroom agent check card.json                 the level, the open credentials, and the deciding rules
   mudroom agent run card.json -- claude         run it in its own fork, which stays; nothing is applied
   mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent --headless
   mudroom agent card card.json                  its card for other agents (A2A); mudroom serve serves it
@@ -37,14 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
     )
-    run.add_argument("--artifacts", metavar="DIR", help="a new or empty directory for what the card calls artefacts")
-    run.add_argument("--checked", metavar="ID", help="only if the card is what agent check called by this")
+    run.add_argument("--artifacts", metavar="DIR", help="a new or empty directory for the card's artefacts")
+    run.add_argument("--checked", metavar="ID", help="only if this is the card's ID in agent check")
     run.add_argument(
         "--allow-card-network", action="store_true", help="let it reach the hosts that its card names, without asking"
     )
     add_ask_option(run)
     add_confinement_options(run)
-    _add_verb(verbs, "check", "what the card would get here; nothing is run")
+    _add_verb(verbs, "check", "the rights that the card would get; nothing is run")
     card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
 

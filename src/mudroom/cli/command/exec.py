@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
-    parser.add_argument("--stream", action="store_true", help="with --json: print what it prints as it comes")
+    parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
     add_confinement_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 

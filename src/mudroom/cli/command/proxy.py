@@ -19,10 +19,10 @@ from mudroom.errors import UsageError
 
 EXAMPLES = """\
 examples:
-  mudroom proxy prepare --fork a --agent coder          make the fork, say what commands will find in it
-  mudroom proxy prepare --fork b --from a --at green    on what the fork a held at its checkpoint green
+  mudroom proxy prepare --fork a --agent coder          make the fork, print its terms for commands
+  mudroom proxy prepare --fork b --from a --at green    on the state of fork a at its checkpoint green
   mudroom exec --fork a --agent coder --json -- CMD     then every command
-  mudroom proxy inspect --fork a --json                 changes, checkpoints, what was refused
+  mudroom proxy inspect --fork a --json                 changes, checkpoints, refusals
   mudroom proxy rollback --fork a                       back to before the last command that got a checkpoint
   mudroom proxy rollback before-rm-rf-src-1 --fork a    to a checkpoint by name; this, too, can be rolled back"""
 
@@ -32,10 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", nargs="?", help="rollback: the checkpoint; default: the last one")
     parser.add_argument("--fork", metavar="NAME", help="the fork. prepare: made if there is none; default: a new one")
     parser.add_argument("--agent", metavar="NAME", help="whose commands these will be, for the policy")
-    parser.add_argument("--from", dest="parent", metavar="FORK", help="prepare: on what another fork holds")
+    parser.add_argument("--from", dest="parent", metavar="FORK", help="prepare: on the state of another fork")
     parser.add_argument("--at", metavar="CHECKPOINT", help="prepare: or held at a checkpoint")
     parser.add_argument("--snapshot", action="store_true", help="prepare: on a frozen copy of the project")
-    parser.add_argument("--mark", metavar="NAME", help="prepare: freeze what the fork holds under this name")
+    parser.add_argument("--mark", metavar="NAME", help="prepare: freeze the fork's state under this name")
     add_confinement_options(parser)
 
 

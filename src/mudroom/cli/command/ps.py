@@ -21,8 +21,8 @@ EXAMPLES = """\
 examples:
   mudroom ps                      background commands, and forks in which another one runs
   mudroom ps --json
-  mudroom ps --output 3f2a81c0    what it has printed until now, the last of it
-  mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; what it has changed stays in the fork
+  mudroom ps --output 3f2a81c0    the end of its output so far
+  mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; its changes stay in the fork
   mudroom ps --end --all          every background command of this project
 
 A background command belongs to its fork: discarding that with --end ends it, and so does its time limit."""
@@ -34,7 +34,7 @@ GRACE = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="for --end and --output")
     parser.add_argument("--end", action="store_true", help="end background commands")
-    parser.add_argument("--output", action="store_true", help="print what one has printed: stdout, then stderr")
+    parser.add_argument("--output", action="store_true", help="print the output of one: stdout, then stderr")
     parser.add_argument("--all", action="store_true", help="all of them; without --end: those that are over, too")
     parser.add_argument("--grace", metavar="TIME", help="between asking one to end and ending it: 1s, 10s")
 

@@ -29,11 +29,11 @@ examples:
   mudroom run -- npm install lodash              asks: Allow registry.npmjs.org?
   mudroom run --net open -- ./fetch.sh           the host's network, unfiltered
   mudroom run --yes -- make                      apply without asking
-  mudroom run --no -- ./install.sh               only show what it would do
+  mudroom run --no -- ./install.sh               only show its changes
   mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
   mudroom run --json --yes -- make test          one JSON object; output of the command is in it
 
-The network is behind a gate: what mudroom net allow and the policy name is let through, about the rest you are asked.
+The network is behind a gate: hosts that mudroom net allow or the policy name are let through; others are asked about.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
 
@@ -41,7 +41,7 @@ MOST_REFUSED_HOSTS = 5
 """Refused hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
-    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; what needs more is killed"),
+    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; a command that needs more is killed"),
     "--processes": ("limits.processes", count, "N", "at one time, threads included; no more can be started"),
     "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
     "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
     answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
-    parser.add_argument("--git", action="store_true", help="apply what changed in .git, too; it is left out else")
+    parser.add_argument("--git", action="store_true", help="also apply changes in .git, which are otherwise left out")
     parser.add_argument(
         "--ask",
         choices=("terminal", "queue", "never"),
@@ -70,9 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "terminal, as long as one of them is open); never: it is refused",
     )
     add_confinement_options(parser)
-    parser.add_argument(
-        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
-    )
+    parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
@@ -87,12 +85,10 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--net",
         choices=("gate", "none", "open"),
-        help="gate: what the rules allow, and what you say when asked (default; at level 0: open); "
+        help="gate: hosts that the rules or your answers allow (default; at level 0: open); "
         "none: nothing but its own loopback; open: the host's",
     )
-    parser.add_argument(
-        "--image", metavar="NAME", help="at level 2, which it asks for: what the container is made from (mudroom image)"
-    )
+    parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits, of the command with all that it starts")
     for option, (_field, _convert, metavar, text) in LIMITS.items():

@@ -17,7 +17,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
-    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): what the agent would find")
+    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): as the agent would be confined")
     add_confinement_options(parser)
 
 

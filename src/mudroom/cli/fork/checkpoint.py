@@ -1,4 +1,4 @@
-"""``mudroom checkpoint``: freeze what a fork holds under a name."""
+"""``mudroom checkpoint``: freeze the state of a fork under a name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mudroom.session import Session
 
 EXAMPLES = """\
 examples:
-  mudroom checkpoint green --fork try-1    freeze what try-1 holds now
+  mudroom checkpoint green --fork try-1    freeze the present state of try-1
   mudroom checkpoint --fork try-1          list its checkpoints
-  mudroom rollback green --fork try-1      drop what came after
-  mudroom diff try-1@green try-1           what has changed since"""
+  mudroom rollback green --fork try-1      drop later changes
+  mudroom diff try-1@green try-1           the changes since"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forks", nargs="+", metavar="FORK")
-    parser.add_argument("--end", action="store_true", help="end what runs in their background first")
+    parser.add_argument("--end", action="store_true", help="end their background commands first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

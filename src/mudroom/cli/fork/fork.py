@@ -16,18 +16,18 @@ EXAMPLES = """\
 examples:
   mudroom fork new try-1                       a fork of the project as it is
   mudroom fork new try-2 --from try-1          with all that try-1 holds; neither sees the other's later work
-  mudroom fork new try-3 --from try-1@green    with what it held at its checkpoint green
+  mudroom fork new try-3 --from try-1@green    with its state at the checkpoint green
   mudroom fork new long --snapshot             on a frozen copy: the project may move on meanwhile
   mudroom fork ls
   mudroom fork rename try-2 keeper
-  mudroom fork rm try-1 --yes                  away with it, and with what it holds"""
+  mudroom fork rm try-1 --yes                  remove it, with its changes"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the fork; rename: the old name and the new one")
     parser.add_argument(
-        "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with what this one holds"
+        "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with the state of this one"
     )
     parser.add_argument("--snapshot", action="store_true", help="new: on a frozen copy of the project")
     parser.add_argument("--yes", "-y", action="store_true", help="rm: even if it holds changes that were not applied")

@@ -18,22 +18,22 @@ EXAMPLES = """\
 examples:
   mudroom mount try-1                a directory of mudroom's own; its path is printed
   mudroom mount try-1 ~/look -r      read-only, there
-  mudroom mount                      what is mounted
+  mudroom mount                      list the mounted forks
   mudroom unmount try-1              back into the fork, with all that was done in it
 
 While a fork is mounted, that directory is the one truth about it: commands, apply and rollback wait for unmount.
 Kinds: overlay (needs root), fuse (fuse-overlayfs), copy (brought back at unmount); the first that works is taken.
-What changes in the project meanwhile may or may not be seen in the directory."""
+Changes of the project meanwhile may or may not be visible in the directory."""
 
 _KINDS = {
     "overlay": "a kernel overlay",
     "fuse": "fuse-overlayfs",
-    "copy": "a copy; what is done in it comes into the fork at unmount",
+    "copy": "a copy; its changes are brought into the fork at unmount",
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fork", nargs="?", help="the fork; without one, what is mounted is listed")
+    parser.add_argument("fork", nargs="?", help="the fork; without one, mounted forks are listed")
     parser.add_argument("directory", nargs="?", metavar="DIR", help="where: an empty directory, or none yet")
     parser.add_argument("--read-only", "-r", action="store_true", help="to look at only")
     parser.add_argument("--kind", choices=tuple(_KINDS), help="this kind or none")

@@ -13,20 +13,20 @@ from mudroom.errors import UsageError
 
 EXAMPLES = """\
 examples:
-  mudroom rollback green --fork try-1         show what would be dropped, ask, drop it
+  mudroom rollback green --fork try-1         show the changes to drop, ask, drop them
   mudroom rollback green --fork try-1 --yes   without asking
   mudroom rollback green --fork try-1 --no    only show it
-  mudroom rollback rollback-1 --fork try-1    have it back: every rollback leaves a checkpoint of what it dropped
+  mudroom rollback rollback-1 --fork try-1    restore: every rollback leaves a checkpoint of the dropped state
 
-The project is not touched: only what the fork holds changes."""
+The project is not touched: only the fork changes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="of the checkpoint")
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    parser.add_argument("--no", "-n", action="store_true", help="only show what would be dropped")
-    parser.add_argument("--end", action="store_true", help="end what runs in the fork's background first")
+    parser.add_argument("--no", "-n", action="store_true", help="only show the changes to drop")
+    parser.add_argument("--end", action="store_true", help="end the fork's background commands first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

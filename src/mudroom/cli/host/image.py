@@ -24,7 +24,7 @@ examples:
   mudroom image build                                 a copy of this machine's own toolchain
   mudroom image build --from debootstrap --suite trixie --include python3,nodejs
   mudroom image build --file Containerfile            by the engine; its commands have no network
-  mudroom image build --file Containerfile --network  they have, and what it builds on may be pulled
+  mudroom image build --file Containerfile --network  they have, and base images may be pulled
   mudroom image rm mudroom-trixie
   mudroom run --image mudroom-trixie -- python3 --version
 
@@ -41,15 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="kind",
         choices=KINDS,
-        help="host: what everybody can read of /usr, /etc, /opt here (default); debootstrap: a Debian, from its "
+        help="host: the world-readable files of /usr, /etc, /opt (default); debootstrap: a Debian, from its "
         "mirror; containerfile: by the engine",
     )
-    made.add_argument("--name", help="of the image; default: after what it is made from")
+    made.add_argument("--name", help="of the image; default: by its source")
     made.add_argument("--suite", help="debootstrap: which Debian; default: that of this machine")
     made.add_argument("--include", action="append", default=[], metavar="PKG", help="debootstrap: packages, as well")
     made.add_argument("--mirror", metavar="URL", help="debootstrap: where they come from")
     made.add_argument("--file", metavar="FILE", help="containerfile: which; means --from containerfile")
-    made.add_argument("--context", metavar="DIR", help="containerfile: what it may copy from; default: nothing")
+    made.add_argument("--context", metavar="DIR", help="containerfile: the directory it may copy from; default: none")
     made.add_argument("--network", action="store_true", help="containerfile: its commands may use the network")
 
 

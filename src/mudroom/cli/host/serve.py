@@ -46,13 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--card", action="append", default=[], metavar="FILE", help="an agent's card; several times")
     parser.add_argument("--root", action="append", default=[], metavar="DIR", help="where projects may be chosen")
     parser.add_argument("--port", type=int, metavar="N", help=f"default: {PORT}; 0: any free one")
-    parser.add_argument("--url-prefix", default="", metavar="/PATH", help="what a proxy has before our paths")
+    parser.add_argument("--url-prefix", default="", metavar="/PATH", help="the path prefix of a reverse proxy")
     parser.add_argument(
         "--host-name",
         action="append",
         default=[],
         metavar="NAME",
-        help="what a proxy is called by, or a forwarded port; several times",
+        help="the host name of a reverse proxy, or a forwarded port; several times",
     )
     parser.add_argument("--open", action="store_true", help="open the browser")
     parser.add_argument("--link", action="store_true", help="only print another address of the server that runs")

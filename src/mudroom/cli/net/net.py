@@ -28,11 +28,11 @@ examples:
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net deny gist.github.com            on every port; a deny beats every allow
-  mudroom net rm github.com:22                what allow and deny have written
+  mudroom net rm github.com:22                remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
   mudroom net presets                         names for the hosts of package managers and forges
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
-  mudroom net log --denied                    what commands wanted to reach and could not
+  mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
   mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
   mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--remove", metavar="NAME", help="credential: forget it")
     parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
-    parser.add_argument("--denied", action="store_true", help="log: only what was not let through")
+    parser.add_argument("--denied", action="store_true", help="log: only refused connections")
     parser.add_argument("-n", "--last", type=int, default=50, metavar="N", help="log: so many; 0: all (default 50)")
 
 

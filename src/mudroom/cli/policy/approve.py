@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom approve                         what waits, and since when
+  mudroom approve                         list the waiting questions
   mudroom approve 3fa9c1                  allow it, this once
   mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
   mudroom approve 3fa9c1 --deny --reason "use the test database"
@@ -43,12 +43,12 @@ _LOOK = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, what waits is listed")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, waiting questions are listed")
     parser.add_argument("--deny", action="store_true", help="the answer is no")
     parser.add_argument("--always", action="store_true", help="write a rule, too: for this machine, in .mudroom/local")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
     parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")
-    parser.add_argument("--all", action="store_true", help="list what has been decided, too")
+    parser.add_argument("--all", action="store_true", help="list decided questions, too")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

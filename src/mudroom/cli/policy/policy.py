@@ -21,14 +21,14 @@ EXAMPLES = """\
 examples:
   mudroom policy init                 a first .mudroom/policy.yaml, with all that there is to set
   mudroom policy check                read all policy files, try their examples, look for contradictions
-  mudroom policy show                 what holds, and in which file and line it stands
-  mudroom policy why -- git push -f   what would be done about an agent's command, and why (--agent ID)
-  mudroom policy trust                what the project's policy loosens; believe it on this machine (distrust)
+  mudroom policy show                 the settings in force, each with its file and line
+  mudroom policy why -- git push -f   the verdict about an agent's command, with its reason (--agent ID)
+  mudroom policy trust                show what the project's policy loosens, and trust it here (distrust)
   mudroom policy schema               the JSON Schema of the file, for editors
-  mudroom policy why                  what was refused to the last command, and why
+  mudroom policy why                  the refusals of the last command, with reasons
   mudroom policy why --fork a         the same of the last command in the fork a
-  mudroom policy why ptrace           what of a system call is refused to every command
-  mudroom policy why ~/.ssh/id_rsa    what a command finds at a path
+  mudroom policy why ptrace           whether commands may make a system call
+  mudroom policy why ~/.ssh/id_rsa    whether commands can see a path
 
 Exit code of why: 0 if something is refused, 1 if nothing is; of a command 0, whatever is done about it. Of check: 0 if
 nothing is wrong, 1 if something is."""

@@ -58,7 +58,7 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     elif not loose:
         context.terminal.say("the project's policy loosens nothing: there is nothing to trust")
     else:
-        context.terminal.say("trusted on this machine" if agreed else "nothing of it is trusted that was not before")
+        context.terminal.say("trusted on this machine" if agreed else "the new lines are not trusted")
     return 0 if agreed else 1
 
 

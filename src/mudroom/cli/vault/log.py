@@ -29,7 +29,7 @@ examples:
   mudroom log -n 0                             all of them
   mudroom log --kind run,apply --fork a        of these kinds, of this fork
   mudroom log --since 2h --grep "npm install"  of the last two hours; also 2026-11-21, "2026-11-21 10:00", 09:30
-  mudroom log --verdict deny                   what was refused, of commands and of hosts
+  mudroom log --verdict deny                   refused commands and hosts
   mudroom log --follow                         new events as they come
   mudroom log --json                           one JSON object a line
   mudroom log verify                           is the journal as it was written? (exit code 1 if not)

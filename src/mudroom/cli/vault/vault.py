@@ -21,10 +21,10 @@ from mudroom.session import upkeep
 EXAMPLES = """\
 examples:
   mudroom vault ls                        every vault: project, forks, changes that were not applied, bytes
-  mudroom vault ls .                      what the vault of this project holds
+  mudroom vault ls .                      the contents of this project's vault
   mudroom vault init                      make the vault of this project now, and say where it is
-  mudroom vault gc --dry-run              what has had its time (keep: in .mudroom/policy.yaml), and what it weighs
-  mudroom vault gc --forks 30d            also forks without a name that nobody has used for so long
+  mudroom vault gc --dry-run              expired data (keep: in .mudroom/policy.yaml), and its size
+  mudroom vault gc --forks 30d            also unnamed forks that were not used for so long
   mudroom vault gc --all                  in every vault; asks about those whose project is gone
   mudroom vault check                     is everything there, and readable?
   mudroom vault export FORK fork.tar.gz   one fork as a file
@@ -36,7 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help="export: FORK FILE; import: FILE [NAME]; ls: [PROJECT]"
     )
-    parser.add_argument("--dry-run", "-n", action="store_true", help="gc: change nothing, say what would go")
+    parser.add_argument(
+        "--dry-run", "-n", action="store_true", help="gc: remove nothing, only say what would be removed"
+    )
     parser.add_argument(
         "--forks", metavar="AGE", help="gc: unnamed forks not used for so long, with their changes: 30d"
     )
@@ -169,7 +171,9 @@ def _import(args: argparse.Namespace, context: Context) -> int:
         f"imported {imported.name}: {imported.changed:,} changes, exported from {show(imported.project)}"
     )
     if imported.strangers:
-        context.terminal.note(f"{imported.strangers:,} of them change what is not in this project: those are conflicts")
+        context.terminal.note(
+            f"{imported.strangers:,} of them change files that are not in this project: those are conflicts"
+        )
     return 0
 
 

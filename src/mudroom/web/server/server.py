@@ -48,16 +48,17 @@ def listen(port: int) -> list[socket.socket]:
         first = _bind(socket.AF_INET, HOST, port)
         try:
             return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
-        except _NoFamily:
-            return [first]
         except UsageError as error:
+            if _has_no_family(error):
+                return [first]
             first.close()
             refused = error
     raise refused
 
 
-class _NoFamily(UsageError):
-    """This machine has no addresses of that family."""
+def _has_no_family(error: UsageError) -> bool:
+    """Return whether this machine has no addresses of that family."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
@@ -77,9 +78,10 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 
 def _bind_error(error: OSError, host: str, port: int) -> UsageError:
-    kind = _NoFamily if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) else UsageError
     at = f"[{host}]:{port}" if ":" in host else f"port {port}"
-    return kind(f"{at}: {error.strerror}", "--port 0 takes any free one")
+    refusal = UsageError(f"{at}: {error.strerror}", "--port 0 takes any free one")
+    refusal.__cause__ = error
+    return refusal
 
 
 class HttpConnection(H11Protocol):
