@@ -13,16 +13,17 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
-from mudroom.cli.host.page_server import means_of
-from mudroom.cli.main import Context
+from mudroom.cli.host.page_server import environment_of
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import ApiCall, Raw, Refusal, decoded, id_of, queried, refusal_of
-from mudroom.web.state.house import House
+from mudroom.web.api.endpoint import ApiCall, Raw, decode_body, decode_query, id_of
+from mudroom.web.state.refusal import Refusal, refusal_of
+from mudroom.web.state.server_state import ServerState
 
 
 class Asked:
-    """The house of one test. What is given goes through JSON, there and back."""
+    """The server of one test. What is given goes through JSON, there and back."""
 
     def __init__(self, place: Place, *, roots: tuple[bytes, ...] | None = None) -> None:
         self.place = place
@@ -35,7 +36,7 @@ class Asked:
             b"LC_ALL": b"C.UTF-8",
         }
         context = Context(environ, Terminal(environ), True, None)
-        self.house = House(means_of(context, [os.fsencode(place.root)] if roots is None else roots))
+        self.server = ServerState(environment_of(context, [os.fsencode(place.root)] if roots is None else roots))
 
     def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """The answer, as JSON has it. Raises Refusal."""
@@ -43,9 +44,9 @@ class Asked:
             found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", one.path), path)
             if one.method == method and found is not None:
                 words = {name: str(value) for name, value in query.items()}
-                given = decoded(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
+                given = decode_body(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
                 try:
-                    answer = one.handle(ApiCall(self.house, found.groupdict(), queried(one.query, words), given))
+                    answer = one.handle(ApiCall(self.server, found.groupdict(), decode_query(one.query, words), given))
                 except Exception as error:
                     raise refusal_of(error) from error
                 return answer if isinstance(answer, Raw) else msgspec.json.decode(msgspec.json.encode(answer))

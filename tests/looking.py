@@ -8,7 +8,8 @@ from typing import Any
 from asking import Asked
 from conftest import Place
 from mudroom.core.settings import Settings
-from mudroom.web.api.endpoint import Refusal, id_of
+from mudroom.web.api.endpoint import id_of
+from mudroom.web.state.refusal import Refusal
 
 
 class Looking:
@@ -16,9 +17,9 @@ class Looking:
 
     def __init__(self, place: Place, settings: Settings | None = None) -> None:
         self._asked = Asked(place)
-        house = self._asked.house
-        house.means = house.means._replace(open=lambda _project: (place.session(settings), ()))
-        (vault,) = house.vaults()
+        server = self._asked.server
+        server.environment = server.environment._replace(open=lambda _project: (place.session(settings), ()))
+        (vault,) = server.vaults()
         vault.close()
         self.project = os.path.basename(vault.path).decode()
 
@@ -38,4 +39,4 @@ class Looking:
 
     def stamps(self) -> dict[str, Any]:
         """By which pages are told that something has changed."""
-        return dict(self._asked.house.look().stamps)
+        return dict(self._asked.server.look().stamps)

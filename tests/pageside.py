@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
-from mudroom.cli.host.page_server import means_of
-from mudroom.cli.main import Context
+from mudroom.cli.host.page_server import environment_of
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.vault.apply import transaction as apply_module
 from mudroom.vault.apply.execution import Executor
 from mudroom.web.api.endpoint import id_of
 from mudroom.web.server.app import build
 from mudroom.web.server.login import Login
-from mudroom.web.state.house import House
+from mudroom.web.state.server_state import ServerState
 
 PORT, TOKEN = 8765, "secret-token"
 Json = dict[str, Any]
@@ -39,8 +39,8 @@ class PageSide:
         }
         context = Context(environ, Terminal(environ), as_json=True, project=None)
         place.state.mkdir(exist_ok=True)
-        self.house = House(means_of(context, [os.fsencode(place.root)]))
-        self._app: Any = build(self.house, {}, f"http://127.0.0.1:{PORT}", PORT, Login(PORT, TOKEN))
+        self.server = ServerState(environment_of(context, [os.fsencode(place.root)]))
+        self._app: Any = build(self.server, {}, f"http://127.0.0.1:{PORT}", PORT, Login(PORT, TOKEN))
 
     def try_(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and answer, as JSON. From any thread."""

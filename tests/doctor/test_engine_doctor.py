@@ -161,4 +161,4 @@ def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(doctor, "settings_of", broken)
     assert doctor.execute(Namespace(table=False), context) == 0
     assert asked == ["podman", "auto"]
-    assert "the policy is not heeded here: line 1: no" in said
+    assert "the policy cannot be read and is ignored here: line 1: no" in said

@@ -14,10 +14,11 @@ from monkey.chance import Chance, Walk
 from monkey.model import Entry, Wish, with_what_goes_along, wrong_after
 from monkey.world import FORK, World
 from mudroom.errors import MudroomError
-from mudroom.tui.app import Hands, ReviewApp
+from mudroom.tui.app import ReviewApp
+from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Dialog, Outcome, Tell, TextInput, Working
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, Dialog, TextDialog, TextInput, Working
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.review import ReviewScreen
 
@@ -39,8 +40,8 @@ OF_DIALOGS: dict[type[Any], dict[str, float]] = {
     Confirm: {"y": 5, "n": 2, "escape": 2, "enter": 1, "j": 1, "q": 1},
     Choose: {"enter": 4, "j": 3, "k": 1, "escape": 2, "y": 0.5},
     TextInput: {"e": 2, "x": 1, "t": 1, "enter": 3, "escape": 2, "backspace": 1, "slash": 0.5, "q": 0.5},
-    Outcome: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
-    Tell: {"escape": 4, "j": 1, "enter": 1, "q": 1, "space": 1},
+    ApplyOutcomeDialog: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
+    TextDialog: {"escape": 4, "j": 1, "enter": 1, "q": 1, "space": 1},
     Working: {"escape": 1, "ctrl+c": 1, "q": 1, "y": 1, "j": 4},
     ConflictScreen: keys_of(CONFLICTS),
     ReviewScreen: keys_of(REVIEW),
@@ -81,8 +82,8 @@ class Terminal:
             self.world.outside(chance)
             return
         fork = FORK if chance.random() < 0.8 else None
-        hands = Hands(edit=lambda *_: None, tell=lambda event: event.kind)
-        app = ReviewApp(self.place.session(), fork, hands, handles_signals=False)
+        hooks = ReviewHooks(edit=lambda *_: None, tell=lambda event: event.kind)
+        app = ReviewApp(self.place.session(), fork, hooks, handles_signals=False)
 
         async def run() -> None:
             async with app.run_test(size=(100, 30)) as pilot:
@@ -94,8 +95,8 @@ class Terminal:
                 asyncio.run(run())
         finally:
             self.world.release()
-            if app.desk is not None:
-                app.desk.close()
+            if app.model is not None:
+                app.model.close()
         self._check("leaving")
 
     async def _live(self, app: ReviewApp, pilot: Pilot[None]) -> None:
@@ -122,7 +123,9 @@ class Terminal:
 
     async def _press(self, app: ReviewApp, pilot: Pilot[None], chance: Chance) -> None:
         screen = app.screen
-        weights = next((OF_DIALOGS[kind] for kind in type(screen).__mro__ if kind in OF_DIALOGS), OF_DIALOGS[Tell])
+        weights = next(
+            (OF_DIALOGS[kind] for kind in type(screen).__mro__ if kind in OF_DIALOGS), OF_DIALOGS[TextDialog]
+        )
         key = chance.weighed(weights) if chance.random() < 0.95 else chance.one(STRANGE)
         title = screen._title if isinstance(screen, Dialog) else ""
         self.walk.say(f"{type(screen).__name__} {title!r}: {key}")
@@ -163,8 +166,8 @@ class Terminal:
         until = time.monotonic() + PATIENCE
         while not app._exit:
             await pilot.pause(0)
-            if app.desk is not None:
-                await app.desk.ask(lambda: None)
+            if app.model is not None:
+                await app.model.ask(lambda: None)
                 await pilot.pause(0)
             await pilot.pause(0.002)
             if app._exception is not None:
@@ -180,8 +183,8 @@ class Terminal:
         screen = app.screen
         if isinstance(screen, Working):
             return not self.world.is_held
-        turn = getattr(screen, "_turn", None)
-        return turn is not None and turn._is_taken
+        turn = getattr(screen, "_queue", None)
+        return turn is not None and turn._is_busy
 
     def _fingerprint(self) -> str | None:
         session = self.world.session

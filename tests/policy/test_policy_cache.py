@@ -237,7 +237,7 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
 
     def modules() -> set[str]:
         program = (
-            "import os, sys; from mudroom.cli import open; from mudroom.policy.config import load_policy; "
+            "import os, sys; from mudroom.cli import project_session; from mudroom.policy.config import load_policy; "
             f"load_policy({os.fsencode(place.project)!r}, os.environb); print(*sys.modules)"
         )
         environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}

@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 
 from conftest import Place
 from mudroom.session import Session
-from mudroom.tui.app import Hands, ReviewApp
+from mudroom.tui.app import ReviewApp
+from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.dialog import Dialog
 from mudroom.tui.diffview import DiffView
 from mudroom.tui.filelist import FileList
@@ -94,11 +95,11 @@ def drive(
     *,
     size: tuple[int, int] = (100, 30),
     session: Session | None = None,
-    **hands: Any,
+    **hooks: Any,
 ) -> ReviewApp:
     """Run a review, and ``script`` in it. The app, when it has ended."""
     given: dict[str, Any] = {"edit": no_editor, "tell": lambda event: event.kind}
-    app = ReviewApp(session or place.session(), fork, Hands(**(given | hands)), handles_signals=False)
+    app = ReviewApp(session or place.session(), fork, ReviewHooks(**(given | hooks)), handles_signals=False)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
@@ -111,6 +112,6 @@ def drive(
     try:
         asyncio.run(run())
     finally:
-        if app.desk is not None:
-            app.desk.close()
+        if app.model is not None:
+            app.model.close()
     return app

@@ -240,7 +240,7 @@ def test_what_has_to_be_named_is_left_out_until_it_is_chosen(place: Place) -> No
         unchosen = [row for row in driver.listed() if "[ ]" in row]
         assert any(".git/" in row for row in unchosen) and any("config" in row for row in unchosen)
         question = await driver.ask("a", "Apply to")
-        assert "left out, to be chosen by name if wanted:" in question
+        assert "not applied, protected; choose it by name to apply it:" in question
         await driver.press("y")
         await driver.until(lambda: driver.dialog().startswith("Applied"))
 

@@ -9,8 +9,9 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 from conftest import Place
 from driving import Driver, drive, text_of_row
 from mudroom.session import Session
-from mudroom.tui.conflict import ConflictScreen, Side3
+from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.conflictrow import decided_choices
+from mudroom.tui.dialog import Lines
 
 pytestmark = pytest.mark.slow
 MIDDLE = "".join(f"{n}\n" for n in range(20))
@@ -48,7 +49,7 @@ def what(screen: ConflictScreen) -> str:
 
 def result(screen: ConflictScreen) -> list[str]:
     """Nothing, if it is not on the screen."""
-    pane = next(pane for pane in screen.query(Side3) if pane.side == "result")
+    pane = next(pane for pane in screen.query(Lines) if pane.id == "result")
     if not screen.query_one("#outcome").display:
         return []
     return [text_of_row(pane, number) for number in range(pane.count)]
@@ -132,7 +133,7 @@ def test_a_secret_that_is_decided_is_shown_to_nobody(place: Place) -> None:
     async def script(driver: Driver) -> None:
         screen = await conflicts(driver)
         assert "[decided: the project's]" in what(screen)
-        rows = [text_of_row(pane, number) for pane in screen.query(Side3) for number in range(pane.count)]
+        rows = [text_of_row(pane, number) for pane in screen.query(Lines) for number in range(pane.count)]
         assert result(screen) == [] and "swordfish" not in repr(rows)
 
     drive(place, made.fork, script)

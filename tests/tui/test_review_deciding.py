@@ -17,9 +17,10 @@ from conftest import Place
 from driving import Driver, drive, text_of_row
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.tui.conflict import ConflictScreen, Side3
-from mudroom.tui.desk import ReviewDesk
+from mudroom.tui.conflict import ConflictScreen
+from mudroom.tui.dialog import Lines
 from mudroom.tui.key import REVIEW
+from mudroom.tui.review_model import ReviewModel
 
 pytestmark = pytest.mark.slow
 MIDDLE = "".join(f"{n}\n" for n in range(20))
@@ -118,7 +119,7 @@ def test_a_secret_is_shown_to_nobody(place: Place, renamed: bool) -> None:
 
     async def script(driver: Driver) -> None:
         screen = await conflicts(driver)
-        rows = [text_of_row(pane, number) for pane in screen.query(Side3) for number in range(pane.count)]
+        rows = [text_of_row(pane, number) for pane in screen.query(Lines) for number in range(pane.count)]
         assert (screen.merged, screen.places) == (None, 0)
         assert "a secret: it is not shown" in repr(rows) and "swordfish" not in repr(rows)
         await driver.press("e")
@@ -238,7 +239,7 @@ def test_the_result_is_tried_out_first(place: Place) -> None:
 
     async def script(driver: Driver) -> None:
         question = await driver.ask("a", "Apply to")
-        assert "first the result is tried out: sh -c 'echo not good; exit 3'" in question
+        assert "the result is verified first: sh -c 'echo not good; exit 3'" in question
         await driver.press("y")
         await driver.until(lambda: driver.dialog().startswith("Nothing was applied"))
         assert "exited with 3" in driver.dialog() and "not good" in driver.dialog()
@@ -415,9 +416,9 @@ def test_what_cannot_be_done_is_told(place: Place, monkeypatch: pytest.MonkeyPat
     session, result = place.sh("echo 1 > a")
 
     async def script(driver: Driver) -> None:
-        desk = driver.review.desk
+        model = driver.review.model
         for error in (MudroomError("no \x1b[2J room", "make some"), OSError(28, "No space left", b"/x\x1b")):
-            monkeypatch.setattr(desk, "last_apply", Raising(error))
+            monkeypatch.setattr(model, "last_apply", Raising(error))
             await driver.press("u")
         await driver.until(lambda: len(driver.told()) == 2)
         assert driver.told()[0] == "no \\x1b[2J room (make some)"
@@ -438,7 +439,7 @@ class Raising:
 
 def test_what_was_left_unfinished_is_dealt_with_and_said(place: Place) -> None:
     session, result = place.sh("echo 1 > a")
-    desk = ReviewDesk(session, result.fork)
+    model = ReviewModel(session, result.fork)
     outcome = SimpleNamespace(name="u1", fork="old", outcome="finished")
 
     @contextmanager
@@ -446,6 +447,6 @@ def test_what_was_left_unfinished_is_dealt_with_and_said(place: Place) -> None:
         yield [outcome]
 
     session.alone = alone  # type: ignore[assignment, method-assign]
-    assert desk.alone("it", lambda: 7) == 7
-    assert desk.recovered == ["apply u1 of old was cut off in the middle; it is finished now"]
-    desk.close()
+    assert model.alone("it", lambda: 7) == 7
+    assert model.recovered == ["apply u1 of old was cut off in the middle; it is finished now"]
+    model.close()

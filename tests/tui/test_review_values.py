@@ -25,10 +25,10 @@ from mudroom.core.tree.entry import Entry
 from mudroom.tui.choice import (
     WHOLE,
     Pick,
-    chosen,
+    carry_picks,
+    choice_of,
     first_choice,
     items_of,
-    kept,
     mark_of_all,
     toggle_block,
     toggle_mode,
@@ -76,14 +76,14 @@ def test_a_repository_is_one_row_and_its_settings_are_another() -> None:
 
 def test_all_that_needs_no_name_is_an_apply_of_everything() -> None:
     items = items_of(CHANGES)
-    found = chosen(items, first_choice(items))
+    found = choice_of(items, first_choice(items))
     assert found is not None and found.paths == () and not found.picks
-    assert chosen(items, {}) is None
+    assert choice_of(items, {}) is None
 
 
 def test_what_is_named_is_named_with_all_the_rest() -> None:
     items = items_of(CHANGES)
-    found = chosen(items, first_choice(items) | {b".git": WHOLE})
+    found = choice_of(items, first_choice(items) | {b".git": WHOLE})
     assert found is not None and found.git
     assert set(found.paths) == {b".git/HEAD", b".git/objects", b"a", b"gone/1", b"gone/2", b"new/file"}
 
@@ -93,7 +93,7 @@ def test_a_choice_when_a_fork_is_looked_at_again() -> None:
     changed = FILE._replace(mtime=2)
     after = items_of((added(b"a", changed), added(b"b"), added(b"c", changed), added(b"d", changed), added(b"e")))
     picks = {b"a": WHOLE, b"b": Pick(frozenset((1,))), b"c": Pick(frozenset((1,)))}
-    assert kept(before, after, picks) == {b"a": WHOLE, b"b": Pick(frozenset((1,))), b"e": WHOLE}
+    assert carry_picks(before, after, picks) == {b"a": WHOLE, b"b": Pick(frozenset((1,))), b"e": WHOLE}
 
 
 def test_choosing_blocks_one_by_one_comes_to_all_and_to_nothing() -> None:

@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw
 from mudroom.web.server import app
-from mudroom.web.server.app import Rooms
+from mudroom.web.server.app import Router
 from mudroom.web.shape import DoneShape
+from mudroom.web.state.refusal import Refusal
 
 Pieces = list[dict[str, Any]]
 WHOLE: Pieces = [{"type": "http.request", "body": b'{"done": true}', "more_body": False}]
@@ -30,8 +31,8 @@ def ask(
 ) -> tuple[int, dict[str, str], bytes]:
     """A request to an endpoint with this handler. ``known``: the tag of an answer that is there already."""
     one = Endpoint(method, "/x", "", handle, DoneShape, DoneShape if method == "POST" else None)
-    house: Any = None
-    rooms = Rooms([app._only(method, "/api/v1/x", app._serving(one, house))])
+    server: Any = None
+    rooms = Router([app._route(method, "/api/v1/x", app._handler(one, server))])
     given = [] if known is None else [(b"if-none-match", known.encode())]
     sent: list[MutableMapping[str, Any]] = []
     waiting = list(pieces)

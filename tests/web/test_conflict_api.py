@@ -222,7 +222,7 @@ def test_deleted_on_one_side(two: Two) -> None:
     (two.place.project / "f").unlink()
     looked = two.look()
     assert (looked["ours"]["side"]["exists"], looked["theirs"]["side"]["exists"]) == (False, True)
-    assert two.decide("both", status=400)["error"].startswith("of f only one can be kept: ")
+    assert two.decide("both", status=400)["error"].startswith("only one version of f can be kept: ")
     two.decide("theirs")
     assert two.apply() == b"new\n"
 
@@ -288,7 +288,7 @@ def test_a_side_that_has_moved(places: Two, side: str) -> None:
         changed(places.place, "sed -i s/theirs/again/ f", FORK)
     refused = places.decide("theirs", versions=versions, status=409)
     assert (refused["code"], refused["error"]) == (
-        "moved", "f is not what was looked at any more; nothing was decided",
+        "moved", "f has changed since it was reviewed; nothing was decided",
     )  # fmt: skip
     assert places.look()["decided"] is False
 

@@ -107,7 +107,7 @@ def test_what_does_not_go_together_with_it_is_told_and_nothing_saved(places: Two
     places.decide("regions", regions=["theirs", "theirs"])
     refused = places.decide("text", lines=edited, begun=begun, status=409)
     assert (refused["code"], refused["error"]) == (
-        "overlaps", "the edit and what has come since do not go together, from line 25 of the edit on",
+        "overlaps", "the edit conflicts with changes since, from line 25 of the edit on",
     )  # fmt: skip
     assert result(places)["choices"] == ["theirs", "theirs"]
     places.decide("text", lines=edited)

@@ -200,7 +200,7 @@ def test_the_keyboard_answers_the_card_that_has_it(queue: Queue, page: Page) -> 
 def test_who_gave_up_waiting_is_said(queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60):
         card(page, HOST.fingerprint).wait_for()
-    card(page, HOST.fingerprint).get_by_text("Nobody waits for it any more").wait_for()
+    card(page, HOST.fingerprint).get_by_text("The command no longer waits").wait_for()
     press(card(page, HOST.fingerprint), "Allow once")
     card(page, HOST.fingerprint).get_by_text("Allowed on the page").wait_for()
     with queue.put(HOST, 0) as ticket:
@@ -226,7 +226,7 @@ def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60):
         card(page, HOST.fingerprint).wait_for()
     queued = card(page, HOST.fingerprint)
-    queued.get_by_text("Nobody waits for it any more").wait_for()
+    queued.get_by_text("The command no longer waits").wait_for()
     queued.locator("button:enabled").first.wait_for()
     page.evaluate(MOVED)
     with queue.put(COMMAND, 60):

@@ -11,7 +11,7 @@ from conftest import Place, listing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_exactly
 from mudroom.core.tree.dependent_rows import DependentRow, complete_selection, needs, row_of
-from mudroom.tui.choice import WHOLE, chosen, first_choice, gathered, items_of
+from mudroom.tui.choice import WHOLE, choice_of, complete_picks, first_choice, items_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -83,8 +83,8 @@ def test_the_full_screen_has_the_same_rules(place: Place) -> None:
     first = first_choice(items)
     assert set(first) == {b"d", b"d/x", b"g", b"g/a", b"g/s/b"}
     without = {path: pick for path, pick in first.items() if path != b"d/x"}
-    assert b"d" not in gathered(items, without, first.keys())
-    found = chosen(items, gathered(items, {b"g/a": WHOLE}, ()))
+    assert b"d" not in complete_picks(items, without, first.keys())
+    found = choice_of(items, complete_picks(items, {b"g/a": WHOLE}, ()))
     assert found is not None and set(found.paths) == {b"g", b"g/a", b"g/s/b"}
 
 

@@ -216,17 +216,17 @@ def test_a_journal_that_somebody_has_edited_is_shown_and_found_out(ask: Asked) -
 
 def finished(ask: Asked, job: Any) -> Any:
     over = threading.Event()
-    tell = ask.house.hub.tell
+    tell = ask.server.hub.tell
 
     def told(kind: str, data: dict[str, Any]) -> None:
         tell(kind, data)
         if data.get("state") in ("done", "failed"):
             over.set()
 
-    ask.house.hub.tell = told  # type: ignore[method-assign]
-    while ask.house.jobs.get(job["id"]).state == "running":
+    ask.server.hub.tell = told  # type: ignore[method-assign]
+    while ask.server.jobs.get(job["id"]).state == "running":
         over.wait(0.05)
-    return msgspec.to_builtins(ask.house.jobs.get(job["id"]))
+    return msgspec.to_builtins(ask.server.jobs.get(job["id"]))
 
 
 def test_a_journal_as_it_was_written(ask: Asked) -> None:

@@ -69,7 +69,7 @@ def put(queue: Queue, question: HostQuestion = HOST) -> str:
 
 
 def test_a_question_and_its_answer_are_told_without_a_look(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK", 3600.0)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 3600.0)
 
     async def then(_hub: Hub, told: AsyncIterator[Message | None]) -> None:
         assert vaults.queue("p").listeners() == {"page"}
@@ -84,7 +84,7 @@ def test_a_question_and_its_answer_are_told_without_a_look(vaults: Vaults, monke
 
 
 def test_a_new_vault_is_noticed_and_one_that_goes_is_let_go(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK", 0.01)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.01)
 
     async def then(_hub: Hub, told: AsyncIterator[Message | None]) -> None:
         (vaults.root / "q").mkdir()
@@ -101,7 +101,7 @@ def test_a_new_vault_is_noticed_and_one_that_goes_is_let_go(vaults: Vaults, monk
 
 
 def test_a_look_that_fails_is_done_again(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK", 0.01)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.01)
     vaults.fails = True
 
     async def then(_hub: Hub, told: AsyncIterator[Message | None]) -> None:
@@ -117,7 +117,7 @@ def test_a_look_that_fails_is_done_again(vaults: Vaults, monkeypatch: pytest.Mon
 
 
 def test_two_listen_and_one_leaves(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK", 0.01)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.01)
 
     async def then(hub: Hub, told: AsyncIterator[Message | None]) -> None:
         other = hub.listen()

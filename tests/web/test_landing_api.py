@@ -245,7 +245,7 @@ def test_a_fork_that_has_moved_since_the_look(place: Place, page: PageSide) -> N
     changed(place, "echo 2 > a")
     refused = page.post(f"{page.project}/forks/agent-1/apply", {"reviewed": looked}, status=409)
     assert (refused["code"], refused["error"]) == (
-        "moved", "the fork is not what was looked at any more; nothing was applied",
+        "moved", "the fork has changed since it was reviewed; nothing was applied",
     )  # fmt: skip
     assert names(place) == set()
 
@@ -254,13 +254,13 @@ def test_a_fork_that_moves_after_the_answer(place: Place, page: PageSide) -> Non
     """Between the answer to the request and the job's turn: the job is held to the same look."""
     changed(place, "echo 1 > a")
     body = {"reviewed": page.fingerprint("agent-1")}
-    start = page.house.jobs.start
+    start = page.server.jobs.start
 
     def later(project: str, fork: str, what: Any, work: Any) -> Any:
         changed(place, "echo 2 > a")
         return start(project, fork, what, work)
 
-    page.house.jobs.start = later  # type: ignore[method-assign]
+    page.server.jobs.start = later  # type: ignore[method-assign]
     job = page.job(f"{page.project}/forks/agent-1/apply", body)
     assert (job["state"], job["problem"]["code"]) == ("failed", "moved")
     assert names(place) == set()
@@ -480,7 +480,7 @@ def test_what_the_verify_command_prints_comes_as_it_is_printed(place: Place, pag
         if kind == "output" and "first" in data["text"]:
             end(wait)
 
-    page.house.hub.tell = tell  # type: ignore[method-assign]
+    page.server.hub.tell = tell  # type: ignore[method-assign]
     job = page.job(f"{page.project}/forks/agent-1/apply", {"reviewed": page.fingerprint("agent-1")})
     assert (job["state"], job["output"]) == ("done", "first\nsecond\n"), job
     assert job["landed"]["verified"].endswith(" succeeded")
@@ -496,8 +496,8 @@ def test_a_character_that_comes_in_two_pieces(page: PageSide) -> None:
         told.output("é".encode()[1:] + b"\xff")
         return {}
 
-    job = page.house.jobs.start("p", "", "measure", work)
-    assert page.house.jobs.rest(60)
+    job = page.server.jobs.start("p", "", "measure", work)
+    assert page.server.jobs.rest(60)
     assert page.get(f"/jobs/{job.id}")["output"] == "é\ufffd"
 
 
@@ -521,7 +521,7 @@ def test_jobs_of_a_project(place: Place, page: PageSide) -> None:
         ("apply", "done", "agent-1"), ("undo", "done", ""),
     ]  # fmt: skip
     assert page.get("/projects/other/jobs") == []
-    assert page.house.jobs.rest(0)
+    assert page.server.jobs.rest(0)
 
 
 def test_a_job_of_before_a_restart(place: Place, page: PageSide) -> None:

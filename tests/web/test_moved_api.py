@@ -103,8 +103,8 @@ def test_a_secret_that_was_none_when_it_was_looked_for(place: Place) -> None:
     place.write("key.txt", TEXT)
     looking = staged(place, "mv key.txt new.txt; echo more >> new.txt")
     assert looking.get("diff", file=b"new.txt")["moved"]["path"] == "key.txt"
-    house, hidden = looking._asked.house, Settings(secrets_mask=(b"key.txt",))
-    house.means = house.means._replace(open=lambda _project: (place.session(hidden), ()))
+    server, hidden = looking._asked.server, Settings(secrets_mask=(b"key.txt",))
+    server.environment = server.environment._replace(open=lambda _project: (place.session(hidden), ()))
     assert looking.get("diff", file=b"new.txt").get("moved") is None
 
 

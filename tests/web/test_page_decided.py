@@ -84,7 +84,7 @@ def test_what_is_decided_is_there_after_a_reload_and_in_another_tab(
     # and from there on: the other place stays as it was decided
     take(other, 2, "Original")
     other.get_by_text("every place is decided").wait_for()
-    other.get_by_role("button", name="Back to what is decided").click()
+    other.get_by_role("button", name="Back to the decision").click()
     comes(other, lambda: pressed(other, 2), ["Fork's"])
     other.get_by_label("Result of conflict 1").fill("once more\n")
     save(other)
@@ -142,7 +142,7 @@ def edited_and_overtaken(place: Place, page: Page, text: str, *, old: str, new: 
     staged(place, "echo > other")  # the page is told of that, and looks again
     page.get_by_text("One side has changed meanwhile").wait_for()
     page.get_by_role("button", name="Look again").click()
-    page.get_by_text("What this was is not decided any more").wait_for()
+    page.get_by_text("The conflict is no longer decided").wait_for()
     page.get_by_role("button", name="Fork's everywhere").click()
     page.get_by_role("button", name="Save decision").click()
     page.get_by_text("The result has changed since you began").wait_for()
@@ -169,10 +169,10 @@ def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site
     opened(conflicting, page)
     whole = edited_and_overtaken(place, page, "precious\n", old="line 40\n", new="line 40\nlater\n")
     page.get_by_role("button", name="Save the whole result").click()
-    page.get_by_text("do not go together, from line 1 of the edit on").wait_for()
+    page.get_by_text("conflicts with changes since, from line 1 of the edit on").wait_for()
     assert whole.input_value() == "precious\n"
     comes(page, lambda: result(page)[-1][1], "later")
-    page.get_by_role("button", name="Mine, without what has come").click()
+    page.get_by_role("button", name="Save mine, drop the other changes").click()
     page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == "precious\n"

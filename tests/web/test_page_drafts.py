@@ -76,7 +76,7 @@ def test_when_a_side_has_changed_it_is_told_and_can_be_read(place: Place, view: 
     tick()
     place.write("f", OURS.replace("ours\n", "ours, once more\n", 1))
     view.reload()
-    view.get_by_text("One side has changed meanwhile. What was chosen here is kept where it still fits.").wait_for()
+    view.get_by_text("One side has changed meanwhile. Choices made here are kept where they still fit.").wait_for()
     assert (group(view, 1), group(view, 2)) == ([], ["Fork's"])
     view.get_by_text("Chosen for 1 place as it was before").click()
     assert view.locator(".unfitting pre").inner_text() == "long thought about\n"

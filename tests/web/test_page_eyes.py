@@ -296,7 +296,7 @@ def test_the_keyboard_after_a_rollback(place: Place, site: Site, page: Page) -> 
     page.locator(".point", has_text="green").get_by_text("here now").wait_for()
     settled(page, "LI green")
     part(page, "Journal")
-    press(page, "Is it as it was written?")
+    press(page, "Verify the journal")
     page.get_by_text("Intact: ").wait_for()
     settled(page, "BUTTON Is it as")
     part(page, "Commands")

@@ -61,7 +61,7 @@ def test_what_was_changed_in_it_is_seen_or_all_of_it(moved: Site, page: Page) ->
     assert as_new.evaluate("one => one === document.activeElement"), "the keyboard stays where it was"
     page.get_by_role("checkbox", name="Apply hunk 1 of 1").wait_for()
     assert (codes(page, "removed"), len(codes(page, "added"))) == ([], 60)
-    line(page).get_by_role("button", name="What has changed").click()
+    line(page).get_by_role("button", name="Changes").click()
     page.locator("tr.removed").wait_for()
 
 

@@ -122,7 +122,7 @@ def test_a_choice_that_is_too_much_to_be_kept(review: Page) -> None:
     review.goto("about:blank")  # what is chosen is written when the page goes
     review.add_init_script(f"sessionStorage['mudroom.picked'] &&= {marked}")
     review.go_back()
-    review.get_by_text("Nothing is chosen: what you had chosen here was too much to be kept.").wait_for()
+    review.get_by_text("Nothing is chosen: your choices here were too large to be kept.").wait_for()
     review.get_by_text("0 of 3 chosen").wait_for()
     review.get_by_role("treeitem").filter(has_text="c").get_by_role("checkbox").check()
     review.get_by_text("Nothing is chosen").wait_for(state="hidden")

@@ -98,7 +98,7 @@ def test_another_site_reads_nothing_and_does_nothing(
         [f"{api}/projects/{project}/forks"],
     )
     visited.wait_for_url("**/forks")
-    assert "another site is asking" in visited.content()
+    assert "the request comes from another site" in visited.content()
     assert site.get(f"/projects/{project}")["forks"] == []
 
 

@@ -54,16 +54,14 @@ def decided(place: Place, site: Site) -> Site:
 def test_what_is_lost_is_not_called_merged(place: Place, decided: Site, page: Page) -> None:
     review(page, decided)
     banner = page.locator(".notices .banner", has_text="changed in the project meanwhile")
-    banner.get_by_text(
-        "3 decided, 2 of them so that what the project has changed is lost; the rest is merged"
-    ).wait_for()
+    banner.get_by_text("3 decided, 2 of them overwrite changes of the project; the rest is merged").wait_for()
     page.get_by_role("button", name="Apply all 4").click()
     told = page.get_by_role("dialog").locator(".warnings > div")
     told.first.wait_for()
     found = dict(one.inner_text().split("\n") for one in told.all())
     assert found == {
-        "Replaces what the project has changed, as decided": "image",
-        "Deletes what the project has changed, as decided": "gone",
+        "Overwrites changes of the project, as decided": "image",
+        "Deletes changes of the project, as decided": "gone",
         "Changed in the project meanwhile: merged": "both, text",
     }
     page.get_by_role("dialog").get_by_role("button", name="Apply", exact=True).click()

@@ -98,7 +98,7 @@ def test_the_journal_is_searched_and_grows_and_is_as_it_was_written(place: Place
     assert page.locator("main b", has_text="needle").count() == 0
     staged(place, "echo another needle")
     events.get_by_text("another needle").wait_for()
-    page.get_by_role("button", name="Is it as it was written?").click()
+    page.get_by_role("button", name="Verify the journal").click()
     page.get_by_text("Intact: ").wait_for()
     events.first.get_by_role("button").click()
     page.locator(".event .data", has_text='"exit_code": 0').wait_for()

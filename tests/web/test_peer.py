@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from browser import Site, serving
 from conftest import Place
 from mudroom.web.server import peer
-from mudroom.web.server.peer import ConnectionEnd, ends, judged, stranger, written
+from mudroom.web.server.peer import ConnectionEnd, find_end, stranger_of, stranger_uid, table_text
 
 pytestmark = pytest.mark.both_users
 
@@ -32,12 +32,12 @@ UP, GONE, HALF, LEFT, LISTENING = 1, 6, 5, 8, 10
 
 @pytest.mark.skipif(sys.byteorder == "big", reason="addresses are written in the other order")
 def test_an_address_as_the_kernel_writes_it() -> None:
-    assert written(OURS) == "0100007F:223D"
-    assert written(("::1", 80)) == "00000000000000000000000001000000:0050"
-    assert ends(TABLE, ("127.0.0.1", 40000), OURS) == ConnectionEnd(UP, 1001)
-    assert ends(TABLE, OURS, ("127.0.0.1", 40000)) == ConnectionEnd(UP, 1000)
-    assert ends(TABLE, ("127.0.0.1", 40001), OURS) == ConnectionEnd(GONE, 0)
-    assert ends(TABLE, ("127.0.0.1", 40002), OURS) is None
+    assert table_text(OURS) == "0100007F:223D"
+    assert table_text(("::1", 80)) == "00000000000000000000000001000000:0050"
+    assert find_end(TABLE, ("127.0.0.1", 40000), OURS) == ConnectionEnd(UP, 1001)
+    assert find_end(TABLE, OURS, ("127.0.0.1", 40000)) == ConnectionEnd(UP, 1000)
+    assert find_end(TABLE, ("127.0.0.1", 40001), OURS) == ConnectionEnd(GONE, 0)
+    assert find_end(TABLE, ("127.0.0.1", 40002), OURS) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_address_as_the_kernel_writes_it() -> None:
     ],
 )
 def test_who_is_somebody_else(other: ConnectionEnd | None, own: ConnectionEnd | None, found: int | None) -> None:
-    assert judged(other, own, 1000) == found
+    assert stranger_of(other, own, 1000) == found
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the kernel does not say whose a socket is")
@@ -72,7 +72,7 @@ def test_our_own_connections_are_ours(host: str) -> None:
         taken, theirs = server.accept()
         with taken:
             ours: tuple[str, int] = taken.getsockname()[:2]
-            assert stranger(ours, theirs[:2]) is None
+            assert stranger_uid(ours, theirs[:2]) is None
             both = (ConnectionEnd(UP, os.geteuid()), ConnectionEnd(UP, os.geteuid()))
             assert peer._by_table(ours, theirs[:2]) == both
             assert peer._by_netlink(ours, theirs[:2]) in (both, None)

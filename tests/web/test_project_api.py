@@ -49,9 +49,9 @@ def test_nothing_yet(page: PageSide) -> None:
 
 def test_whatever_vault_is_read_keeps_what_was_read(place: Place, page: PageSide) -> None:
     made(place, "f")
-    house, project = page.house, page.project.rpartition("/")[2]
-    listed = house.vaults()
-    with closing(listed[0]), closing(house.vault(project)) as one, house.session(project) as session:
+    server, project = page.server, page.project.rpartition("/")[2]
+    listed = server.vaults()
+    with closing(listed[0]), closing(server.vault(project)) as one, server.session(project) as session:
         readings = {vault.reading for vault in (*listed, one, session.vault)}
         assert len(readings) == 1
         assert ANEW not in readings
@@ -205,7 +205,7 @@ def test_a_new_fork(place: Place, page: PageSide) -> None:
         ({"name": "a"}, 400, "there is a fork named a already"),
         ({"name": "b", "parent": "none"}, 404, "there is no fork named none"),
         ({"name": "b", "parent": "a", "at": "none"}, 400, "a has no checkpoint named none"),
-        ({"name": "b", "at": "none"}, 400, "a checkpoint is of a fork: name that, too"),
+        ({"name": "b", "at": "none"}, 400, "a checkpoint needs the fork it belongs to"),
     ],
 )
 def test_forks_that_cannot_be(place: Place, page: PageSide, body: Any, status: int, error: str) -> None:
@@ -265,7 +265,7 @@ def test_what_runs_in_the_background_is_ended_only_if_that_is_said(place: Place,
     session.start([b"sleep", b"60"], fork="a")
     assert forks(page)["a"]["state"] == "running"
     refused = page.ask("DELETE", f"{page.project}/forks/a", status=409)
-    assert (refused["code"], refused["error"]) == ("busy", "something runs in the background of a")
+    assert (refused["code"], refused["error"]) == ("busy", "a command runs in the background of a")
     page.ask("DELETE", f"{page.project}/forks/a?end=true")
     assert forks(page) == {}
 

@@ -348,7 +348,7 @@ def test_only_rows_that_are_asked_for_are_made(place: Place, monkeypatch: pytest
         return row_of(change, tags)
 
     monkeypatch.setattr(review, "row_of", making)
-    monkeypatch.setattr(review, "_TOGETHER", 4)
+    monkeypatch.setattr(review, "_BATCH", 4)
     paths = [show_path(change.path) for change in review_fork(place.session(), "f").rows]
     for first, count in ((5, 5), (0, 1), (29, 1), (30, 9), (4, 26), (0, 30)):
         made.clear()

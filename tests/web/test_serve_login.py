@@ -21,9 +21,9 @@ from conftest import Place
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import MudroomError
+from mudroom.web.server.cookie_key import CookieKey
 from mudroom.web.server.login import CODE_LIFE, CODES, Login
-from mudroom.web.server.seal import Seal
-from mudroom.web.server.whereabouts import Post, Whereabouts, new_code
+from mudroom.web.server.registry import RunningServer, ServerRegistry, new_code
 
 
 class Answer:
@@ -167,10 +167,10 @@ def test_somebody_else_on_our_port_is_told_nothing(place: Place, tmp_path: Path)
     with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        post = Post(os.fsencode(tmp_path / "serve"))
-        assert post.take()
-        post.tell(Whereabouts(1, server.server_address[1], "the-token", "", []))
-        assert post.other() is None
+        registry = ServerRegistry(os.fsencode(tmp_path / "serve"))
+        assert registry.acquire()
+        registry.publish(RunningServer(1, server.server_address[1], "the-token", "", []))
+        assert registry.find_running() is None
         server.shutdown()
         thread.join()
     assert len(asked) == 1
@@ -181,15 +181,15 @@ def test_somebody_else_on_our_port_is_told_nothing(place: Place, tmp_path: Path)
     "text", [b"", b"{", b"[]", b"\xff", b'{"pid": 1, "port": 99999, "token": "t", "prefix": "", "names": []}']
 )
 def test_a_file_that_says_nothing_is_nobody(tmp_path: Path, text: bytes) -> None:
-    post = Post(os.fsencode(tmp_path))
+    registry = ServerRegistry(os.fsencode(tmp_path))
     (tmp_path / "server.json").write_bytes(text)
     (tmp_path / "server.json").chmod(0o600)
-    assert post.other() is None
+    assert registry.find_running() is None
 
 
 def test_a_server_that_gives_no_code_is_an_error() -> None:
     with pytest.raises(MudroomError, match="gives no address"):
-        new_code(Whereabouts(1, 1, "t", "", []))
+        new_code(RunningServer(1, 1, "t", "", []))
 
 
 def test_codes_expire_and_are_few() -> None:
@@ -197,39 +197,39 @@ def test_codes_expire_and_are_few() -> None:
     login = Login(1, "t", clock=lambda: now[0])
     old = login.new_code()
     now[0] += CODE_LIFE
-    assert not login._used(old)
+    assert not login._use_code(old)
     codes = [login.new_code() for _number in range(CODES + 1)]
-    assert [login._used(one) for one in codes] == [False] + [True] * CODES
-    assert not any(login._used(one) for one in codes)
+    assert [login._use_code(one) for one in codes] == [False] + [True] * CODES
+    assert not any(login._use_code(one) for one in codes)
 
 
 def test_only_a_key_that_is_ours_alone_counts(tmp_path: Path) -> None:
-    seal, path = Seal(os.fsencode(tmp_path / "serve")), tmp_path / "serve/key"
-    assert seal.key() is None
-    seal.prepare()
-    first = seal.key()
+    key, path = CookieKey(os.fsencode(tmp_path / "serve")), tmp_path / "serve/key"
+    assert key.key() is None
+    key.prepare()
+    first = key.key()
     assert first is not None
-    seal.prepare()
-    assert seal.key() == first
-    seal.renew()
-    assert seal.key() not in (first, None)
+    key.prepare()
+    assert key.key() == first
+    key.renew()
+    assert key.key() not in (first, None)
     path.chmod(0o640)
-    assert seal.key() is None
+    assert key.key() is None
     path.chmod(0o600)
     path.write_bytes(b"x" * 31)
-    assert seal.key() is None
+    assert key.key() is None
     path.write_bytes(b"x" * 33)
-    assert seal.key() is None
+    assert key.key() is None
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    assert seal.key() is None
+    assert key.key() is None
     path.unlink()
     os.mkfifo(path, 0o600)
-    assert seal.key() is None
+    assert key.key() is None
     path.unlink()
     path.parent.chmod(0o777)
     with pytest.raises(MudroomError, match="others may write"):
-        seal.prepare()
+        key.prepare()
     assert os.listdir(path.parent) == []
 
 

@@ -102,8 +102,8 @@ def test_a_port_that_somebody_else_has_by_ipv6_is_not_had() -> None:
 
 def test_any_free_port_is_one_that_is_free_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_by_ipv6() as taken:
-        bound, ports = server._bound, [taken.getsockname()[1], 0]
-        monkeypatch.setattr(server, "_bound", lambda family, host, port: bound(family, host, port or ports.pop(0)))
+        bound, ports = server._bind, [taken.getsockname()[1], 0]
+        monkeypatch.setattr(server, "_bind", lambda family, host, port: bound(family, host, port or ports.pop(0)))
         sockets = listen(0)
         assert (len(sockets), ports) == (2, [])
         for one in sockets:
@@ -112,14 +112,14 @@ def test_any_free_port_is_one_that_is_free_in_both(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 def test_without_ipv6_it_is_ipv4_alone(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    bound = server._bound
+    bound = server._bind
 
     def without(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
-            raise server._cannot(OSError(number, os.strerror(number)), host, port)
+            raise server._bind_error(OSError(number, os.strerror(number)), host, port)
         return bound(family, host, port)
 
-    monkeypatch.setattr(server, "_bound", without)
+    monkeypatch.setattr(server, "_bind", without)
     (only,) = listen(0)
     only.close()
 
@@ -199,7 +199,7 @@ def test_only_so_many_connections_of_other_users(monkeypatch: pytest.MonkeyPatch
         strangers = 3
 
     async def come(whose: int | None, number: int) -> int:
-        monkeypatch.setattr(server, "stranger", lambda _ours, _theirs: whose)
+        monkeypatch.setattr(server, "stranger_uid", lambda _ours, _theirs: whose)
         async with answered(answering, Few) as (address, state):
             made = [await asyncio.open_connection(*address) for _number in range(number)]
             try:

@@ -190,27 +190,27 @@ def test_a_measure_has_an_end(work: Path) -> None:
 def test_the_folder_that_was_chosen_and_no_other(ask: Asked, work: Path) -> None:
     """Another one comes into its place between the look and the making."""
     (work / "p").mkdir()
-    really = ask.house.means.open
+    really = ask.server.environment.open
 
     def swapped(path: bytes) -> Any:
         (work / "p").rename(work / "old")
         (work / "p").symlink_to(ask.place.project)
         return really(path)
 
-    ask.house.means = ask.house.means._replace(open=swapped)
+    ask.server.environment = ask.server.environment._replace(open=swapped)
     assert ask.refused("POST", "/projects", {"id": folder(work / "p")})[:2] == (409, "moved")
 
 
 @pytest.mark.parametrize("swap", [lambda path: None, lambda path: path.mkdir()], ids=["gone", "another"])
 def test_a_folder_that_goes_meanwhile(ask: Asked, work: Path, swap: Callable[[Path], None]) -> None:
     (work / "p").mkdir()
-    really = ask.house.means.open
+    really = ask.server.environment.open
 
     def swapped(path: bytes) -> Any:
         (work / "p").rename(work / "old")
         swap(work / "p")
         return really(path)
 
-    ask.house.means = ask.house.means._replace(open=swapped)
+    ask.server.environment = ask.server.environment._replace(open=swapped)
     status, code, _text = ask.refused("POST", "/projects", {"id": folder(work / "p")})
     assert (status, code) in ((409, "moved"), (400, "bad-request"))

@@ -1,10 +1,11 @@
-"""The command line. It translates: words into calls of the session, values into text. It decides nothing."""
+"""The command line. It translates words into calls of the session, and values into text. Decisions are made in the
+session."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """The console script. Ends the process with the exit code that docs/FORMAT.md promises."""
+    """Run the console script. End the process with the exit code that docs/FORMAT.md promises."""
     import os
     import sys
 
@@ -20,5 +21,5 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        os._exit(code)  # the reader is gone (a pager that was closed): nothing to say, nowhere to say it
-    os._exit(code)  # everything is flushed and closed: spare the interpreter's teardown
+        os._exit(code)  # the reader is gone, e.g. a pager that was closed: there is no place left to report to
+    os._exit(code)  # all streams are flushed: skip the teardown of the interpreter

@@ -1,5 +1,5 @@
-"""The command line on Windows, where only some of mudroom works yet: ``--help``, ``--version`` and ``doctor``.
-Everything else says so in one line. docs/WINDOWS.md has what is missing."""
+"""The command line on Windows, where only ``--help``, ``--version`` and ``doctor`` work. Other verbs print one line
+that says so. docs/WINDOWS.md lists the missing parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
 
 
 def run(argv: Sequence[str]) -> int:
-    """The exit code. Never ends in a traceback."""
+    """Return the exit code. Never ends in a traceback."""
     terminal = Terminal({})
     if not argv or argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
@@ -41,11 +41,11 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
             rows = examine(os.fsencode(directory), os.environ)
     except OSError as error:
-        terminal.error(str(error), "doctor could try nothing")
+        terminal.error(str(error), "no probe could run")
         return 125
     if as_json:
-        found = [row._asdict() for row in rows]
-        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": found}))
+        protections = [row._asdict() for row in rows]
+        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": protections}))
     else:
         width = max(len(row.protection) for row in rows)
         for row in rows:

@@ -1,2 +1,2 @@
-"""The terminal review: what a fork would change, chosen, decided and applied with the keyboard. Textual draws it; it is
-an extra, and only ``cli/change/review.py`` imports this room."""
+"""The terminal review: look at the changes of a fork, choose, decide conflicts and apply, with the keyboard. It is
+drawn by Textual, which is an optional dependency; only ``cli/change/review.py`` imports this room."""

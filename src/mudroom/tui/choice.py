@@ -1,12 +1,12 @@
-"""What is chosen of a fork's changes. Values and decisions; nothing is drawn and nothing is read.
+"""The choice of a fork's changes in a review. Values and decisions: this module draws and reads no files.
 
-1. At first everything is chosen but what has to be named: what is protected, and repositories.
-2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of
-   their own, and each has to be chosen by itself.
-3. If all is chosen that needs no name, no path is named: so the apply is the one of ``mudroom apply FORK --yes``.
-4. Where a directory has become a file, or a file a directory, rows go together (core/tree/dependent_rows.py): what is
-   chosen is
-   all that an apply takes.
+1. At first all rows are chosen, except rows that have to be named: protected paths and repositories.
+2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of their
+   own, and each has to be chosen by itself.
+3. If all rows that need no name are chosen, and no others, the apply names no paths: it is the apply of ``mudroom apply
+   FORK --yes``.
+4. Where a directory has become a file, or a file a directory, rows need each other (core/tree/dependent_rows.py): an
+   apply takes exactly the chosen rows.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}
 
 
 class Pick(NamedTuple):
-    """What is wanted of one file."""
+    """The chosen part of one file."""
 
     blocks: frozenset[int] | None = None
-    """Changed blocks; None: all of the file."""
+    """The chosen changed blocks; None: all of the file."""
     mode: bool = True
-    """Whether a change of its permissions is."""
+    """Whether a change of its permissions is chosen."""
 
 
 WHOLE = Pick()
 
 
 class Item(NamedTuple):
-    """A row of the review: a change, or a repository with all the changes in it."""
+    """A row of the review: a change, or a repository with all changes in it."""
 
     path: bytes
     change: Change
     inside: tuple[bytes, ...] = ()
-    """Of a repository: the changes that it stands for."""
+    """The changes in a repository; empty if the row is a change."""
 
     @property
     def is_repository(self) -> bool:
@@ -53,57 +53,60 @@ class Item(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """For an apply. ``paths`` empty: everything that needs no name."""
+    """The choice as an apply takes it. ``paths`` empty: all changes that need no name."""
 
     paths: tuple[bytes, ...]
-    """Only what is at them."""
+    """Exactly these paths."""
     picks: Mapping[bytes, Pick]
-    """Files of which not all is wanted."""
+    """The files of which only a part is chosen."""
     items: tuple[Item, ...]
-    """What a person has chosen, in order."""
+    """The chosen rows, in order."""
 
     @property
     def git(self) -> bool:
-        """Whether repositories are among it."""
+        """Whether a repository is chosen."""
         return any(item.is_repository for item in self.items)
 
 
 def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
-    """The rows of a review, in walking order."""
-    found: list[Item] = []
+    """Return the rows of a review, in walking order."""
+    rows: list[Item] = []
     repositories: dict[bytes, int] = {}
     inside: dict[int, list[bytes]] = {}
     for change in counted_changes(changes):
         git = git_directory(change.path)
         if git is None or git == change.path or is_protected(change.path):
-            found.append(Item(change.path, change))
+            rows.append(Item(change.path, change))
         elif git in repositories:
-            place = repositories[git]
-            inside[place].append(change.path)
+            row_number = repositories[git]
+            inside[row_number].append(change.path)
         else:
-            repositories[git] = len(found)
-            inside[len(found)] = [change.path]
-            found.append(Item(git, change))
+            repositories[git] = len(rows)
+            inside[len(rows)] = [change.path]
+            rows.append(Item(git, change))
     for number, paths in inside.items():
-        found[number] = found[number]._replace(inside=tuple(paths))
-    return tuple(found)
+        rows[number] = rows[number]._replace(inside=tuple(paths))
+    return tuple(rows)
 
 
 def first_choice(items: Sequence[Item]) -> dict[bytes, Pick]:
-    return gathered(items, {item.path: WHOLE for item in items if not item.to_be_named}, None)
+    return complete_picks(items, {item.path: WHOLE for item in items if not item.to_be_named}, None)
 
 
-def gathered(items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collection[bytes] | None) -> dict[bytes, Pick]:
-    """With what goes together. ``before``: what was chosen; None: what lacks something is not chosen."""
+def complete_picks(
+    items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collection[bytes] | None
+) -> dict[bytes, Pick]:
+    """Return the choice with all that its rows need. ``before``: the choice before; None: drop rows that lack a row
+    they need."""
     needed = _needs(items)
     if not needed:
         return dict(picks)
-    found = complete_selection(picks.keys(), needed, before)
-    return {item.path: picks.get(item.path, WHOLE) for item in items if item.path in found}
+    completed = complete_selection(picks.keys(), needed, before)
+    return {item.path: picks.get(item.path, WHOLE) for item in items if item.path in completed}
 
 
 def _needs(items: Sequence[Item]) -> Needs:
-    """Asked for at every key that chooses: mostly there is nothing of the kind."""
+    """Return the needs of the rows. Called at every key that chooses; most forks have none."""
     if not any(has_turned(item.change) for item in items):
         return {}
     return needs(DependentRow(item.path) if item.is_repository else row_of(item.change) for item in items)
@@ -116,22 +119,22 @@ def mark_of(pick: Pick | None) -> Mark:
 
 
 def mark_of_all(marks: Iterable[Mark]) -> Mark:
-    found = set(marks)
-    return found.pop() if len(found) == 1 else "part" if found else "none"
+    distinct = set(marks)
+    return distinct.pop() if len(distinct) == 1 else "part" if distinct else "none"
 
 
 def toggle_block(
     pick: Pick | None, blocks: frozenset[int], all_blocks: frozenset[int], *, has_mode: bool
 ) -> Pick | None:
-    """Choose these blocks, or leave them out if all of them are chosen."""
+    """Toggle blocks: leave them out if all of them are chosen, else choose them."""
     now = wanted_blocks(pick, all_blocks)
     mode = has_mode and pick is not None and pick.mode
-    return settled(now - blocks if blocks <= now else now | blocks, mode, all_blocks, has_mode=has_mode)
+    return normalise_pick(now - blocks if blocks <= now else now | blocks, mode, all_blocks, has_mode=has_mode)
 
 
 def toggle_mode(pick: Pick | None, all_blocks: frozenset[int]) -> Pick | None:
     mode = pick is not None and pick.mode
-    return settled(wanted_blocks(pick, all_blocks), not mode, all_blocks, has_mode=True)
+    return normalise_pick(wanted_blocks(pick, all_blocks), not mode, all_blocks, has_mode=True)
 
 
 def wanted_blocks(pick: Pick | None, all_blocks: frozenset[int]) -> frozenset[int]:
@@ -140,8 +143,8 @@ def wanted_blocks(pick: Pick | None, all_blocks: frozenset[int]) -> frozenset[in
     return all_blocks if pick.blocks is None else pick.blocks & all_blocks
 
 
-def settled(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int], *, has_mode: bool) -> Pick | None:
-    """The same choice in its one form: WHOLE if it is all, None if it is nothing."""
+def normalise_pick(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int], *, has_mode: bool) -> Pick | None:
+    """Return a choice in its normal form: WHOLE if all is chosen, None if no part is."""
     if blocks == all_blocks and (mode or not has_mode):
         return WHOLE
     if not blocks and not (mode and has_mode):
@@ -149,28 +152,28 @@ def settled(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int], *, h
     return Pick(None if blocks == all_blocks else blocks, mode if has_mode else True)
 
 
-def chosen(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Choice | None:
-    """For an apply; None if nothing is chosen."""
-    wanted = tuple(item for item in items if item.path in picks)
-    if not wanted:
+def choice_of(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Choice | None:
+    """Return the choice for an apply; None if no row is chosen."""
+    selected = tuple(item for item in items if item.path in picks)
+    if not selected:
         return None
-    parts = {item.path: picks[item.path] for item in wanted if picks[item.path] != WHOLE}
+    parts = {item.path: picks[item.path] for item in selected if picks[item.path] != WHOLE}
     if not parts and all((item.path in picks) != item.to_be_named for item in items):
-        return Choice((), {}, wanted)
-    paths = [path for item in wanted for path in (item.inside or (item.path,))]
-    return Choice(tuple(paths), parts, wanted)
+        return Choice((), {}, selected)
+    paths = [path for item in selected for path in (item.inside or (item.path,))]
+    return Choice(tuple(paths), parts, selected)
 
 
-def kept(before: Sequence[Item], after: Sequence[Item], picks: Mapping[bytes, Pick]) -> dict[bytes, Pick]:
-    """The choice, when a fork is looked at again. Of what has changed in it since, a choice of parts is none any more:
-    the parts are others. What has come since is chosen as at first."""
-    known = {item.path: item for item in before}
-    found = {}
+def carry_picks(before: Sequence[Item], after: Sequence[Item], picks: Mapping[bytes, Pick]) -> dict[bytes, Pick]:
+    """Return the choice for a fork that is read again. Of a row that has changed since, a choice of blocks is dropped:
+    the blocks are others. New rows are chosen as at first."""
+    rows_before = {item.path: item for item in before}
+    picks_now = {}
     for item in after:
-        pick = picks.get(item.path) if item.path in known else None if item.to_be_named else WHOLE
-        if pick is not None and (pick == WHOLE or known.get(item.path) == item):
-            found[item.path] = pick
-    return gathered(after, found, None)
+        pick = picks.get(item.path) if item.path in rows_before else None if item.to_be_named else WHOLE
+        if pick is not None and (pick == WHOLE or rows_before.get(item.path) == item):
+            picks_now[item.path] = pick
+    return complete_picks(after, picks_now, None)
 
 
 def is_covered(path: bytes, items: Sequence[Item]) -> bool:
@@ -186,20 +189,20 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("large", "L", "large"),
     ("ignored", "I", "ignored by git"),
 )
-"""Flag, sign, words: what the list shows and the filters know."""
+"""Flag, sign, words: shown in the list and offered as filters."""
 _KNOWN, _NONE = frozenset(flag for flag, _sign, _words in FLAGS), frozenset[str]()
 
 
 def flags_of(item: Item, tags: Iterable[str], conflicts: Mapping[bytes, bool]) -> frozenset[str]:
-    """``tags``: as ``reviewing`` has them. ``conflicts``: by path, whether it is decided."""
-    found = _NONE if item.is_repository else _KNOWN.intersection(tags)
+    """Return the flags of a row. ``tags``: as ``review.rows`` has them. ``conflicts``: path → whether it is decided."""
+    flags = _NONE if item.is_repository else _KNOWN.intersection(tags)
     if item.to_be_named:
-        found |= {"protected"}
+        flags |= {"protected"}
     if conflicts and any(not conflicts.get(path, True) for path in (item.path, *item.inside)):
-        found |= {"conflict"}
-    return found
+        flags |= {"conflict"}
+    return flags
 
 
 def signs(flags: Iterable[str]) -> str:
-    known = set(flags)
-    return "".join(sign for flag, sign, _words in FLAGS if flag in known)
+    flag_set = set(flags)
+    return "".join(sign for flag, sign, _words in FLAGS if flag in flag_set)

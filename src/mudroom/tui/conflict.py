@@ -1,7 +1,7 @@
-"""Conflicts, one after the other: the three sides of each place, and the decision about it.
+"""The screen of conflicts: the three sides of each place, and the decision about it.
 
-A place is decided for itself; when the last one of a file is, the file is. What is decided holds for the next apply, as
-long as both versions stay what they are. It is shown below the sides, and each of its places can be decided anew.
+Each place is decided by itself. When the last place of a file is decided, the file is. A decision holds for the next
+apply, as long as both versions stay the same. The result is shown below the sides, and each place can be decided again.
 """
 
 from __future__ import annotations
@@ -24,35 +24,29 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.tui.conflictrow import (
     decided_choices,
+    decision_words,
     rows_of_all,
     rows_of_place,
     rows_of_side,
     rows_of_version,
-    said_of_all,
 )
-from mudroom.tui.desk import ReviewDesk
 from mudroom.tui.dialog import Lines, help_for
 from mudroom.tui.key import CONFLICTS, bindings, brief
 from mudroom.tui.pane import Pieces
+from mudroom.tui.review_model import ReviewModel
 from mudroom.tui.worker import WorkerQueue
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict
-    from mudroom.tui.app import ReviewApp
+    from mudroom.tui.base_app import BaseApp
 
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
 
 
-class Side3(Lines):
-    def __init__(self, side: str) -> None:
-        super().__init__([], id=side)
-        self.side = side
-
-
 class ConflictScreen(Screen[bool], inherit_bindings=False):
-    """Gives whether anything was decided."""
+    """Its result: whether any conflict was decided."""
 
-    app: ReviewApp
+    app: BaseApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
     DEFAULT_CSS = """
     ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
@@ -63,18 +57,18 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     ConflictScreen .name { height: 1; text-style: bold; }
     """
 
-    def __init__(self, desk: ReviewDesk, conflicts: Sequence[ForkConflict], at: bytes) -> None:
+    def __init__(self, model: ReviewModel, conflicts: Sequence[ForkConflict], at: bytes) -> None:
         super().__init__()
-        self.desk, self.conflicts = desk, list(conflicts)
-        self.number = next((n for n, one in enumerate(self.conflicts) if one.path == at), 0)
+        self.model, self.conflicts = model, list(conflicts)
+        self.number = next((index for index, conflict in enumerate(self.conflicts) if conflict.path == at), 0)
         self.place_number = 0
         self.is_whole = False
         self.choices: dict[bytes, dict[int, Choice]] = {}
-        """What was said about single places of files of which not all are decided."""
+        """The decisions about places, of files of which not all places are decided."""
         self.changed = False
-        self._turn = WorkerQueue(self, self.app.tell_error)
-        """A key that comes before the last decision is kept would be about another conflict."""
-        self._looked: tuple[ForkConflict | None, MergedText | None, dict[int, Choice]] = (None, None, {})
+        self._queue = WorkerQueue(self, self.app.tell_error)
+        """Drops keys until the last decision is stored; they would be about another conflict."""
+        self._cached: tuple[ForkConflict | None, MergedText | None, dict[int, Choice]] = (None, None, {})
 
     def compose(self) -> ComposeResult:
         yield Static(id="what", markup=False)
@@ -82,16 +76,16 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             for side, name in _SIDES:
                 with Vertical(classes="side"):
                     yield Static(name, classes="name", markup=False)
-                    yield Side3(side)
+                    yield Lines([], id=side)
         with Vertical(id="outcome"):
             yield Static("the result", classes="name", markup=False)
-            yield Side3("result")
+            yield Lines([], id="result")
         yield Static(brief(CONFLICTS), id="keys", markup=False)
 
     def on_mount(self) -> None:
         self.show_place()
 
-    # --- what is looked at ---
+    # --- the current conflict ---
 
     @property
     def conflict(self) -> ForkConflict:
@@ -99,19 +93,19 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     @property
     def merged(self) -> MergedText | None:
-        """The texts of this conflict, merged as far as they can be; None if they are not shown."""
-        return self._look()[0]
+        """The texts of this conflict, merged as far as possible; None if they are not shown."""
+        return self._read_sides()[0]
 
     @property
     def said(self) -> dict[int, Choice]:
-        """What becomes of the places of this conflict: as it was said here, or else as it is decided."""
-        return self.choices.get(self.conflict.path) or self._look()[1]
+        """The choices for the places of this conflict: those made here, else those of the stored decision."""
+        return self.choices.get(self.conflict.path) or self._read_sides()[1]
 
-    def _look(self) -> tuple[MergedText | None, dict[int, Choice]]:
-        if self._looked[0] is not self.conflict:
-            merged = None if self.desk.is_masked(self.conflict) else self.conflict.merged
-            self._looked = (self.conflict, merged, decided_choices(self.conflict, merged))
-        return self._looked[1:]
+    def _read_sides(self) -> tuple[MergedText | None, dict[int, Choice]]:
+        if self._cached[0] is not self.conflict:
+            merged = None if self.model.is_masked(self.conflict) else self.conflict.merged
+            self._cached = (self.conflict, merged, decided_choices(self.conflict, merged))
+        return self._cached[1:]
 
     @property
     def places(self) -> int:
@@ -120,33 +114,33 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     def show_place(self) -> None:
         conflict, places = self.conflict, self.places
         lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show_path(conflict.path)}"]
-        lines[0] += f"   [{said_of_all(conflict)}]"
+        lines[0] += f"   [{decision_words(conflict)}]"
         lines.append(f" {conflict.reason}")
         if places:
-            here = (
+            place_state = (
                 choice_words(self.said.get(self.place_number))
                 if self.said or not conflict.decided
                 else "decided as a whole"
             )
-            how = "the whole file" if self.is_whole else "one place"
-            lines.append(f" place {self.place_number + 1} of {places}: {here}   1, 2 and 3 are for {how}")
+            scope = "the whole file" if self.is_whole else "one place"
+            lines.append(f" place {self.place_number + 1} of {places}: {place_state}   1, 2 and 3 are for {scope}")
         self.query_one("#what", Static).update("\n".join(lines))
         result = self._result()
         self.query_one("#outcome").set_class(bool(result), "some")
-        for pane in self.query(Side3):
-            pane.replace(result if pane.side == "result" else self._side(pane.side))
+        for pane in self.query(Lines):
+            pane.replace(result if pane.id == "result" else self._side(pane.id or ""))
             pane.scroll_to(y=0, animate=False, force=True, immediate=True)
 
     def _side(self, side: str) -> list[Pieces]:
         merged = self.merged
         if merged is None:
-            return rows_of_version(self.conflict, side, masked=self.desk.is_masked(self.conflict))
+            return rows_of_version(self.conflict, side, masked=self.model.is_masked(self.conflict))
         return rows_of_side(merged, self.place_number, side)
 
     def _result(self) -> list[Pieces]:
-        """Nothing, where nothing is decided yet, or is to be shown."""
+        """Return the rows of the result; empty if no place is decided, or the file is masked."""
         merged, choices = self.merged, self.said
-        if self.desk.is_masked(self.conflict):
+        if self.model.is_masked(self.conflict):
             return []
         if merged is not None and self.place_number in choices:
             return rows_of_place(merged, choices, self.place_number)
@@ -165,7 +159,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             self.show_place()
 
     def action_page(self, by: int) -> None:
-        for pane in self.query(Side3):
+        for pane in self.query(Lines):
             pane.move(by * max(1, pane.size.height - 1))
 
     def action_whole(self) -> None:
@@ -176,51 +170,51 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.app.push_screen(help_for(CONFLICTS, "Keys of the conflicts"))
 
     def action_leave(self) -> None:
-        left = {path for path, choices in self.choices.items() if choices}
-        if left:
-            names = ", ".join(show_path(path) for path in sorted(left)[:3])
+        undecided = {path for path, choices in self.choices.items() if choices}
+        if undecided:
+            names = ", ".join(show_path(path) for path in sorted(undecided)[:3])
             self.app.notify(f"not all places are decided, so nothing is: {names}", markup=False, severity="warning")
         self.dismiss(self.changed)
 
     # --- deciding ---
 
     def action_take(self, side: Either) -> None:
-        self._turn.take(partial(self._take, side))
+        self._queue.run_unless_busy(partial(self._take, side))
 
     async def _take(self, side: Either) -> None:
         conflict, merged = self.conflict, self.merged
         if merged is not None and not self.is_whole:
             choices = self.choices.setdefault(conflict.path, dict(self.said))
             choices[self.place_number] = side
-            left = [number for number in range(merged.conflicts) if number not in choices]
-            if left:
-                self.place_number = next((number for number in left if number > self.place_number), left[0])
+            undecided = [number for number in range(merged.conflicts) if number not in choices]
+            if undecided:
+                self.place_number = next((number for number in undecided if number > self.place_number), undecided[0])
                 self.show_place()
                 return
-            await self._decide(lambda: self._keep(conflict, merged, choices))
+            await self._decide(lambda: self._decide_places(conflict, merged, choices))
         elif side == "both":
-            await self._decide(lambda: self._both(conflict, conflict.merged))
+            await self._decide(lambda: self._decide_both(conflict, conflict.merged))
         else:
-            await self._decide(lambda: self.desk.decide(conflict, side))
+            await self._decide(lambda: self.model.decide(conflict, side))
 
-    def _keep(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
-        self.desk.decide(conflict, "content", resolve_text(merged, [choices[at] for at in range(merged.conflicts)]))
+    def _decide_places(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
+        self.model.decide(conflict, "content", resolve_text(merged, [choices[at] for at in range(merged.conflicts)]))
 
-    def _both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
+    def _decide_both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
         if merged is not None:
-            self._keep(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
+            self._decide_places(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
         else:
-            self.desk.keep_both(conflict)
+            self.model.keep_both(conflict)
 
     def action_undecide(self) -> None:
         self.choices.pop(self.conflict.path, None)
         conflict = self.conflict
-        self._turn.take(partial(self._decide, lambda: self.desk.undecide(conflict)))
+        self._queue.run_unless_busy(partial(self._decide, lambda: self.model.undecide(conflict)))
 
     def action_edit(self) -> None:
-        """The editor has the terminal for itself meanwhile."""
+        """Edit the conflict in the user's editor, which has the terminal meanwhile."""
         conflict = self.conflict
-        if self.desk.is_masked(conflict):
+        if self.model.is_masked(conflict):
             self.app.tell_error(
                 MudroomError(f"{show_path(conflict.path)} is a secret: it is not shown", "1 or 2 decide it")
             )
@@ -228,7 +222,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         problem: MudroomError | None = None
         try:
             with self.app.suspend():
-                self.app.hands.edit(self.desk.session, self.desk.fork, conflict)
+                self.app.hooks.edit(self.model.session, self.model.fork, conflict)
         except MudroomError as error:
             problem = error
         except SuspendNotSupported:
@@ -238,29 +232,29 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             self.app.tell_error(problem)
             if not isinstance(problem, SideMoved):
                 return
-        self._turn.take(partial(self._decide, lambda: None, stays=problem is not None))
+        self._queue.run_unless_busy(partial(self._decide, lambda: None, stays=problem is not None))
 
     async def _decide(self, decide: Callable[[], object], *, stays: bool = False) -> None:
-        """Keep a decision, and look at the conflicts again; then go on to the next that is not decided. ``stays``: not
-        yet, for this one is to be looked at again."""
+        """Store a decision and read the conflicts again; then go to the next undecided conflict. ``stays``: stay at
+        this conflict."""
         path = self.conflict.path
         try:
-            await self.desk.ask(decide)
+            await self.model.ask(decide)
         except SideMoved as moved:
             self.app.tell_error(moved)
             stays = True
-        found = await self.desk.ask(self.desk.conflicts)
+        conflicts = await self.model.ask(self.model.conflicts)
         self.changed = True
         self.choices.pop(path, None)
-        if not found:
+        if not conflicts:
             self.dismiss(True)
             return
-        self.conflicts = found
-        self.number = next((n for n, one in enumerate(found) if one.path == path), 0)
+        self.conflicts = conflicts
+        self.number = next((index for index, conflict in enumerate(conflicts) if conflict.path == path), 0)
         if self.conflict.decided and not stays:
-            order = itertools.chain(range(self.number + 1, len(found)), range(self.number))
-            self.number = next((n for n in order if not found[n].decided), self.number)
+            order = itertools.chain(range(self.number + 1, len(conflicts)), range(self.number))
+            self.number = next((index for index in order if not conflicts[index].decided), self.number)
         self.place_number = 0
         self.show_place()
-        if all(one.decided for one in found) and not stays:
+        if all(conflict.decided for conflict in conflicts) and not stays:
             self.app.notify("all conflicts are decided: Esc, then a applies")

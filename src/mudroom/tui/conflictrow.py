@@ -1,5 +1,4 @@
-"""A conflict as rows: the sides of the place that is looked at, and what comes of it; of what cannot be merged, what it
-is."""
+"""A conflict as rows: the sides of one place and its result; of files that cannot be merged, their type and size."""
 
 from __future__ import annotations
 
@@ -19,43 +18,51 @@ from mudroom.tui.pane import Pieces
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict
 
-AROUND = 3
-"""Lines of what comes before and behind that are shown."""
-MOST = 2_000
-"""Lines that are shown."""
+CONTEXT_LINES = 3
+"""Lines of context that are shown before and after a place."""
+MOST_LINES = 2_000
+"""Lines that are shown at most."""
 
 
-def said_of_all(conflict: ForkConflict) -> str:
+def decision_words(conflict: ForkConflict) -> str:
     return take_words(conflict.take) if conflict.decided else OPEN
 
 
 def decided_choices(conflict: ForkConflict, merged: MergedText | None) -> dict[int, Choice]:
-    """By place; none if it was decided in another way, or is not."""
+    """Return the choice of each place; empty if the conflict is undecided, or was not decided place by place."""
     content = conflict.result
-    found = read_choices(merged, content) if merged is not None and content is not None else None
-    return dict(enumerate(found or ()))
+    choices = read_choices(merged, content) if merged is not None and content is not None else None
+    return dict(enumerate(choices or ()))
 
 
 def rows_of_side(merged: MergedText, place: int, side: str) -> list[Pieces]:
-    """One side of a place, with a few lines of what is before and behind it."""
+    """Return one side of a place, with a few lines of context."""
     chunks = merged.chunks
-    at = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
-    before = [line for chunk in chunks[max(0, at - AROUND) : at] for line in _of(chunk, side)][-AROUND:]
-    behind = [line for chunk in chunks[at + 1 : at + 1 + AROUND] for line in _of(chunk, side)][:AROUND]
+    chunk_number = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
+    before = [
+        line
+        for chunk in chunks[max(0, chunk_number - CONTEXT_LINES) : chunk_number]
+        for line in _side_lines(chunk, side)
+    ][-CONTEXT_LINES:]
+    after = [
+        line
+        for chunk in chunks[chunk_number + 1 : chunk_number + 1 + CONTEXT_LINES]
+        for line in _side_lines(chunk, side)
+    ][:CONTEXT_LINES]
     style = "removed" if side == "base" else "added"
-    return [*_dim(before), *_here(_of(chunks[at], side), style), *_dim(behind)]
+    return [*_dim(before), *_marked_rows(_side_lines(chunks[chunk_number], side), style), *_dim(after)]
 
 
-def _of(chunk: Chunk, side: str) -> tuple[bytes, ...]:
+def _side_lines(chunk: Chunk, side: str) -> tuple[bytes, ...]:
     return {"base": chunk.base, "ours": chunk.ours, "theirs": chunk.theirs}[side]
 
 
 def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[Pieces]:
-    """Of what cannot be merged: what it is. ``masked``: nothing of it is shown."""
+    """Return the rows of a version that cannot be merged. ``masked``: its content is not shown."""
     version = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}[side]
     entry = version.entry
     if entry is None:
-        return [[("nothing is there" if conflict.reason else "", "dim")]]
+        return [[("no file" if conflict.reason else "", "dim")]]
     rows: list[Pieces] = [[(f"{entry.kind}, {entry.size:,} bytes, {entry.mode:04o}", "head")]]
     if version.path != conflict.path:
         rows.append([(f"at {show_path(version.path)}", "warn")])
@@ -64,52 +71,54 @@ def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[
     if masked:
         rows.append([("a secret: it is not shown", "warn")])
     elif version.content is not None and b"\0" not in version.content:
-        lines = version.content[: 1 << 20].split(b"\n")[:MOST]
+        lines = version.content[: 1 << 20].split(b"\n")[:MOST_LINES]
         rows += [_line(line + b"\n", "") for line in lines]
     return rows
 
 
 def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
-    """The place with its choice, and what is around it."""
+    """Return a place with its choice, and its context."""
     chunks = merged.chunks
-    numbers = [at for at, chunk in enumerate(chunks) if chunk.kind == "conflict"]
-    at = numbers[place]
+    numbers = [chunk_number for chunk_number, chunk in enumerate(chunks) if chunk.kind == "conflict"]
+    chunk_number = numbers[place]
     lines = {
-        other: _made(merged, other, choices.get(numbers.index(other))) if other in numbers else chunks[other].outcome
-        for other in range(max(0, at - AROUND), min(len(chunks), at + AROUND + 1))
+        number: _chosen_lines(merged, number, choices.get(numbers.index(number)))
+        if number in numbers
+        else chunks[number].outcome
+        for number in range(max(0, chunk_number - CONTEXT_LINES), min(len(chunks), chunk_number + CONTEXT_LINES + 1))
     }
-    before = [line for other in lines if other < at for line in lines[other]][-AROUND:]
-    behind = [line for other in lines if other > at for line in lines[other]][:AROUND]
-    return [*_dim(before), *_here(lines[at], "added"), *_dim(behind)]
+    before = [line for number in lines if number < chunk_number for line in lines[number]][-CONTEXT_LINES:]
+    after = [line for number in lines if number > chunk_number for line in lines[number]][:CONTEXT_LINES]
+    return [*_dim(before), *_marked_rows(lines[chunk_number], "added"), *_dim(after)]
 
 
-def _made(merged: MergedText, at: int, choice: Choice | None) -> Sequence[bytes]:
-    """Of a conflict."""
-    chunk = merged.chunks[at]
-    is_last = at + 1 == len(merged.chunks)
+def _chosen_lines(merged: MergedText, number: int, choice: Choice | None) -> Sequence[bytes]:
+    """Return the lines of a conflict with a choice."""
+    chunk = merged.chunks[number]
+    is_last = number + 1 == len(merged.chunks)
     if isinstance(choice, list):
         return split_lines(b"".join(chosen_lines(chunk, lines_at(chunk, choice, is_last=is_last), is_last=is_last)))
     return chosen_lines(chunk, choice, is_last=is_last) if choice is not None else ()
 
 
 def rows_of_all(conflict: ForkConflict) -> list[Pieces]:
-    """Of what was not decided place by place."""
+    """Return the result of a conflict that was not decided place by place."""
     content = conflict.result
     if content is None:
         return [[("the file will be gone", "dim")]] if conflict.take == "delete" else []
     if why_not_mergeable(content):
         return [[(f"{len(content):,} bytes", "head")]]
     lines = split_lines(content)
-    return [_line(line, "") for line in lines[:MOST]] + _more(len(lines))
+    return [_line(line, "") for line in lines[:MOST_LINES]] + _more(len(lines))
 
 
-def _here(lines: Sequence[bytes], style: str) -> list[Pieces]:
-    rows: list[Pieces] = [[("▐ ", style), *_line(line, style)] for line in lines[:MOST]]
+def _marked_rows(lines: Sequence[bytes], style: str) -> list[Pieces]:
+    rows: list[Pieces] = [[("▐ ", style), *_line(line, style)] for line in lines[:MOST_LINES]]
     return (rows or [[("▐ (nothing)", "dim")]]) + _more(len(lines))
 
 
 def _more(count: int) -> list[Pieces]:
-    return [[(f"… {count - MOST:,} more lines", "odd")]] if count > MOST else []
+    return [[(f"… {count - MOST_LINES:,} more lines", "odd")]] if count > MOST_LINES else []
 
 
 def _dim(lines: list[bytes]) -> list[Pieces]:

@@ -1,4 +1,4 @@
-"""What is asked and told above the review: each dialog is lines of text, and a few keys."""
+"""Dialogs over the review: each has a title, lines of text and a few keys."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from textual.widgets import Input, Static
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.tui.desk import Busy
 from mudroom.tui.key import LEGEND, Key
 from mudroom.tui.pane import Pane, Pieces
+from mudroom.tui.review_model import Busy
 from mudroom.tui.worker import begin
 
 T = TypeVar("T")
 
-AGAIN = 0.5
-"""Seconds from one try to the next, while somebody else has the vault."""
+RETRY = 0.5
+"""Seconds between two tries while another process holds the vault."""
 
 
 class Lines(Pane):
-    """Rows of text; a cursor only where one of them is to be chosen."""
+    """Rows of text; with a cursor only if a row is to be chosen."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ def plain(*lines: str, style: str = "") -> list[Pieces]:
 
 
 class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
-    """A box in the middle: a title, lines, and what the keys do."""
+    """A box in the middle: a title, lines, and the keys."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; }
@@ -128,7 +128,7 @@ class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
 
 
 class Confirm(Dialog[bool]):
-    """Yes by ``y`` alone: nothing that somebody types in passing brings anything into a project."""
+    """Confirm with ``y`` only: keys typed by accident must not change a project."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", show=False),
@@ -142,7 +142,7 @@ class Confirm(Dialog[bool]):
         self.dismiss(answer)
 
 
-class Tell(Dialog[None]):
+class TextDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "close", show=False)]
 
     def __init__(self, title: str, rows: Sequence[Pieces]) -> None:
@@ -152,8 +152,8 @@ class Tell(Dialog[None]):
         self.dismiss(None)
 
 
-class Outcome(Dialog[bool]):
-    """What an apply has done. True: it is to be taken back."""
+class ApplyOutcomeDialog(Dialog[bool]):
+    """The outcome of an apply. Its result True: undo the apply."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "answer(True)", show=False),
@@ -167,15 +167,15 @@ class Outcome(Dialog[bool]):
         self.dismiss(answer)
 
 
-def help_for(keys: tuple[Key, ...], title: str, *, legend: bool = False) -> Tell:
+def help_for(keys: tuple[Key, ...], title: str, *, legend: bool = False) -> TextDialog:
     rows: list[Pieces] = [[(f"{key.shown:<8}", "head"), (key.text, "")] for key in keys]
     if legend:
         rows += [[("", "")], *([(f"{sign:<12}", "warn"), (text, "")] for sign, text in LEGEND)]
-    return Tell(title, rows)
+    return TextDialog(title, rows)
 
 
 class Choose(Dialog["int | None"]):
-    """One of several; None: none of them."""
+    """Choose a row. Its result None: no row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,y", "take", show=False),
@@ -193,7 +193,7 @@ class Choose(Dialog["int | None"]):
 
 
 class TextInput(Dialog["str | None"]):
-    """A line of text; None: it was left as it is."""
+    """Enter a line of text. Its result None: the text stays unchanged."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "none", show=False)]
 
@@ -208,11 +208,11 @@ class TextInput(Dialog["str | None"]):
             yield Static(self._keys, classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """The line has the keyboard as what can have it. Nothing is looked for here: an Escape may be so quick that the
-        dialog is taken away before anything is in it."""
+        """Do not focus here: the input has the keyboard as the only widget that can have it. Escape may remove the
+        dialog before its widgets exist."""
 
     def on_resize(self) -> None:
-        """It has no lines."""
+        """There are no lines to fit."""
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
@@ -222,22 +222,22 @@ class TextInput(Dialog["str | None"]):
 
 
 class Working(Dialog["T | MudroomError"], Generic[T]):
-    """Something that takes a while. It goes on until it is done: Esc ends only the waiting for somebody else, and the
-    command that tries the result out. Gives what came of it, or why nothing did."""
+    """Show work until it is done. Esc ends only the wait for another process, and the verify command. Its result: that
+    of the work, or its error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "give_up", show=False)]
 
     def __init__(self, title: str, work: Callable[[], Awaitable[T]], interrupt: Callable[[], bool]) -> None:
         super().__init__(title, plain("…"), "")
         self._work, self._interrupt = work, interrupt
-        self._given_up = asyncio.Event()
+        self._gave_up = asyncio.Event()
         self._output = b""
 
     def on_mount(self) -> None:
         super().on_mount()
-        begin(self, self._go, "work")
+        begin(self, self._run, "work")
 
-    async def _go(self) -> None:
+    async def _run(self) -> None:
         self.dismiss(await self._outcome())
 
     async def _outcome(self) -> T | MudroomError:
@@ -245,16 +245,16 @@ class Working(Dialog["T | MudroomError"], Generic[T]):
             try:
                 return await self._work()
             except Busy as busy:
-                self.say(f"waiting for {busy.who} to end; Esc gives up")
+                self.say(f"waiting for {busy.holder} to end; Esc gives up")
             except MudroomError as error:
                 return error
             except OSError as error:
                 return MudroomError(f"{show(str(error.filename or '').encode())}: {error.strerror or error}")
             try:
-                await asyncio.wait_for(self._given_up.wait(), AGAIN)
+                await asyncio.wait_for(self._gave_up.wait(), RETRY)
             except TimeoutError:
                 continue
-            return MudroomError("nothing was done: somebody else is at work in this project")
+            return MudroomError("nothing was done: another process is at work in this project")
 
     def say(self, line: str) -> None:
         self.lines.replace(plain(line))
@@ -264,17 +264,17 @@ class Working(Dialog["T | MudroomError"], Generic[T]):
         self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
 
     def begin_output(self, command: tuple[bytes, ...]) -> None:
-        """The result is tried out by this command."""
+        """Show that the verify command runs."""
         self._output = b""
         self.query_one(".title", Static).update(f"{self._title}: first {show_words(command)}; Esc ends it")
 
     def output(self, data: bytes) -> None:
-        """Of the command that tries the result out, as it comes."""
+        """Show output of the verify command, as it arrives."""
         self._output = (self._output + data)[-64_000:]
-        found = self._output.decode("utf-8", "replace").splitlines()[-200:]
-        self.lines.replace(plain(*(show(line.encode()) for line in found)), at_end=True)
-        self.fit(min(len(found), 16))
+        lines = self._output.decode("utf-8", "replace").splitlines()[-200:]
+        self.lines.replace(plain(*(show(line.encode()) for line in lines)), at_end=True)
+        self.fit(min(len(lines), 16))
 
     def action_give_up(self) -> None:
-        self._given_up.set()
+        self._gave_up.set()
         self._interrupt()

@@ -1,7 +1,7 @@
-"""The differences of one file as rows: hunks with their context, one below the other or side by side. Pure.
+"""The differences of one file as rows: hunks with their context, inline or side by side. Pure.
 
-A row names lines by their numbers and holds no text, so that a hundred thousand of them cost little; the few that are
-on the screen are drawn from it.
+A row names lines by their numbers and holds no text, so that a hundred thousand rows cost little; only rows on the
+screen are drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTEXTS = (3, 10, 30, 100, 1 << 30)
 
 
 class FileText(NamedTuple):
-    """Both sides of a file, and where they differ."""
+    """Both sides of a file, and the blocks in which they differ."""
 
     old: list[bytes]
     new: list[bytes]
@@ -36,28 +36,28 @@ class FileText(NamedTuple):
 
 
 class FileRows(NamedTuple):
-    """All there is to see of one change."""
+    """One change as it is shown."""
 
     notes: tuple[str, ...] = ()
     mode: tuple[int, int] | None = None
     text: FileText | None = None
     divisible: bool = True
-    """Whether hunks can be chosen from it, one by one."""
+    """Whether single hunks can be chosen."""
     moved: MovedRow | None = None
-    """Of a file that was moved and changed: the other end of that."""
+    """The other end, if the file was moved and changed."""
 
 
 class DiffRow(NamedTuple):
     kind: Kind
     old: int = -1
-    """Index of the line; of a ``note``: of that."""
+    """Index of the line; of a ``note``: index of the note."""
     new: int = -1
     hunk: int = -1
     block: int = -1
 
 
 class Group(NamedTuple):
-    """A hunk: the blocks in it and the lines it shows."""
+    """A hunk: its blocks and the lines that it shows."""
 
     blocks: tuple[int, ...]
     old_start: int
@@ -65,9 +65,9 @@ class Group(NamedTuple):
     new_start: int
     new_end: int
     folded: int
-    """Unchanged lines between it and what is above it."""
+    """Unchanged lines between this hunk and the one above."""
     row: int = 0
-    """Where its heading is."""
+    """The row of its heading."""
 
 
 class Layout(NamedTuple):
@@ -78,7 +78,7 @@ class Layout(NamedTuple):
 
     @property
     def stops(self) -> list[int]:
-        """Rows at which something can be chosen."""
+        """The rows at which a choice can be made."""
         return [number for number, row in enumerate(self.rows[:1]) if row.kind == "mode"] + [g.row for g in self.groups]
 
 
@@ -88,24 +88,24 @@ def text_of(old: bytes, new: bytes) -> FileText:
 
 
 def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]:
-    """``cuts``: blocks that begin a hunk even if the one before them is near."""
+    """Return the hunks. ``cuts``: blocks that begin a hunk even if the block before is near."""
     blocks = text.blocks
-    found: list[list[int]] = []
+    block_groups: list[list[int]] = []
     for number, block in enumerate(blocks):
-        near = bool(found) and block.old_start - blocks[number - 1].old_end <= 2 * context
+        near = bool(block_groups) and block.old_start - blocks[number - 1].old_end <= 2 * context
         if near and number not in cuts:
-            found[-1].append(number)
+            block_groups[-1].append(number)
         else:
-            found.append([number])
+            block_groups.append([number])
     groups: list[Group] = []
     above = 0
-    for place, numbers in enumerate(found):
+    for place, numbers in enumerate(block_groups):
         first, last = blocks[numbers[0]], blocks[numbers[-1]]
-        following = blocks[found[place + 1][0]].old_start if place + 1 < len(found) else len(text.old)
+        following = blocks[block_groups[place + 1][0]].old_start if place + 1 < len(block_groups) else len(text.old)
         start = max(above, first.old_start - context)
         end = min(following, last.old_end + context)
-        if place + 1 < len(found) and following - last.old_end <= 2 * context:
-            end = last.old_end + (following - last.old_end) // 2  # cut apart: each has half of what is between
+        if place + 1 < len(block_groups) and following - last.old_end <= 2 * context:
+            end = last.old_end + (following - last.old_end) // 2  # cut apart: each has half of the lines between
         lead, tail = first.old_start - start, end - last.old_end
         groups.append(Group(tuple(numbers), start, end, first.new_start - lead, last.new_end + tail, start - above))
         above = end
@@ -144,33 +144,36 @@ def _changed(block: Block, hunk: int, number: int, *, side_by_side: bool) -> lis
             DiffRow("new", -1, line, hunk, number) for line in news
         ]
     return [
-        DiffRow("pair", olds[n] if n < len(olds) else -1, news[n] if n < len(news) else -1, hunk, number)
-        for n in range(max(len(olds), len(news)))
+        DiffRow(
+            "pair", olds[offset] if offset < len(olds) else -1, news[offset] if offset < len(news) else -1, hunk, number
+        )
+        for offset in range(max(len(olds), len(news)))
     ]
 
 
-MOST_ALIKE = 64
-"""Lines of one side of a block up to which those that are alike are looked for; in a longer one, those of the same
-place are compared."""
+MOST_SIMILAR = 64
+"""Lines of one side of a block up to which similar lines are searched for; in longer blocks lines at the same offset
+are compared."""
 
 
 class Marker:
-    """The words that differ, found out when a line is drawn, and kept for as long as the file is shown."""
+    """The words that differ, computed when a line is drawn, and cached while the file is shown."""
 
     def __init__(self, text: FileText) -> None:
         self._text = text
-        self._known: dict[int, tuple[tuple[tuple[Span, ...], ...], tuple[tuple[Span, ...], ...]]] = {}
+        self._cache: dict[int, tuple[tuple[tuple[Span, ...], ...], tuple[tuple[Span, ...], ...]]] = {}
 
     def spans(self, block: int, old: int, new: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-        """Of an old line and a new one of a block (-1: none), as characters of what is shown of them."""
+        """Return the differing spans of an old and a new line of a block (-1: no line), as characters of the shown
+        text."""
         place = self._text.blocks[block]
-        if max(place.old_end - place.old_start, place.new_end - place.new_start) <= MOST_ALIKE:
-            if block not in self._known:
+        if max(place.old_end - place.old_start, place.new_end - place.new_start) <= MOST_SIMILAR:
+            if block not in self._cache:
                 before = [text_of_line(line) for line in self._text.old[place.old_start : place.old_end]]
                 after = [text_of_line(line) for line in self._text.new[place.new_start : place.new_end]]
-                found = diff_words(before, after, Budget())
-                self._known[block] = (found.old, found.new)
-            olds, news = self._known[block]
+                differences = diff_words(before, after, Budget())
+                self._cache[block] = (differences.old, differences.new)
+            olds, news = self._cache[block]
             return (
                 olds[old - place.old_start] if old >= 0 else (),
                 news[new - place.new_start] if new >= 0 else (),
@@ -185,7 +188,7 @@ class Marker:
 
 
 def line_of_moved(moved: MovedRow, *, mine: bool, other: bool) -> str:
-    """``mine``, ``other``: whether this end of the move is chosen, and the other one."""
+    """Return the line about a move. ``mine``, ``other``: whether this end and the other end are chosen."""
     line = f"moved {'from' if moved.is_source else 'to'} {show_path(moved.path)}, {moved.percent} % the same"
     if mine == other:
         return line

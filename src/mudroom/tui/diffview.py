@@ -1,4 +1,4 @@
-"""The differences of the file at the cursor of the list: hunks to choose from, and what else there is to say of it."""
+"""The pane with the differences of the file at the cursor of the list: hunks to choose, and notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mudroom.tui.line import Piece, pieces
 from mudroom.tui.pane import Pane, Pieces
 
 WIDE = 120
-"""Columns of the screen from which on there is room for both sides."""
+"""Columns of the screen from which on both sides fit beside each other."""
 _SIGN = {"same": " ", "old": "-", "new": "+"}
 _STYLE = {"same": "", "old": "removed", "new": "added"}
 
@@ -34,14 +34,14 @@ class DiffView(Pane):
         self.picks_other = False
         """Of a move: whether its other end is chosen."""
         self.seen: frozenset[int] = frozenset()
-        """Blocks that were marked as looked at."""
+        """Blocks that were marked as reviewed."""
         self.context = 0
         self.side_by_side = False
         self._cuts: frozenset[int] = frozenset()
         self._marks: Marker | None = None
 
     def show_item(self, item: Item | None, shown: FileRows) -> None:
-        """Another file; or the same, which may have changed."""
+        """Show a file; if it is the same file, keep the position."""
         same = item is not None and self.item is not None and item.path == self.item.path
         self.item, self.shown = item, shown
         if not same:
@@ -54,14 +54,14 @@ class DiffView(Pane):
     def _lay_out(self) -> None:
         self.layout_of = lay_out(self.shown, CONTEXTS[self.context], self._cuts, side_by_side=self.side_by_side)
 
-    def _again(self, block: int) -> None:
-        """Lay it out anew, with the cursor at the hunk of that block."""
+    def _lay_out_at(self, block: int) -> None:
+        """Lay the rows out again, with the cursor at the hunk of that block."""
         self._lay_out()
         groups = self.layout_of.groups
         row = next((group.row for group in groups if block in group.blocks), self.cursor)
         self.show_rows(len(self.layout_of.rows), row)
 
-    # --- where the cursor is ---
+    # --- the cursor ---
 
     @property
     def group(self) -> Group | None:
@@ -73,7 +73,7 @@ class DiffView(Pane):
         return self.layout_of.groups[hunk] if hunk >= 0 else None
 
     def next_stop(self, by: int) -> bool:
-        """Go to the next hunk or the one before. Whether there is one."""
+        """Go to the next or previous hunk. Return False if there is none."""
         stops = [n for n in self.layout_of.stops if (n > self.cursor if by > 0 else n < self.cursor)]
         if not stops:
             return False
@@ -90,10 +90,10 @@ class DiffView(Pane):
             self.keep_in_sight()
             self.refresh()
 
-    # --- what is done with it ---
+    # --- actions ---
 
     def toggled(self) -> tuple[bool, Pick | None]:
-        """What the choice becomes when the hunk at the cursor is chosen or left out; False: there is none there."""
+        """Return whether a choice can be made at the cursor, and the pick after toggling it."""
         rows, text = self.layout_of.rows, self.shown.text
         if not rows or text is None or not self.shown.divisible:
             return False, None
@@ -110,7 +110,7 @@ class DiffView(Pane):
         if group is None or len(group.blocks) < 2 or not self.shown.divisible:
             return False
         self._cuts |= frozenset(group.blocks[1:])
-        self._again(group.blocks[0])
+        self._lay_out_at(group.blocks[0])
         return True
 
     def widen(self, by: int) -> bool:
@@ -119,14 +119,14 @@ class DiffView(Pane):
             return False
         group = self.group
         self.context = context
-        self._again(group.blocks[0] if group is not None else -1)
+        self._lay_out_at(group.blocks[0] if group is not None else -1)
         return True
 
     def set_side_by_side(self, on: bool) -> None:
         if on != self.side_by_side:
             group = self.group
             self.side_by_side = on
-            self._again(group.blocks[0] if group is not None else -1)
+            self._lay_out_at(group.blocks[0] if group is not None else -1)
 
     def shift(self, by: int) -> None:
         self.sideways = max(0, self.sideways + by)
@@ -192,35 +192,35 @@ class DiffView(Pane):
         spans: tuple[tuple[tuple[int, int], ...], ...] = ((), ())
         if row.kind == "pair":
             spans = self._marker(text).spans(row.block, row.old, row.new)
-        found: list[tuple[str, str]] = [pointer]
+        cells: list[tuple[str, str]] = [pointer]
         sides = ((text.old, row.old, spans[0], "removed", "-"), (text.new, row.new, spans[1], "added", "+"))
         for place, (lines, number, marked, style, sign) in enumerate(sides):
             changed = row.kind == "pair"
             body = _styled(pieces(lines[number], marked), style if changed else "") if number >= 0 else []
-            found.append((f"{number + 1 or '':>{digits}} ", "dim"))
-            found.append((sign if changed and number >= 0 else " ", style))
-            found += _cut(body, self.sideways, room, fill=True)
-            found += [("│", "dim")] if not place else []
-        return found
+            cells.append((f"{number + 1 or '':>{digits}} ", "dim"))
+            cells.append((sign if changed and number >= 0 else " ", style))
+            cells += _cut(body, self.sideways, room, fill=True)
+            cells += [("│", "dim")] if not place else []
+        return cells
 
 
 def _sign(mark: Mark) -> tuple[str, str]:
     return SIGNS[mark], {"all": "good", "part": "warn", "none": "dim"}[mark]
 
 
-def _styled(found: list[Piece], style: str) -> list[tuple[str, str]]:
+def _styled(pieces_: list[Piece], style: str) -> list[tuple[str, str]]:
     return [
-        (piece.text, "odd" if piece.odd else f"{style}-word" if piece.differs and style else style) for piece in found
+        (piece.text, "odd" if piece.odd else f"{style}-word" if piece.differs and style else style) for piece in pieces_
     ]
 
 
-def _cut(found: list[tuple[str, str]], start: int, width: int, *, fill: bool = False) -> list[tuple[str, str]]:
-    """From one cell on, in so many cells; what does not fit is told by a mark at the end."""
+def _cut(cells: list[tuple[str, str]], start: int, width: int, *, fill: bool = False) -> list[tuple[str, str]]:
+    """Return the cells from ``start``, ``width`` of them. A mark at the end shows that text was cut."""
     from rich.cells import cell_len, set_cell_size
 
     result: list[tuple[str, str]] = []
     at, end = 0, start + width
-    for text, style in found:
+    for text, style in cells:
         size = cell_len(text)
         if at + size > start and at < end:
             if at < start or at + size > end:
@@ -229,25 +229,25 @@ def _cut(found: list[tuple[str, str]], start: int, width: int, *, fill: bool = F
         at += size
     if at > end and width > 1 and result:
         last, style = result[-1]
-        kept = sum(cell_len(text) for text, _style in result[:-1])
-        result[-1] = (set_cell_size(last, max(0, width - 1 - kept)), style)
+        before = sum(cell_len(text) for text, _style in result[:-1])
+        result[-1] = (set_cell_size(last, max(0, width - 1 - before)), style)
         result.append(("»", "odd"))
     used = sum(cell_len(text) for text, _style in result)
     return [*result, (" " * (width - used), "")] if fill and used < width else result
 
 
 def _slice(text: str, start: int, end: int) -> str:
-    """The cells from ``start`` to ``end``; half a wide character becomes a space."""
+    """Return the cells from ``start`` to ``end``; half a wide character becomes a space."""
     from rich.cells import cell_len
 
-    found, at = "", 0
+    sliced, at = "", 0
     for character in text:
         size = cell_len(character)
         if at >= start and at + size <= end:
-            found += character
+            sliced += character
         elif at < end and at + size > start:
-            found += " "
+            sliced += " "
         at += size
         if at >= end:
             break
-    return found
+    return sliced

@@ -1,4 +1,4 @@
-"""The list of what is changed: directories as headings, what is in them below, with marks and counts."""
+"""The list of changed files: directories as headings, with their files, marks and counts below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from mudroom.core.tree.path import name, parent, show_path
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
-from mudroom.tui.line import spelled
+from mudroom.tui.line import styled_path
 from mudroom.tui.pane import Pane, Pieces
 
 _VERBS = {"added": "+", "modified": "~", "deleted": "-", "renamed": "→"}
@@ -17,14 +17,14 @@ _VERBS = {"added": "+", "modified": "~", "deleted": "-", "renamed": "→"}
 
 class FileRow(NamedTuple):
     item: Item | None
-    """None: a directory."""
+    """None if the row is a directory."""
     directory: bytes
     members: tuple[Item, ...] = ()
-    """Of a directory: what is in it, listed or folded away."""
+    """The rows of a directory, listed or folded."""
 
 
 def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[FileRow]:
-    """A heading for each directory that holds any of them, unless that is the project's own."""
+    """Return the rows, with a heading for each directory that holds items, except the project's root."""
     groups: dict[bytes, list[Item]] = {}
     for item in items:
         groups.setdefault(parent(item.path), []).append(item)
@@ -49,13 +49,17 @@ class FileList(Pane):
         self._items: Sequence[Item] = ()
 
     def show_items(self, items: Sequence[Item]) -> None:
-        """The cursor stays at the path where it was, if that is listed still."""
+        """Show items. The cursor stays at its path if that is still listed."""
         before = self.current
         self._items = items
         self.rows = rows_of(items, frozenset(self.folded))
-        cursor = 0 if before is not None else next((n for n, row in enumerate(self.rows) if row.item is not None), 0)
+        cursor = (
+            0
+            if before is not None
+            else next((number for number, row in enumerate(self.rows) if row.item is not None), 0)
+        )
         for number, row in enumerate(self.rows):
-            if before is not None and _place(row) == _place(before):
+            if before is not None and _row_key(row) == _row_key(before):
                 cursor = number
                 break
         self.show_rows(len(self.rows), cursor)
@@ -65,14 +69,14 @@ class FileList(Pane):
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     def fold(self) -> None:
-        """Fold the directory at the cursor, or unfold it."""
+        """Fold or unfold the directory at the cursor."""
         row = self.current
         if row is not None and row.item is None:
             self.folded ^= {row.directory}
             self.show_items(self._items)
 
     def next_file(self, by: int) -> bool:
-        """Go to the next file or the one before. Whether there is one."""
+        """Go to the next or previous file. Return False if there is none."""
         number = self.cursor + by
         while 0 <= number < len(self.rows):
             if self.rows[number].item is not None:
@@ -93,7 +97,7 @@ class FileList(Pane):
                 (pointer, "head"),
                 _mark(mark),
                 (f" {fold} ", "dim"),
-                *spelled(fitted(show_path(row.directory) + "/", room), "head"),
+                *styled_path(fit_text(show_path(row.directory) + "/", room), "head"),
                 (tail, "dim"),
             ]
         return self._file(row.item, row.directory, pointer, width)
@@ -115,12 +119,12 @@ class FileList(Pane):
             (seen + indent, "good"),
             (_VERBS[change.verb] + " ", {"added": "added", "deleted": "removed"}.get(change.verb, "dim")),
             (flags + " " if flags else "", "warn"),
-            *spelled(fitted(shown, max(4, width - used)), ""),
+            *styled_path(fit_text(shown, max(4, width - used)), ""),
             *counts,
         ]
 
 
-def _place(row: FileRow) -> tuple[bytes, bytes]:
+def _row_key(row: FileRow) -> tuple[bytes, bytes]:
     return row.directory, row.item.path if row.item is not None else b""
 
 
@@ -128,8 +132,8 @@ def _mark(mark: Mark) -> tuple[str, str]:
     return SIGNS[mark], {"all": "good", "part": "warn", "none": "dim"}[mark]
 
 
-def fitted(text: str, width: int) -> str:
-    """In exactly so many cells; the end of a name tells more than its beginning."""
+def fit_text(text: str, width: int) -> str:
+    """Return the text in exactly ``width`` cells. A long name is cut at its beginning: the end tells more."""
     if cell_len(text) <= width:
         return set_cell_size(text, max(0, width))
     while text and cell_len(text) > width - 1:

@@ -1,7 +1,5 @@
-"""Every key of the review, in one table: the bindings, the line at the bottom and the help are made from it.
-
-``action`` is a method ``action_…`` of the screen, with its arguments, as Textual reads it.
-"""
+"""Every key of the review, in one table: the bindings, the line at the bottom and the help are made from it. ``action``
+is a method ``action_…`` of the screen with its arguments, as Textual reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ class Key(NamedTuple):
     action: str
     text: str
     brief: str = ""
-    """For the line at the bottom; empty: it is not there."""
+    """The word in the line at the bottom; empty: the key is not in it."""
 
 
 REVIEW = (
@@ -89,7 +87,9 @@ def bindings(keys: tuple[Key, ...]) -> list[BindingType]:
 
 
 def brief(keys: tuple[Key, ...]) -> str:
-    """For the line at the bottom."""
-    first = [key for key in keys if key.brief in ("help", "quit", "back")]  # a narrow terminal cuts the others off
+    """Return the line at the bottom."""
+    first = [
+        key for key in keys if key.brief in ("help", "quit", "back")
+    ]  # first, because a narrow terminal cuts the line
     shown = [*first, *(key for key in keys if key.brief and key not in first)]
     return " " + "  ".join(f"{key.shown.split(' ', maxsplit=1)[0]} {key.brief}" for key in shown)

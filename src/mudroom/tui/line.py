@@ -1,6 +1,7 @@
-"""One line of a file as pieces of text that can be put on a terminal. Pure.
+"""One line of a file as pieces of text for a terminal. Pure.
 
-Whatever is in the line, it stays one line, is read from left to right, and steers nothing (``core/text/escaping.py``).
+Whatever the line holds, it stays one line, is read from left to right, and sends no control codes
+(``core/text/escaping.py``).
 """
 
 from __future__ import annotations
@@ -13,43 +14,45 @@ from mudroom.core.text.escaping import Span, escape_character, escape_line
 
 TAB = 4
 _ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")
-"""As ``core.path.show_path`` writes them; a backslash of the name's own is written twice."""
+"""The escapes that ``core.tree.path.show_path`` writes; a backslash in the name is doubled."""
 
 
 class Piece(NamedTuple):
     text: str
     differs: bool = False
-    """From the line that it is compared with."""
+    """Whether the piece differs from the line that it is compared with."""
     odd: bool = False
-    """It stands for something that cannot be shown as it is."""
+    """Whether the piece is an escape for a character that cannot be shown."""
 
 
 def text_of_line(line: bytes) -> str:
-    """What is shown of it, tabs as they are."""
+    """Return the shown text of a line, with its tabs."""
     return escape_line(line.removesuffix(b"\n")).text
 
 
 def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
-    """``line``: with its newline, if it has one. ``spans``: what differs, as characters of ``text_of_line``."""
+    """Return the pieces of a line. ``line``: with its newline, if it has one. ``spans``: the differing characters of
+    ``text_of_line``."""
     text, odd, cut, _until = escape_line(line.removesuffix(b"\n"))
     edges = sorted({0, len(text), *(edge for span in (*spans, *odd) for edge in span)})
-    found: list[Piece] = []
+    result: list[Piece] = []
     column = 0
     for start, end in itertools.pairwise(edges):
-        part = _tabs(text[start:end], column)
-        if not part.isprintable():  # no character of this Unicode: a terminal may know it, or take it for anything
-            part = "".join(one if one.isprintable() else escape_character(one) for one in part)
+        part = _expand_tabs(text[start:end], column)
+        if not part.isprintable():  # not assigned in Python's Unicode: a terminal may know it, or may not
+            part = "".join(char if char.isprintable() else escape_character(char) for char in part)
         column += len(part)
-        found.append(Piece(part, _is_in(start, spans), _is_in(start, odd)))
+        result.append(Piece(part, _is_inside(start, spans), _is_inside(start, odd)))
     if cut:
-        found.append(Piece(f" … {cut:,} more bytes", odd=True))
+        result.append(Piece(f" … {cut:,} more bytes", odd=True))
     elif not line.endswith(b"\n"):
-        found.append(Piece(" (no newline at the end)", odd=True))
-    return found
+        result.append(Piece(" (no newline at the end)", odd=True))
+    return result
 
 
-def spelled(path: str, style: str) -> list[tuple[str, str]]:
-    """What ``core.path.show_path`` has written, with styles: what stands for something that is not seen has its own."""
+def styled_path(path: str, style: str) -> list[tuple[str, str]]:
+    """Return a path that ``core.tree.path.show_path`` has written in pieces with styles: escapes have a style of their
+    own."""
     return [
         (part, "odd" if number % 2 and part != "\\\\" else style)
         for number, part in enumerate(_ESCAPE.split(path))
@@ -57,14 +60,14 @@ def spelled(path: str, style: str) -> list[tuple[str, str]]:
     ]
 
 
-def _is_in(at: int, spans: tuple[Span, ...]) -> bool:
+def _is_inside(at: int, spans: tuple[Span, ...]) -> bool:
     return any(start <= at < end for start, end in spans)
 
 
-def _tabs(text: str, column: int) -> str:
-    """With spaces for tabs, up to the next column that they lead to."""
+def _expand_tabs(text: str, column: int) -> str:
+    """Return the text with tabs expanded to columns."""
     first, *others = text.split("\t")
-    found = first
+    expanded = first
     for part in others:
-        found += " " * (TAB - (column + len(found)) % TAB) + part
-    return found
+        expanded += " " * (TAB - (column + len(expanded)) % TAB) + part
+    return expanded

@@ -1,4 +1,4 @@
-"""A pane of rows of which only those on the screen are drawn: ten thousand cost no more than ten."""
+"""A pane of rows of which only those on the screen are drawn: ten thousand rows cost no more than ten."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 Pieces = Sequence[tuple[str, str]]
-"""Text and the name of its style, one after the other."""
+"""Pairs of a text and the name of its style."""
 
 
 class Pane(ScrollView, can_focus=True, inherit_bindings=False):
-    """Subclasses say how many rows there are (``show_rows``) and what is in one (``row``)."""
+    """Subclasses set the number of rows (``show_rows``) and draw a row (``row``)."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "pane--plain", "pane--dim", "pane--strong", "pane--cursor", "pane--added", "pane--removed", "pane--added-word",
@@ -54,7 +54,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     """
 
     class Moved(Message):
-        """The cursor is at another row."""
+        """The cursor has moved to another row."""
 
         def __init__(self, pane: Pane) -> None:
             super().__init__()
@@ -73,10 +73,10 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
 
     @abstractmethod
     def row(self, number: int, width: int, /) -> Pieces:
-        """What is in a row, from 0, of so many cells."""
+        """Return a row (from 0) in ``width`` cells."""
 
     def show_rows(self, count: int, cursor: int = 0) -> None:
-        """There are so many now; all may differ."""
+        """Set the number of rows, and draw all of them again."""
         self.count = count
         self.cursor = max(0, min(cursor, count - 1))
         self.virtual_size = Size(0, count)
@@ -97,7 +97,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self.move(by * max(1, self.size.height - 2))
 
     def keep_in_sight(self, above: int = 0, below: int = 0) -> None:
-        """``above``, ``below``: so many rows around the cursor, too."""
+        """Scroll to the cursor, with ``above`` and ``below`` rows around it if they fit."""
         height, top = self.size.height, round(self.scroll_y)
         if not height:
             return
@@ -121,5 +121,5 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(segments).crop_extend(0, width, base)
 
     def _style(self, name: str) -> Style:
-        """Of the words that differ and of the cursor's row, the background, too."""
+        """Return the style; the styles of differing words and of the cursor's row set the background, too."""
         return self.get_component_rich_style(f"pane--{name}", partial=name != "plain")

@@ -1,4 +1,4 @@
-"""The review: what its keys do with what it shows (``tui/looking.py``)."""
+"""The review: the actions of its keys on the screen of ``tui/fork_screen.py``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from textual.binding import BindingType
 
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
-from mudroom.tui import tell
-from mudroom.tui.choice import WHOLE, Choice, Item, Pick, chosen, gathered
+from mudroom.tui import summary
+from mudroom.tui.choice import WHOLE, Choice, Item, Pick, choice_of, complete_picks
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, TextInput, help_for, plain
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, TextDialog, TextInput, help_for, plain
 from mudroom.tui.diffview import WIDE
+from mudroom.tui.fork_screen import FILTERS, ForkScreen
 from mudroom.tui.key import REVIEW, bindings
-from mudroom.tui.looking import FILTERS, LookingScreen
 from mudroom.tui.worker import begin
 
 T = TypeVar("T")
@@ -24,10 +24,10 @@ T = TypeVar("T")
 EVENTS = 200
 
 
-class ReviewScreen(LookingScreen, inherit_bindings=False):
+class ReviewScreen(ForkScreen, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(REVIEW)
 
-    # --- moving about ---
+    # --- moving ---
 
     def action_move(self, by: int) -> None:
         self.pane.move(by)
@@ -83,8 +83,8 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         if row is None:
             return
         if self.pane is self.diff and row.item is not None:
-            there, pick = self.diff.toggled()
-            if there:
+            can_toggle, pick = self.diff.toggled()
+            if can_toggle:
                 self._pick(row.item, pick)
                 return
         if row.item is not None:
@@ -101,7 +101,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._choose_together(before)
 
     def _choose(self, items: Sequence[Item], wanted: bool) -> None:
-        """What has to be named is named one by one."""
+        """Choose rows. Rows that have to be named are chosen one by one only."""
         before = set(self.picks)
         for item in items:
             if not wanted:
@@ -111,12 +111,13 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._choose_together(before, by_name=False)
 
     def _choose_together(self, before: Collection[bytes], *, by_name: bool = True) -> None:
-        """``before``: what was chosen. ``by_name``: what has to be named may be brought by what needs it."""
+        """Complete the choice with the rows it needs. ``before``: the choice before. ``by_name`` False: do not add rows
+        that have to be named."""
         if self.seen is not None:
             items = self.seen.items
-            picks = gathered(items, self.picks, before)
+            picks = complete_picks(items, self.picks, before)
             unnamed = any(item.to_be_named and item.path in picks and item.path not in before for item in items)
-            self.picks = gathered(items, self.picks, None) if unnamed and not by_name else picks
+            self.picks = complete_picks(items, self.picks, None) if unnamed and not by_name else picks
             self.files.picks = self.picks
         self._refresh_choice()
 
@@ -149,33 +150,33 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._refresh_choice()
 
     def action_filters(self) -> None:
-        self._turn.take(self._choose_filter)
+        self._queue.run_unless_busy(self._choose_filter)
 
     async def _choose_filter(self) -> None:
         items = self.seen.items if self.seen is not None else ()
         flags = self.files.flags
         rows = []
         kinds = Counter((flags.get(item.path, frozenset()), self.picks.get(item.path)) for item in items)
-        for one in FILTERS:
-            count = sum(many for kind, many in kinds.items() if one.accepts(*kind))
-            rows.append([(f"{count:>7,}  ", "dim"), (one.name, "")])
-        found = await self.app.push_screen_wait(Choose("Show only what …", rows, cursor=FILTERS.index(self.filter)))
-        if found is not None:
-            self.filter = FILTERS[found]
+        for filter_ in FILTERS:
+            count = sum(times for kind, times in kinds.items() if filter_.accepts(*kind))
+            rows.append([(f"{count:>7,}  ", "dim"), (filter_.name, "")])
+        number = await self.app.push_screen_wait(Choose("Show only what …", rows, cursor=FILTERS.index(self.filter)))
+        if number is not None:
+            self.filter = FILTERS[number]
             self.show_list()
             self._show_file()
 
     def action_search(self) -> None:
-        self._turn.take(self._search)
+        self._queue.run_unless_busy(self._search)
 
     async def _search(self) -> None:
-        found = await self.app.push_screen_wait(TextInput("Show only paths with …", self.words))
-        if found is not None:
-            self.words = found.strip()
+        text = await self.app.push_screen_wait(TextInput("Show only paths with …", self.words))
+        if text is not None:
+            self.words = text.strip()
             self.show_list()
             self._show_file()
 
-    # --- doing ---
+    # --- actions on the fork ---
 
     async def _work(self, title: str, work: Callable[[], Awaitable[T]]) -> T | MudroomError:
         self._watches = False
@@ -185,34 +186,38 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             self._watches = True
 
     def _picked(self) -> Choice | None:
-        return chosen(self.seen.items, self.picks) if self.seen is not None else None
+        return choice_of(self.seen.items, self.picks) if self.seen is not None else None
 
     def action_apply(self) -> None:
-        self._turn.take(self._apply)
+        self._queue.run_unless_busy(self._apply)
 
     async def _apply(self) -> None:
-        seen, wanted = self.seen, self._picked()
-        if seen is None or wanted is None:
+        seen, choice = self.seen, self._picked()
+        if seen is None or choice is None:
             self.app.notify("nothing is chosen; space chooses, A chooses all")
             return
         if self._moved:
             self.app.code = 4
             self.app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
             return
-        question = tell.before_apply(seen, wanted, self.files.flags, self.app.hands.verifies)
-        if not await self.app.push_screen_wait(Confirm(f"Apply to {show_path(self.desk.project)}?", question, "apply")):
+        question = summary.before_apply(seen, choice, self.files.flags, self.app.hooks.verifies)
+        if not await self.app.push_screen_wait(
+            Confirm(f"Apply to {show_path(self.model.project)}?", question, "apply")
+        ):
             return
-        landed = await self._work("applying", lambda: self.desk.ask(self.desk.apply, seen, wanted, self.app.verifying))
+        landed = await self._work(
+            "applying", lambda: self.model.ask(self.model.apply, seen, choice, self.app.verifying)
+        )
         if not isinstance(landed, MudroomError):
             failed = landed.verified is not None and not landed.verified.passed
             self.app.code = 5 if failed else 3 if landed.conflicts else 0
             self.app.applied = self.app.applied or not failed
             await self.look()
             title = "Nothing was applied" if failed else "Applied"
-            told, name = tell.landed(landed, wanted), landed.applied.name
+            rows, name = summary.landed(landed, choice), landed.applied.name
             if not name or failed:
-                await self.app.push_screen_wait(Tell(title, told))
-            elif await self.app.push_screen_wait(Outcome(title, told)):
+                await self.app.push_screen_wait(TextDialog(title, rows))
+            elif await self.app.push_screen_wait(ApplyOutcomeDialog(title, rows)):
                 await self._undo(name)
         elif isinstance(landed, ForkMoved):
             self._tell_moved(landed)
@@ -224,7 +229,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self.banner(f"{error.message}: R looks again")
 
     def action_discard(self) -> None:
-        self._turn.take(self._discard)
+        self._queue.run_unless_busy(self._discard)
 
     async def _discard(self) -> None:
         seen = self.seen
@@ -232,39 +237,39 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             return
         rows = plain(f"{len(seen.items):,} changed files are thrown away with it; the project stays as it is.")
         rows += plain("This cannot be taken back.", style="warn")
-        if not await self.app.push_screen_wait(Confirm(f"Discard the fork {self.desk.fork}?", rows, "discard")):
+        if not await self.app.push_screen_wait(Confirm(f"Discard the fork {self.model.fork}?", rows, "discard")):
             return
-        done = await self._work("discarding", lambda: self.desk.ask(self.desk.discard, seen))
+        done = await self._work("discarding", lambda: self.model.ask(self.model.discard, seen))
         if isinstance(done, ForkMoved):
             self._tell_moved(done)
             return
         if isinstance(done, MudroomError):
             self.app.tell_error(done)
             return
-        self.app.leave(f"discarded: {self.desk.fork}")
+        self.app.leave(f"discarded: {self.model.fork}")
 
     def action_undo(self) -> None:
-        self._turn.take(self._undo)
+        self._queue.run_unless_busy(self._undo)
 
     async def _undo(self, name: str = "") -> None:
-        """``name``: of an apply; empty: the last one."""
-        name = name or await self.desk.ask(self.desk.last_apply)
+        """Undo an apply. ``name`` empty: the last one."""
+        name = name or await self.model.ask(self.model.last_apply)
         if not name:
             self.app.notify("there is no apply to take back")
             return
         rows = plain("The project gets back what it held before. mudroom redo applies it again.")
         if not await self.app.push_screen_wait(Confirm(f"Take the last apply back ({name})?", rows, "undo")):
             return
-        undone = await self._work("undoing", lambda: self.desk.ask(self.desk.undo, name))
+        undone = await self._work("undoing", lambda: self.model.ask(self.model.undo, name))
         if not isinstance(undone, MudroomError):
             self.app.code = 3 if undone.conflicts else 0
             await self.look()
-            await self.app.push_screen_wait(Tell("Undone", tell.undone(undone)))
+            await self.app.push_screen_wait(TextDialog("Undone", summary.undone(undone)))
         else:
             self.app.tell_error(undone)
 
     def action_conflicts(self) -> None:
-        self._turn.take(self._conflicts)
+        self._queue.run_unless_busy(self._conflicts)
 
     async def _conflicts(self) -> None:
         if self.seen is None or not self.seen.conflicts:
@@ -272,33 +277,35 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             return
         row = self.files.current
         at = row.item.path if row is not None and row.item is not None else b""
-        changed = await self.app.push_screen_wait(ConflictScreen(self.desk, self.seen.conflicts, at))
+        changed = await self.app.push_screen_wait(ConflictScreen(self.model, self.seen.conflicts, at))
         if changed:
             await self.look()
 
     def action_timeline(self) -> None:
-        self._turn.take(self._timeline)
+        self._queue.run_unless_busy(self._timeline)
 
     async def _timeline(self) -> None:
         if self.seen is None:
             return
-        points = (await self.desk.ask(self.desk.checkpoints))[::-1]
+        points = (await self.model.ask(self.model.checkpoints))[::-1]
         if not points:
-            self.app.notify(f"{self.desk.fork} has no checkpoints: mudroom checkpoint NAME makes one")
+            self.app.notify(f"{self.model.fork} has no checkpoints: mudroom checkpoint NAME makes one")
             return
-        rows = [tell.checkpoint(point) for point in points]
-        title = f"Checkpoints of {self.desk.fork}, newest first"
-        found = await self.app.push_screen_wait(Choose(title, rows, keys="Enter what going back would drop   Esc back"))
-        if found is None:
+        rows = [summary.checkpoint(point) for point in points]
+        title = f"Checkpoints of {self.model.fork}, newest first"
+        number = await self.app.push_screen_wait(
+            Choose(title, rows, keys="Enter what going back would drop   Esc back")
+        )
+        if number is None:
             return
-        point = points[found].name
-        dropped = await self.desk.ask(self.desk.dropped, point)
-        preview = tell.rollback(dropped.rows)
+        point = points[number].name
+        dropped = await self.model.ask(self.model.dropped, point)
+        preview = summary.rollback(dropped.rows)
         if not await self.app.push_screen_wait(
-            Confirm(f"Roll {self.desk.fork} back to {point}?", preview, "roll back")
+            Confirm(f"Roll {self.model.fork} back to {point}?", preview, "roll back")
         ):
             return
-        undo = await self._work("rolling back", lambda: self.desk.ask(self.desk.roll_back, point, dropped))
+        undo = await self._work("rolling back", lambda: self.model.ask(self.model.roll_back, point, dropped))
         if isinstance(undo, MudroomError):
             self.app.tell_error(undo)
             return
@@ -306,12 +313,12 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         await self.look()
 
     def action_journal(self) -> None:
-        self._turn.take(self._journal)
+        self._queue.run_unless_busy(self._journal)
 
     async def _journal(self) -> None:
-        events = await self.desk.ask(self.desk.events, EVENTS)
-        rows = plain(*(show(self.app.hands.tell(event).encode()) for event in events)) or plain("nothing yet")
-        await self.app.push_screen_wait(Tell("Journal, newest first (mudroom log shows all)", rows))
+        events = await self.model.ask(self.model.events, EVENTS)
+        rows = plain(*(show(self.app.hooks.tell(event).encode()) for event in events)) or plain("nothing yet")
+        await self.app.push_screen_wait(TextDialog("Journal, newest first (mudroom log shows all)", rows))
 
     def action_theme(self) -> None:
         self.app.theme = "textual-light" if self.app.current_theme.dark else "textual-dark"

@@ -1,4 +1,4 @@
-"""What goes on beside the keys."""
+"""Background work of a screen."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ Work = Callable[[], Awaitable[None]]
 
 
 def begin(node: DOMNode, work: Work, group: str, *, exclusive: bool = False) -> None:
-    """Have it done while the screen goes on. ``exclusive``: in the place of what else is of that group."""
-    given: Any = work  # a coroutine that is called off before it has begun would be warned of
-    node.run_worker(given, group=group, exclusive=exclusive)
+    """Run work while the screen goes on. ``exclusive``: cancel other work of the group."""
+    untyped: Any = work  # a coroutine that is cancelled before it starts would cause a warning
+    node.run_worker(untyped, group=group, exclusive=exclusive)
 
 
 class WorkerQueue:
-    """One thing after the other: a key that comes before the last one is done with begins nothing."""
+    """Runs one work at a time. A key that comes while work runs is dropped."""
 
-    def __init__(self, node: DOMNode, tell: Callable[[MudroomError], None]) -> None:
-        """``tell``: of what could not be done."""
-        self._node, self._tell = node, tell
-        self._is_taken = False
+    def __init__(self, node: DOMNode, report_error: Callable[[MudroomError], None]) -> None:
+        """``tell``: reports an error."""
+        self._node, self._report_error = node, report_error
+        self._is_busy = False
 
-    def take(self, work: Work) -> None:
-        if not self._is_taken:
-            self._is_taken = True
-            begin(self._node, partial(self._go, work), "turn")
+    def run_unless_busy(self, work: Work) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            begin(self._node, partial(self._run, work), "turn")
 
-    async def _go(self, work: Work) -> None:
+    async def _run(self, work: Work) -> None:
         try:
             await work()
         except MudroomError as error:
-            self._tell(error)
+            self._report_error(error)
         except OSError as error:
-            self._tell(MudroomError(f"{show(os.fsencode(error.filename or ''))}: {error.strerror or error}"))
+            self._report_error(MudroomError(f"{show(os.fsencode(error.filename or ''))}: {error.strerror or error}"))
         finally:
-            self._is_taken = False
+            self._is_busy = False

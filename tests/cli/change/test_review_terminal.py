@@ -266,7 +266,7 @@ def test_a_result_that_is_being_tried_out_can_be_ended(place: Place, staged: Non
     tmux.mudroom("review", "f")
     tmux.until("3 of 3 chosen")
     tmux.keys("a")
-    tmux.until("first the result is tried out")
+    tmux.until("the result is verified first")
     tmux.keys("y")
     tmux.until("Esc ends it")
     tmux.until(lambda seen: any(row.strip(" │") == "trying it" for row in seen.splitlines()))

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import Place, tick
 from mudroom.core.merge.apply_summary import apply_words, undo_words
-from mudroom.tui import tell
+from mudroom.tui import summary
 from mudroom.tui.choice import Choice
 from test_vault_verb import Cli
 
@@ -69,10 +69,10 @@ def test_full_screen_and_in_the_list(cli: Cli) -> None:
     session = cli.place.session()
     with session.alone("a test"):
         landed = session.changes.apply("try-1")
-        assert tell.landed(landed, Choice((), {}, ()))[0] == [("the project stays as it is", "good")]
+        assert summary.landed(landed, Choice((), {}, ()))[0] == [("the project stays as it is", "good")]
         (one,) = session.changes.applied()
         assert (one.written, one.kept) == (0, 1)
-        rows = tell.undone(session.changes.undo())
+        rows = summary.undone(session.changes.undo())
     assert rows[0] == [("the project stays as it is, 1 file is in try-1 again", "good")]
 
 

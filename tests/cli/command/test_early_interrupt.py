@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from conftest import Place
-from mudroom.cli.command.run import foreground
+from mudroom.cli.command.run import foreground_signals
 from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
@@ -31,21 +31,21 @@ class Waiting:
 @pytest.mark.parametrize(("running", "has_run"), [(True, True), (False, True)])
 def test_a_command_that_runs_or_has_run_hears_of_it(running: bool, has_run: bool) -> None:
     session = Waiting(running=running, has_run=has_run)
-    with foreground(cast(Session, session)):
+    with foreground_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1
 
 
 def test_who_asks_hears_of_it_by_itself() -> None:
     session = Waiting(running=False, has_run=False, is_asking=True)
-    with foreground(cast(Session, session)):
+    with foreground_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1
 
 
 def test_before_that_it_ends_mudroom() -> None:
     session = Waiting(running=False, has_run=False)
-    with pytest.raises(KeyboardInterrupt), foreground(cast(Session, session)):
+    with pytest.raises(KeyboardInterrupt), foreground_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.cli.command.run import MOST_REFUSED, refused
+from mudroom.cli.command.run import MOST_REFUSED_HOSTS, refusal_lines
 from mudroom.core.result import Denial
 
 
@@ -25,14 +25,17 @@ from mudroom.core.result import Denial
     ],
 )
 def test_one_line_for_each_host(target: bytes, reason: str, hint: str) -> None:
-    (line,) = refused([Denial("network", target, reason)])
+    (line,) = refusal_lines([Denial("network", target, reason)])
     assert line.endswith(f": {reason}{hint}")
     assert line.isprintable()
 
 
 def test_what_is_repeated_and_what_is_too_much() -> None:
-    many = [Denial("network", b"h%d.example:443" % number, "no rule names it", 3) for number in range(MOST_REFUSED + 2)]
-    lines = refused([Denial("system call", b"bpf", "refused"), *many])
+    many = [
+        Denial("network", b"h%d.example:443" % number, "no rule names it", 3)
+        for number in range(MOST_REFUSED_HOSTS + 2)
+    ]
+    lines = refusal_lines([Denial("system call", b"bpf", "refused"), *many])
     assert lines[0].startswith("refused, 3 times: h0.example:443: ")
     assert lines[-1] == "refused: 2 more hosts (mudroom net log --denied)"
-    assert len(lines) == MOST_REFUSED + 1
+    assert len(lines) == MOST_REFUSED_HOSTS + 1

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.cli.main import Context
-from mudroom.cli.open import _Commands
+from mudroom.cli.project_session import _Commands
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words

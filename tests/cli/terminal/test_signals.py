@@ -15,9 +15,9 @@ from typing import NoReturn, cast
 
 import pytest
 
-from mudroom.cli.command.agent_run import told_to_end
-from mudroom.cli.command.run import foreground
-from mudroom.cli.terminal.signals import waking
+from mudroom.cli.command.agent_run import pass_signals
+from mudroom.cli.command.run import foreground_signals
+from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.session import Session
 
 HEEDED = (signal.SIGTERM, signal.SIGUSR1)
@@ -95,12 +95,12 @@ def for_a_file() -> None:
 
 @pytest.mark.parametrize("wait", [at_a_pipe, at_a_lock, for_a_child, for_a_file])
 def test_a_wait_is_ended(wait: Callable[[], None]) -> None:
-    with waking(), pytest.raises(HeededError), unheard(signal.SIGTERM):
+    with wake_for_signals(), pytest.raises(HeededError), unheard(signal.SIGTERM):
         wait()
 
 
 def test_one_that_is_heeded_leaves_the_next_to_be_heeded() -> None:
-    with waking():
+    with wake_for_signals():
         for number in (*HEEDED, *HEEDED):
             with pytest.raises(HeededError, match=str(int(number))), unheard(number):
                 at_a_pipe()
@@ -124,14 +124,14 @@ class Waited:
 
 def test_an_agent_is_told_to_end() -> None:
     session = Waited()
-    with told_to_end(cast(Session, session)) as told, unheard(signal.SIGTERM):
+    with pass_signals(cast(Session, session)) as told, unheard(signal.SIGTERM):
         session.wait()
     assert (told, session.told) == ([signal.SIGTERM], [signal.SIGTERM])
 
 
 def test_the_users_command_is_told_of_ctrl_c() -> None:
     session = Waited()
-    with foreground(cast(Session, session)), unheard(signal.SIGINT):
+    with foreground_signals(cast(Session, session)), unheard(signal.SIGINT):
         session.wait()
     assert session.told == [signal.SIGTERM]
 
@@ -151,7 +151,7 @@ def nothing_left() -> Iterator[None]:
 
 def test_everything_is_as_it_was() -> None:
     handler = signal.getsignal(signal.SIGURG)
-    with nothing_left(), waking():
+    with nothing_left(), wake_for_signals():
         assert signal.getsignal(signal.SIGURG) != handler
 
 
@@ -163,7 +163,7 @@ def test_a_handler_that_raises_when_it_has_just_begun_leaves_nothing(monkeypatch
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(_thread, "start_new_thread", told)
-    with nothing_left(), pytest.raises(HeededError), waking():
+    with nothing_left(), pytest.raises(HeededError), wake_for_signals():
         pytest.fail("it was told before")
 
 
@@ -174,7 +174,7 @@ def test_a_handler_that_raises_while_it_ends_leaves_nothing(monkeypatch: pytest.
         signal.raise_signal(signal.SIGTERM)
         return write(descriptor, data)
 
-    with nothing_left(), pytest.raises(HeededError), waking():
+    with nothing_left(), pytest.raises(HeededError), wake_for_signals():
         monkeypatch.setattr(os, "write", told)
     monkeypatch.undo()
 
@@ -185,13 +185,13 @@ def test_where_no_thread_can_be_started_nothing_is_done(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(_thread, "start_new_thread", refused)
     handler = signal.getsignal(signal.SIGURG)
-    with nothing_left(), waking():
+    with nothing_left(), wake_for_signals():
         assert signal.getsignal(signal.SIGURG) == handler
 
 
 def test_in_another_thread_nothing_is_done() -> None:
     def enter() -> None:
-        with waking():
+        with wake_for_signals():
             found.append(signal.getsignal(signal.SIGURG))
 
     found: list[object] = []

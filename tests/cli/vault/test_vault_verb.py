@@ -93,7 +93,7 @@ def test_gc_by_the_policy_file(cli: Cli) -> None:
     assert cli.json("vault", "gc", "-n")["vaults"][0]["applies"] == ["u1", "u2"]
     done = cli("vault", "gc")
     assert done.stdout.startswith("removed u1 (count), u2 (count): ")
-    assert cli("vault", "gc").stdout == "nothing has had its time\n"
+    assert cli("vault", "gc").stdout == "nothing has expired\n"
     log = [json.loads(line) for line in cli("log", "--json").stdout.splitlines()]
     assert log[-1]["kind"] == "gc"
     assert log[-1]["data"]["applies"] == ["u1", "u2"]
@@ -104,7 +104,7 @@ def test_gc_by_the_policy_file(cli: Cli) -> None:
 def test_forks_go_only_on_request_and_are_named_first(cli: Cli) -> None:
     cli.keep("echo x > a")
     name = cli.json("ls")["forks"][0]["fork"]
-    assert cli("vault", "gc").stdout == "nothing has had its time\n"
+    assert cli("vault", "gc").stdout == "nothing has expired\n"
     refused = cli("vault", "gc", "--forks", "0.001s")
     assert refused.returncode == 125
     assert f"not used for so long: {name}" in refused.stderr

@@ -58,5 +58,5 @@ test("of a job that nobody knows any more it is not known what has come of it", 
   await soon();
   refuse(404);
   const { state, problem } = await ended;
-  assert.deepEqual([state, problem.code, problem.error], ["failed", "lost", "what has come of it is not known"]);
+  assert.deepEqual([state, problem.code, problem.error], ["failed", "lost", "the outcome is not known"]);
 });

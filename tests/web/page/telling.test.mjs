@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { initial, want, wantBlocks } from "../../../src/mudroom/web/page/picked.js";
-import { amount, fateOf, fates, landed, loses, saidOf, turned } from "../../../src/mudroom/web/page/telling.js";
+import { amount, fateOf, fates, loses, saidOf } from "../../../src/mudroom/web/page/telling.js";
 
 const row = (id, more = {}) => ({ id, path: id, flags: [], stamp: "1", ...more });
 const side = (exists, path = "f") => ({ side: { exists }, path });
@@ -37,7 +37,7 @@ test("merged is said of what is merged alone", () => {
   const drifted = ROWS;
   const known = [conflict("a", "theirs"), conflict("b", "theirs", { theirs: false }), conflict("c", "")];
   assert.deepEqual(said(ROWS, initial(ROWS), drifted, known), {
-    "Replaces what the project has changed": ["a"], "Deletes what the project has changed": ["b"],
+    "Overwrites changes of the project": ["a"], "Deletes changes of the project": ["b"],
     "Conflicts with the project": ["c"], "Changed in the project meanwhile: merged": ["d"],
   });
   assert.deepEqual(said(ROWS, initial(ROWS), drifted, [conflict("a", "content"), ...known.slice(1)])["Changed in the project meanwhile: merged"], ["a", "d"]);
@@ -54,13 +54,5 @@ test("as long as nothing is known, nothing is called merged", () => {
 });
 
 test("what the project has moved is one file", () => {
-  assert.deepEqual(said(ROWS, initial(ROWS), [row("old"), row("a")], [conflict("a", "theirs", { at: "old" })]), { "Replaces what the project has changed": ["a"] });
-});
-
-test("an apply that only kept the project's has written nothing, and says so", () => {
-  const done = (written, removed, kept) => landed({ written, removed, kept });
-  assert.deepEqual([done(0, 0, ["f"]), done(0, 0, []), done(1, 2, ["f"])], ["the project stays as it is", "0 written", "1 written, 2 removed"]);
-  assert.equal(turned("undo", { again: ["f"], holder: "try-1" }), ": 1 file is in try-1 again");
-  assert.equal(turned("redo", { again: ["f", "g"], holder: "try-1" }), ": 2 files are out of try-1 again");
-  assert.equal(turned("undo", {}), "");
+  assert.deepEqual(said(ROWS, initial(ROWS), [row("old"), row("a")], [conflict("a", "theirs", { at: "old" })]), { "Overwrites changes of the project": ["a"] });
 });

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.change.preview import credentials_line, left_out, preview, some
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
+from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview
+from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, counted_changes
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom apply run-7f3a                 show what would change, ask, apply
+  mudroom apply run-7f3a                 show the changes, ask, apply
   mudroom apply run-7f3a --yes src docs  only these, without asking; '*.py' names files by pattern
-  mudroom apply run-7f3a -p              choose hunk by hunk; what is left stays in the fork
-  mudroom apply run-7f3a --bak           leave what is replaced beside it as NAME.bak
+  mudroom apply run-7f3a -p              choose hunk by hunk; the rest stays in the fork
+  mudroom apply run-7f3a --bak           keep replaced files as NAME.bak
   mudroom apply run-7f3a --git           the repository, too; it is left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
   mudroom apply run-7f3a --commits       the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
-project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork is not what was
-looked at. Exit code 5: the verify command of the policy failed on the result, and nothing was applied."""
+project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork has changed
+since it was reviewed. Exit code 5: the verify command of the policy failed on the result, and nothing was applied."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--patch", "-p", action="store_true", help="choose hunk by hunk")
-    parser.add_argument("--git", action="store_true", help="what changed in .git, too, as a whole")
+    parser.add_argument("--git", action="store_true", help="also the changes in .git, as a whole")
     parser.add_argument("--markers", action="store_true", help="write conflict markers into files that conflict")
-    parser.add_argument("--bak", action="store_true", help="leave what is replaced or removed beside it as NAME.bak")
-    parser.add_argument("--reviewed", metavar="ID", help="only if the fork is what diff --json called by this")
+    parser.add_argument("--bak", action="store_true", help="keep replaced and removed files as NAME.bak")
+    parser.add_argument("--reviewed", metavar="ID", help="only if this is the fork's fingerprint in diff --json")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--branch", metavar="NAME", help="the name of that branch (default: mudroom/FORK)")
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these, or matches them")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only paths at and below these, or matching them")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -56,24 +56,24 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = only_fork(session, args.fork)
         with exclusive(session, context, f"mudroom apply {name}"):
             if args.commits:
-                from mudroom.cli.change.commits import bring
+                from mudroom.cli.change.commits import bring_commits
 
-                return bring(session, name, args, context)
+                return bring_commits(session, name, args, context)
             landed = _apply(session, name, args, context)
     if landed is None:
         return 0
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
     else:
-        tell_landed(landed, name, context)
+        print_landed(landed, name, context)
     return exit_code(landed)
 
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
-    """None: the user has chosen nothing."""
+    """Return the outcome; None if the user has chosen to apply no change."""
     changes = session.changes.of(name).changes
-    paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
-    how: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
+    paths: Sequence[bytes] = matching_paths(changes, project_paths(args.paths, session))
+    options: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
     if args.patch:
         from mudroom.cli.change.patch import choose
 
@@ -83,17 +83,18 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
-        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
+        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **options)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirmed(session, name, paths, context):
+        if not _confirm(session, name, paths, context):
             return None
-    return session.changes.apply(name, paths, **how)
+    return session.changes.apply(name, paths, **options)
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
-    """What is named in a directory that is something else in the project comes with that alone."""
+    """Raise UsageError if a chosen path lies in a directory that is something else in the project, and that directory
+    is not chosen."""
     if not paths:
         return
     wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
@@ -103,22 +104,22 @@ def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name
             raise UsageError(requirement_text(path, above), f"mudroom apply {name} {show_path(min(above))}")
 
 
-def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
-    """Paths as they are given; a pattern (with *, ? or [) that is no path itself stands for what it matches."""
-    found: list[bytes] = []
+def matching_paths(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
+    """Return the paths, with each pattern (*, ? or [) that is no path itself replaced by the paths that it matches."""
+    matched: list[bytes] = []
     for path in paths:
         if not set(path) & set(b"*?[") or any(is_below(change.path, path) for change in changes):
-            found.append(path)
+            matched.append(path)
             continue
-        hits = [change.path for change in changes if _matches(change.path, path)]
-        if not hits:
+        matches = [change.path for change in changes if _matches(change.path, path)]
+        if not matches:
             raise UsageError(f"nothing in the fork matches {show_path(path)}", "mudroom diff shows what it has")
-        found += hits
-    return found
+        matched += matches
+    return matched
 
 
 def _matches(path: bytes, pattern: bytes) -> bool:
-    """As shells match file names; without a slash the pattern is for the last part, wherever that is."""
+    """Match as shells match file names. A pattern without a slash is matched with the last part of the path."""
     return fnmatch.fnmatchcase(path if b"/" in pattern else path.rpartition(b"/")[2], pattern)
 
 
@@ -127,7 +128,7 @@ def _require_terminal(context: Context, hint: str) -> None:
         raise UsageError("there is no terminal to ask on", hint)
 
 
-def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
+def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
     changeset = session.changes.review(name)[0]
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
@@ -136,10 +137,10 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
-    left = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
-    if left:
+    undecided = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
+    if undecided:
         warning = context.terminal.style("!", "red")
-        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")
+        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {name_some(undecided)}")
     return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
 
 
@@ -175,32 +176,34 @@ def _verified(verified: Verification) -> dict[str, Any]:
     }
 
 
-def _tell_unverified(verified: Verification, fork: str, context: Context) -> None:
+def _print_unverified(verified: Verification, fork: str, context: Context) -> None:
     terminal = context.terminal
     for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
         terminal.say("  | " + show(line.encode()))
-    how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
-    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {how}", "red"))
+    outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
+    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {outcome}", "red"))
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 
-def tell_landed(landed: LandingResult, fork: str, context: Context) -> None:
+def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     applied, terminal = landed.applied, context.terminal
     if landed.verified is not None and not landed.verified.passed:
-        _tell_unverified(landed.verified, fork, context)
+        _print_unverified(landed.verified, fork, context)
         return
-    back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
+    undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
-        terminal.style("applied: ", "green") + apply_words(applied.written, applied.removed, len(landed.kept)) + back
+        terminal.style("applied: ", "green")
+        + apply_words(applied.written, applied.removed, len(landed.kept))
+        + undo_hint
     )
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     if len(applied.conflicts) > 20:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     if landed.merged:
-        terminal.say(f"  merged with what the project had changed: {some(landed.merged)}")
+        terminal.say(f"  merged with what the project had changed: {name_some(landed.merged)}")
     if landed.kept:
-        terminal.say(f"  the project's was kept: {some(landed.kept)}")
+        terminal.say(f"  the project's was kept: {name_some(landed.kept)}")
     if applied.conflicts:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:

@@ -6,38 +6,40 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
     from mudroom.session import Session
 
-_MOST = 20
+_MOST_SHOWN = 20
 
 
-def bring(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
+def bring_commits(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
     if args.paths or args.patch or args.git or args.bak or args.markers:
         raise UsageError("--commits brings commits, and no files", "apply the files without it")
-    found = session.changes.bring_commits(name, branch=args.branch)
-    branch = found.branch.removeprefix("refs/heads/")
+    result = session.changes.bring_commits(name, branch=args.branch)
+    branch = result.branch.removeprefix("refs/heads/")
     if context.as_json:
         report = {
             "schema": "mudroom.commits/1",
             "fork": name,
-            "branch": found.branch,
-            "head": found.head,
-            "before": found.before or None,
-            "commits": [one._asdict() for one in found.commits],
-            "objects": found.objects,
+            "branch": result.branch,
+            "head": result.head,
+            "before": result.before or None,
+            "commits": [commit._asdict() for commit in result.commits],
+            "objects": result.objects,
         }
         context.terminal.out(json.dumps(report))
         return 0
-    say, style = context.terminal.say, context.terminal.style
-    count = len(found.commits)
-    say(style(f"{branch}: ", "green") + f"{count:,} commit{'' if count == 1 else 's'}, {found.objects:,} objects")
-    for one in found.commits[-_MOST:]:
-        say(f"  {style(one.id[:10], 'yellow')} {one.subject}  {style(one.author, 'dim')}")
-    if count > _MOST:
-        say(f"  and {count - _MOST:,} before them")
-    say(f"  look: git log {branch}   take: git merge {branch}   away: git branch -D {branch}")
+    print_line, style = context.terminal.say, context.terminal.style
+    count = len(result.commits)
+    print_line(
+        style(f"{branch}: ", "green") + f"{count:,} commit{'' if count == 1 else 's'}, {result.objects:,} objects"
+    )
+    for commit in result.commits[-_MOST_SHOWN:]:
+        print_line(f"  {style(commit.id[:10], 'yellow')} {commit.subject}  {style(commit.author, 'dim')}")
+    if count > _MOST_SHOWN:
+        print_line(f"  and {count - _MOST_SHOWN:,} before them")
+    print_line(f"  look: git log {branch}   take: git merge {branch}   away: git branch -D {branch}")
     return 0

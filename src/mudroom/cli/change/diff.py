@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 
 from mudroom.cli.change.preview import credentials_line
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.cli.project_session import only_fork, open_session, project_paths
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.session import Session
@@ -21,10 +21,10 @@ EXAMPLES = """\
 examples:
   mudroom diff                       of the only fork there is
   mudroom diff run-7f3a src          of that one, only below src
-  mudroom diff try@green try         what has changed in a fork since a checkpoint
+  mudroom diff try@green try         the changes of a fork since a checkpoint
   mudroom diff try-1 try-2           from one fork to another
-  mudroom diff try now               from a fork to the project as it is; base: what a fork was made from
-  mudroom diff run-7f3a --conflicts  where fork and project do not go together, with markers
+  mudroom diff try now               from a fork to the project as it is; base: the state it was made from
+  mudroom diff run-7f3a --conflicts  the conflicts with the project, with markers
   mudroom diff --json                counts per file instead of the text"""
 
 _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
@@ -32,7 +32,7 @@ _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to compare it with, then paths to look at")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="the state to compare with, then paths")
     parser.add_argument("--conflicts", action="store_true", help="only where it conflicts with the project as it is")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
@@ -50,9 +50,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _compare(session, old, new, words, context)
         name = only_fork(session, new)
         if context.as_json:
-            changes, seen = session.changes.review(name)
-            found = changes_to_json(changes, session.changes.moves(name))
-            report = {"schema": "mudroom.diff/1", "fork": name, "changes": found, "reviewed": seen}
+            changes, fingerprint = session.changes.review(name)
+            listed = changes_to_json(changes, session.changes.moves(name))
+            report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, "reviewed": fingerprint}
             context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
             return 0
         if not words:
@@ -64,25 +64,25 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _is_side(session: Session, word: str) -> bool:
-    """Whether a word names something to compare with, and not a path."""
+    """Return whether a word names something to compare with, and is not a path."""
     return word in ("base", "now") or word.partition("@")[0] in {fork.name for fork in session.vault.forks()}
 
 
 def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
-    """With markers, as far as texts go; exit code 3 if there are any."""
+    """Print the conflicts, texts with markers. Return 3 if there are any."""
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
     from mudroom.core.text.linediff import unified_diff
     from mudroom.review.rows import is_masked_conflict
 
-    found = session.changes.conflicts(name, project_paths(words, session))
+    conflicts = session.changes.conflicts(name, project_paths(words, session))
     if context.as_json:
-        rows = [conflict_to_json(conflict) for conflict in found]
+        rows = [conflict_to_json(conflict) for conflict in conflicts]
         context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
-        return 3 if found else 0
+        return 3 if conflicts else 0
 
     def lines() -> Iterator[bytes]:
-        for conflict in found:
+        for conflict in conflicts:
             shown = show_path(conflict.path).encode()
             yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
             if is_masked_conflict(session, conflict):
@@ -92,24 +92,24 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
                 yield from unified_diff(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
 
     page(lines(), context)
-    return 3 if found else 0
+    return 3 if conflicts else 0
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:
     paths = project_paths(words, session)
-    with session.forks.compare(old, new) as found:
-        changeset = found.changeset
+    with session.forks.compare(old, new) as comparison:
+        changeset = comparison.changeset
         chosen = [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
         if context.as_json:
             changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
             context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
         else:
-            page(found.lines(chosen), context)
+            page(comparison.lines(chosen), context)
     return 0
 
 
 def page(lines: Iterator[bytes], context: Context) -> None:
-    """Through the user's pager on a terminal; as it is into a pipe."""
+    """Write lines to the user's pager if stdout is a terminal, else unchanged to stdout."""
     if not os.isatty(1):
         for line in lines:
             sys.stdout.buffer.write(line)
@@ -117,14 +117,14 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         return
     import subprocess
 
-    from mudroom.cli.terminal.lending import TYPED, heeding, not_heeded
+    from mudroom.cli.terminal.foreground_program import TYPED, ignore_signal, signal_handlers
 
     command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
     if shutil.which(command[0]) is None:
         command = ["cat"]
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
     with (
-        heeding(dict.fromkeys(TYPED, not_heeded)),  # less stops a search by it, and has the terminal until it ends
+        signal_handlers(dict.fromkeys(TYPED, ignore_signal)),  # less(1) stops a search on Ctrl-C
         subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
     ):
         assert pager.stdin is not None
@@ -132,7 +132,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
             for line in lines:
                 pager.stdin.write(coloured(line, context))
         except BrokenPipeError:
-            pass  # the reader has seen enough
+            pass  # the reader has quit the pager
         try:
             pager.stdin.close()
         except BrokenPipeError:
@@ -140,7 +140,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
 
 
 def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
-    """Coloured, with what could steer the terminal made visible: the text comes from a command we do not trust."""
+    """Return a line coloured, with control characters made visible: the text is not trusted."""
     body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
     safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
     style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")

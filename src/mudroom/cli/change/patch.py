@@ -1,5 +1,5 @@
-"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. What was chosen without
-what it goes together with (core/tree/dependent_rows.py) is told, and stays in the fork."""
+"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. A chosen row that needs
+rows which are not chosen (core/tree/dependent_rows.py) is named, and stays in the fork."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.change.diff import coloured
-from mudroom.cli.main import Context
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import Hunk, hunks, select_blocks, split_hunk
 from mudroom.core.tree.change import counted_changes
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 HELP = """\
 y - apply this hunk                     n - leave it in the fork
 a - this one and the rest of the file   d - not this one nor the rest of the file
-s - split it into smaller ones          q - no more: what was chosen so far, and nothing else
+s - split it into smaller ones          q - stop: apply only the hunks chosen so far
 ? - this help"""
 
-_NAMED = 20
-"""Paths that are told of one by one."""
+_MOST_NAMED = 20
+"""Paths that are named."""
 
 
 class PatchSelection(NamedTuple):
     paths: tuple[bytes, ...]
     parts: dict[bytes, PartialChoice]
-    """Of the paths, those of which not all was chosen."""
+    """The paths of which only a part was chosen."""
 
 
 class _Quit(Exception):
@@ -40,85 +40,85 @@ class _Quit(Exception):
 
 
 def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> PatchSelection | None:
-    """Ask about every change at and below ``paths`` (none: all). None if nothing was chosen."""
+    """Ask about every change at and below ``paths`` (empty: all changes). Return None if no change was chosen."""
     chosen: list[Change] = []
     parts: dict[bytes, PartialChoice] = {}
     try:
         for change, base, staged in session.changes.texts(fork, paths):
             if base is None or staged is None:
-                if _whole(change, context):
+                if _ask_whole(change, context):
                     chosen.append(change)
                 continue
-            part = _file(change, base, staged, context)
+            part = _ask_file(change, base, staged, context)
             if part is not None:
                 chosen.append(change)
                 if part != PartialChoice(staged, change.entry.mode):
                     parts[change.path] = part
     except _Quit:
         pass
-    kept = _together(session, fork, chosen, context)
+    kept = _complete(session, fork, chosen, context)
     if not kept:
         context.terminal.say("nothing was chosen; all stays in the fork")
         return None
-    paths_of = ([change.path, *([change.source] if change.source else [])] for change in kept)
+    pairs = ([change.path, *([change.source] if change.source else [])] for change in kept)
     return PatchSelection(
-        tuple(path for some in paths_of for path in some),
+        tuple(path for pair in pairs for path in pair),
         {change.path: parts[change.path] for change in kept if change.path in parts},
     )
 
 
-def _together(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
-    """Without what lacks something that it goes together with: that was answered with no, or not asked about."""
+def _complete(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
+    """Return the chosen changes without those that need a row which was declined, or not asked about."""
     needed = needs(row_of(change) for change in counted_changes(session.changes.of(fork).changes))
     picked = {change.path for change in chosen}
     kept = complete_selection(picked, needed)
-    left = [change.path for change in chosen if change.path not in kept]
-    for path in left[:_NAMED]:
+    dropped = [change.path for change in chosen if change.path not in kept]
+    for path in dropped[:_MOST_NAMED]:
         context.terminal.say(
             f"{requirement_text(path, needed[path] - picked or needed[path] - kept)}: it stays in the fork"
         )
-    if left[_NAMED:]:
-        context.terminal.say(f"so do {len(left) - _NAMED:,} more")
+    if dropped[_MOST_NAMED:]:
+        context.terminal.say(f"so do {len(dropped) - _MOST_NAMED:,} more")
     return [change for change in chosen if change.path in kept]
 
 
-def _whole(change: Change, context: Context) -> bool:
-    """What has no hunks: binary files, links, directories, whole files that come or go."""
+def _ask_whole(change: Change, context: Context) -> bool:
+    """Ask about a change without hunks: a binary file, a link, a directory, a whole file that is added or deleted."""
     verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
     kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
     if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
         kind = f" ({change.base.kind} becomes {change.staged.kind})"
     source = f"{show_path(change.source)} to " if change.source else ""
     while True:
-        answer = _ask(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)
+        answer = _ask_key(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)
         if answer in ("y", "a", "n", "d"):
             return answer in ("y", "a")
 
 
-def _file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
-    """What is wanted of it; None if nothing is."""
+def _ask_file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
+    """Return the chosen part of a file; None if no part is chosen."""
     assert change.staged is not None
     context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
     mode = change.staged.mode
     changed_mode = change.base is not None and change.base.mode != mode
-    if changed_mode and change.base is not None and not _mode(change, context):
+    if changed_mode and change.base is not None and not _ask_mode(change, context):
         mode = change.base.mode
-    wanted = _hunks(base, staged, context)
+    wanted = _ask_hunks(base, staged, context)
     if not wanted and (not changed_mode or mode != change.staged.mode):
         return None
     return PartialChoice(select_blocks(base, staged, wanted), mode)
 
 
-def _mode(change: Change, context: Context) -> bool:
+def _ask_mode(change: Change, context: Context) -> bool:
     assert change.base is not None and change.staged is not None
     while True:
-        answer = _ask(f"mode {change.base.mode:04o} -> {change.staged.mode:04o} [y,n,q,?]? ", context)
+        answer = _ask_key(f"mode {change.base.mode:04o} -> {change.staged.mode:04o} [y,n,q,?]? ", context)
         if answer in ("y", "a", "n", "d"):
             return answer in ("y", "a")
 
 
-def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
-    """The numbers of the blocks that are wanted."""
+def _ask_hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
+    """Return the numbers of the chosen blocks."""
     wanted: set[int] = set()
     pending = list(hunks(base, staged))
     total, number = len(pending), 0
@@ -128,7 +128,7 @@ def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
         number += 1
         _show(hunk, context)
         keys = "y,n,a,d,q," + ("s,?" if len(smaller) > 1 else "?")
-        answer = _ask(f"({number}/{total}) apply this hunk [{keys}]? ", context)
+        answer = _ask_key(f"({number}/{total}) apply this hunk [{keys}]? ", context)
         if answer == "s" and len(smaller) > 1:
             pending[:0] = smaller
             total += len(smaller) - 1
@@ -136,7 +136,7 @@ def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
         elif answer == "y":
             wanted.update(hunk.blocks)
         elif answer == "a":
-            return wanted.union(hunk.blocks, *(one.blocks for one in pending))
+            return wanted.union(hunk.blocks, *(later.blocks for later in pending))
         elif answer == "d":
             return wanted
         elif answer != "n":
@@ -151,8 +151,8 @@ def _show(hunk: Hunk, context: Context) -> None:
     sys.stderr.flush()
 
 
-def _ask(question: str, context: Context) -> str:
-    """One key. Raises _Quit at q, and at the end of the input."""
+def _ask_key(question: str, context: Context) -> str:
+    """Return one key. Raise _Quit at q, and at the end of the input."""
     reply = context.terminal.ask(context.terminal.style(question, "blue"))
     answer = reply.strip().lower()[:1]
     if not reply or answer == "q":

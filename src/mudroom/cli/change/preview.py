@@ -1,4 +1,4 @@
-"""What a command would change, as a few lines of text."""
+"""The changes of a fork as a few lines of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 LINES = 20
-"""A preview has about so many rows; directories stand for what is in them until it fits."""
+"""A preview has about this many rows; directories stand for their files until it fits."""
 
 
 def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
@@ -24,12 +24,13 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
     rows, rolls = roll_up(changes, LINES)
     cells = sorted(
-        [(show_path(c.path) or ".", _one(c)) for c in rows] + [(show_path(r.path) + "/", _many(r)) for r in rolls]
+        [(show_path(c.path) or ".", _describe_change(c)) for c in rows]
+        + [(show_path(r.path) + "/", _describe_roll(r)) for r in rolls]
     )
     hidden = len(cells) - 2 * LINES
     width = max((len(shown) for shown, _what in cells[: 2 * LINES]), default=0)
-    for shown, what in cells[: 2 * LINES]:
-        lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(what, terminal)}")
+    for shown, description in cells[: 2 * LINES]:
+        lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(description, terminal)}")
     if hidden > 0:
         lines.append(f"  … and {hidden:,} more")
     lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset)]
@@ -37,12 +38,12 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
 
 
 def credentials_line(session: Session, fork: str) -> list[str]:
-    """What a reviewer has to know of how the changes came about; nothing if no credentials were open."""
+    """Return a line if credentials were open to the fork's commands, for the reviewer."""
     names = session.forks.opened_credentials(fork)
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
 
-def _one(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     parts = []
     if change.verb == "deleted":
         parts.append("deleted")
@@ -66,7 +67,7 @@ def _one(change: Change) -> str:
     return ", ".join(parts) or "changed"
 
 
-def _many(roll: Roll) -> str:
+def _describe_roll(roll: Roll) -> str:
     words = []
     for count, sign in ((roll.added, "+"), (roll.modified, "~"), (roll.deleted, "-"), (roll.renamed, "→")):
         if count:
@@ -85,31 +86,31 @@ def _coloured(text: str, terminal: Terminal) -> str:
 
 
 def _warnings(changeset: Changeset) -> list[str]:
-    found = []
+    lines = []
     for flag, text in (
         ("executes-later", "runs by itself later"),
         ("secret", "may hold secrets"),
         ("protected", "is left out of apply unless you name it"),
     ):
-        paths = [change.path for change in changeset.changes if flag in change.flags and _counts(change)]
+        paths = [change.path for change in changeset.changes if flag in change.flags and _is_worth_a_line(change)]
         if paths:
-            found.append(f"{text}: {some(paths)}")
+            lines.append(f"{text}: {name_some(paths)}")
     units = repositories(changeset.changes)
     if units:
-        found.append(f"is left out of apply unless you ask for it (--git): {some(sorted(units))}")
+        lines.append(f"is left out of apply unless you ask for it (--git): {name_some(sorted(units))}")
     unknown = [change.path for change in changeset.changes if not change.original_known]
     if unknown:
-        found.append(f"edited by somebody else meanwhile, will conflict: {some(unknown)}")
-    return found + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
+        lines.append(f"edited by somebody else meanwhile, will conflict: {name_some(unknown)}")
+    return lines + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
 
 
-def _counts(change: Change) -> bool:
-    """Whether a flag is worth a line: what comes with an installed package is not news for each file."""
+def _is_worth_a_line(change: Change) -> bool:
+    """Return whether a flag is worth a line: for files of an installed package it is not."""
     return change.verb != "deleted" and b"node_modules/" not in change.path and b"site-packages/" not in change.path
 
 
 def left_out(withheld: Sequence[bytes]) -> list[str]:
-    """Why apply has left these paths out, and what brings them: a line per reason."""
+    """Return a line for each reason why apply has left paths out, with the option that applies them."""
     units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
     others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
     above = {directory for path in withheld for directory in ancestors(path)}
@@ -120,16 +121,16 @@ def left_out(withheld: Sequence[bytes]) -> list[str]:
         ("left out, to be named if wanted", named),
         ("stays because of what is in it", staying),
     )
-    return [f"{reason}: {some(paths)}" for reason, paths in reasons if paths]
+    return [f"{reason}: {name_some(paths)}" for reason, paths in reasons if paths]
 
 
-def some(paths: Sequence[bytes], most: int = 4) -> str:
-    shown = ", ".join(show_path(path) for path in paths[:most])
-    return shown + (f" and {len(paths) - most:,} more" if len(paths) > most else "")
+def name_some(paths: Sequence[bytes], limit: int = 4) -> str:
+    shown = ", ".join(show_path(path) for path in paths[:limit])
+    return shown + (f" and {len(paths) - limit:,} more" if len(paths) > limit else "")
 
 
 def size(count: int) -> str:
-    """Bytes for people, in powers of ten as disks and package managers give them."""
+    """Return a number of bytes in words, in powers of ten as disks and package managers give them."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -1,4 +1,4 @@
-"""``mudroom recover``: deal with what a killed mudroom, or a machine that went down, has left in the middle."""
+"""``mudroom recover``: finish or take back applies that a killed mudroom, or a crash of the machine, cut off."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, tell_recovered
+from mudroom.cli.project_session import open_session, print_recovered
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
 
 EXAMPLES = """\
 examples:
-  mudroom recover            finish or take back what was cut off; says what it did
+  mudroom recover            finish or take back applies that were cut off
   mudroom recover --json
 
 Every run, apply and undo does the same first. An apply that had not touched the project is taken back (deferred: the
-fork is whole); one that had is finished, and what the user has changed meanwhile is a conflict like any other (exit
+fork is whole); one that had is finished, and changes by the user meanwhile are conflicts like any other (exit
 code 3). mudroom undo takes it back as a whole."""
 
 
@@ -26,26 +26,28 @@ def configure(_parser: argparse.ArgumentParser) -> None:
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
-    say = context.terminal.say
+    print_line = context.terminal.say
     with open_session(context) as session:
         holder = f"`mudroom recover` (process {os.getpid()})"
-        with session.alone(holder, lambda other: say(f"waiting for {other} to end; Ctrl-C to give up")) as found:
+        with session.alone(
+            holder, lambda other: print_line(f"waiting for {other} to end; Ctrl-C to give up")
+        ) as recovered:
             pass
-    conflicts = [conflict for one in found for conflict in one.applied.conflicts]
+    conflicts = [conflict for recovery in recovered for conflict in recovery.applied.conflicts]
     if context.as_json:
         rows = [
-            {"apply": one.name, "fork": one.fork, "outcome": one.outcome}
-            | {"conflicts": conflicts_to_json(one.applied.conflicts)}
-            for one in found
+            {"apply": recovery.name, "fork": recovery.fork, "outcome": recovery.outcome}
+            | {"conflicts": conflicts_to_json(recovery.applied.conflicts)}
+            for recovery in recovered
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.recovered/1", "applies": rows}))
         return 3 if conflicts else 0
-    for one in found:
-        tell_recovered(context, one.name, one.fork, one.outcome)
-        for remark in one.applied.remarks:
-            say(f"  {show_path(remark.path)}: {remark.text}")
+    for recovery in recovered:
+        print_recovered(context, recovery.name, recovery.fork, recovery.outcome)
+        for remark in recovery.applied.remarks:
+            print_line(f"  {show_path(remark.path)}: {remark.text}")
     for conflict in conflicts:
-        say(f"  {context.terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
-    if not found:
-        say("nothing was cut off")
+        print_line(f"  {context.terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+    if not recovered:
+        print_line("nothing was cut off")
     return 3 if conflicts else 0

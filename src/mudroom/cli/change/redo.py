@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mudroom.cli.change.undo import tell
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.change.undo import print_turned
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:
@@ -23,4 +23,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom redo"):
         applied = session.changes.redo(args.apply)
-    return tell(applied, "redo", context)
+    return print_turned(applied, "redo", context)

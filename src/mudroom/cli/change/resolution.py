@@ -1,8 +1,8 @@
 """The ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
 
-An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides; they are
-given no name that the fork has chosen, and no secret. What somebody wrote there is decided for, or kept in a file that
-they are told of.
+An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides. They are
+given no name that the fork has chosen, and no secret. The text that the user wrote becomes the decision, or is kept in
+a file whose path is printed.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mudroom.cli.terminal.lending import GRACE, TYPED, LentTerminal, ToldToEnd
+from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner, Terminated
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
-    from mudroom.cli.main import Context
+    from mudroom.cli.terminal.context import Context
     from mudroom.core.merge.diff3 import MergedText
     from mudroom.core.merge.resolution_words import Either
     from mudroom.session import ForkConflict, Session
 
 KEPT = "kept"
-"""The name, but for its suffix, of what somebody wrote and nobody decided for."""
+"""The name, without suffix, of a file with a text that was not decided for."""
 DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y fork -p %P"}
-"""Merge drivers that are known by name."""
+"""Merge drivers that have a name."""
 
 
-def whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> None:
+def decide_whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> None:
     if side != "both":
         session.changes.decide(fork, conflict, side)
         return
@@ -43,52 +43,53 @@ def whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> 
     if conflict.merged is None and sides == {"file"}:
         session.changes.keep_both(fork, conflict)
         return
-    merged = _text(conflict)
-    _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
+    merged = _merged_text(conflict)
+    _decide_merged(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 
 
-def by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:
-    merged = _text(conflict)
+def decide_by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:
+    merged = _merged_text(conflict)
     for number in hunks:
         if not 1 <= number <= merged.conflicts:
             raise UsageError(f"{show_path(conflict.path)} has no conflict {number}", f"it has {merged.conflicts}")
-    left = set(range(1, merged.conflicts + 1)) - set(hunks)
-    if left:
+    undecided = set(range(1, merged.conflicts + 1)) - set(hunks)
+    if undecided:
         raise UsageError(
-            f"{show_path(conflict.path)}: conflict {min(left)} is not decided",
+            f"{show_path(conflict.path)}: conflict {min(undecided)} is not decided",
             "say --hunk N --mine for each, or --edit",
         )
-    _keep(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
+    _decide_merged(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
 
 
-def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
-    """With conflict markers; of one that is decided, what is."""
+def decide_in_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
+    """Open an editor on the text with conflict markers; if the conflict is decided, on the result."""
     from mudroom.core.merge.marker import Labels, has_markers, marker_size, why_not_mergeable, with_markers
 
     _require_shown(session, conflict)
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
-    merged = _text(conflict)
-    given = conflict.result
-    anew = given is None or bool(why_not_mergeable(given))
-    if given is None or anew:
-        given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
+    merged = _merged_text(conflict)
+    initial = conflict.result
+    with_conflicts = initial is None or bool(why_not_mergeable(initial))
+    if initial is None or with_conflicts:
+        initial = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
-    with LentTerminal() as lent, _desk() as directory:
-        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
+    with ForegroundRunner() as runner, _program_directory() as directory:
+        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), initial, context.terminal.say)
         with edited:
             words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
-            _run(lent, words, directory, "the editor", is_typed_in=True)
+            _run(runner, words, directory, "the editor", is_typed_in=True)
             content = edited.read("the editor")
             if has_markers(content, marker_size(merged)):
                 raise UsageError(
                     f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
                 )
-            session.changes.decide(fork, conflict, "content", content, edited=not anew)
+            session.changes.decide(fork, conflict, "content", content, edited=not with_conflicts)
 
 
-def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
-    """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
+def decide_by_driver(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
+    """Run a merge driver with git's placeholders (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the
+    path."""
     from mudroom.core.merge.marker import has_markers
 
     _require_shown(session, conflict)
@@ -98,7 +99,7 @@ def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, cont
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
-    with LentTerminal() as lent, _desk() as directory:
+    with ForegroundRunner() as runner, _program_directory() as directory:
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
@@ -108,7 +109,7 @@ def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, cont
             names[sign] = str(place)
         edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
         with edited:
-            _run(lent, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
+            _run(runner, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
             content = edited.read(words[0])
             if has_markers(content) and not any(has_markers(side.content or b"") for side in sides):
                 raise UsageError(
@@ -128,8 +129,8 @@ def _require_shown(session: Session, conflict: ForkConflict) -> None:
 
 
 @contextmanager
-def _desk() -> Iterator[Path]:
-    """A directory for one program; gone afterwards, but for what is kept."""
+def _program_directory() -> Iterator[Path]:
+    """Yield a directory for one program. It is removed afterwards, unless it holds a file to keep."""
     directory = Path(tempfile.mkdtemp(prefix="mudroom-"))
     try:
         yield directory
@@ -141,12 +142,12 @@ def _desk() -> Iterator[Path]:
 
 
 class _Edited:
-    """A file that somebody edits. If nothing comes of that, the file is kept as it was left, and its path is told."""
+    """A file that the user edits. If it does not become a decision, it is kept as it is, and its path is printed."""
 
-    def __init__(self, place: Path, given: bytes, say: Callable[[str], None]) -> None:
-        self.place, self.given, self.say = place, given, say
-        place.write_bytes(given)
-        self.beside = set(os.listdir(place.parent))
+    def __init__(self, place: Path, initial: bytes, say: Callable[[str], None]) -> None:
+        self.place, self.initial, self.say = place, initial, say
+        place.write_bytes(initial)
+        self.names_before = set(os.listdir(place.parent))
 
     def read(self, what: str) -> bytes:
         try:
@@ -160,31 +161,34 @@ class _Edited:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None or not self.place.is_file():
             return
-        rescued = self._rescued() if isinstance(error, ToldToEnd) and error.number not in TYPED else set()
-        if self.place.read_bytes() == self.given and not rescued:
+        rescued = self._rescued() if isinstance(error, Terminated) and error.number not in TYPED else set()
+        if self.place.read_bytes() == self.initial and not rescued:
             return
         kept = self.place.with_name(KEPT + self.place.suffix)
         self.place.rename(kept)
-        _clear(self.place.parent, {kept.name, *rescued})  # of copies of the sides, and what an editor leaves beside
-        if not isinstance(error, MudroomError):  # Ctrl-C, a full disk: nobody else would tell where it is
+        _remove_others(self.place.parent, {kept.name, *rescued})  # copies of the sides, and the editor's own files
+        if not isinstance(error, MudroomError):  # Ctrl-C or a full disk: the path is not in a message yet
             self.say(f"what was written is kept: {kept}")
         else:
             error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
 
     def _rescued(self) -> set[str]:
-        """What an editor that was told to end has made of what was not saved, at once: vim a .swp, nano a .save, emacs
-        a #file#."""
+        """Return the recovery files that an editor wrote after SIGTERM: vim a .swp, nano a .save, emacs a #file#."""
         since = time.time() - 2 * GRACE
-        found = set()
-        for one in self.place.parent.iterdir():
+        names = set()
+        for entry in self.place.parent.iterdir():
             with suppress(FileNotFoundError):
-                if one.name not in self.beside and stat.S_ISREG(one.lstat().st_mode) and one.lstat().st_mtime >= since:
-                    found.add(one.name)
-        return found
+                if (
+                    entry.name not in self.names_before
+                    and stat.S_ISREG(entry.lstat().st_mode)
+                    and entry.lstat().st_mtime >= since
+                ):
+                    names.add(entry.name)
+        return names
 
 
-def _clear(directory: Path, kept: set[str]) -> None:
-    """Of all else; a link is removed, and not where it leads. What cannot be removed stays."""
+def _remove_others(directory: Path, kept: set[str]) -> None:
+    """Remove all other entries; of a link the link, not its target. Entries that cannot be removed stay."""
     own = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for name in set(os.listdir(own)) - kept:
@@ -202,7 +206,7 @@ def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:
         raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 
-def _keep(
+def _decide_merged(
     session: Session, fork: str, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Either]
 ) -> None:
     from mudroom.core.merge.marker import resolve
@@ -210,7 +214,7 @@ def _keep(
     session.changes.decide(fork, conflict, "content", resolve(merged, choices).content())
 
 
-def _text(conflict: ForkConflict) -> MergedText:
+def _merged_text(conflict: ForkConflict) -> MergedText:
     merged = conflict.merged
     if merged is None:
         raise UsageError(
@@ -220,14 +224,14 @@ def _text(conflict: ForkConflict) -> MergedText:
 
 
 def _suffix(path: bytes) -> str:
-    """Of a file name, if it is a plain one: editors and drivers tell the language by it."""
+    """Return the suffix of a file name if it is plain: editors and merge drivers take the language from it."""
     suffix = os.path.splitext(path)[1]
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(lent: LentTerminal, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
+def _run(runner: ForegroundRunner, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
     try:
-        code = lent.run(words, directory, is_typed_in=is_typed_in)
+        code = runner.run(words, directory, is_typed_in=is_typed_in)
     except OSError as error:
         raise UsageError(f"{words[0]} cannot be run: {error.strerror}", "set VISUAL or EDITOR") from error
     if code < 0:

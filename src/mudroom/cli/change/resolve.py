@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
+from mudroom.cli.project_session import only_fork, open_session, project_paths, with_shown
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
@@ -17,12 +17,12 @@ from mudroom.errors import UsageError
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
 
-MOST = 8
-"""Places of which it is said what is decided."""
+MOST_PLACES = 8
+"""Places whose decision is shown."""
 EXAMPLES = """\
 examples:
-  mudroom resolve agent-1                           which conflicts there are, and what is decided about them
-  mudroom resolve agent-1 src/app.py --mine         keep what the project has; --theirs: what the fork has
+  mudroom resolve agent-1                           list the conflicts and their decisions
+  mudroom resolve agent-1 src/app.py --mine         keep the project's version; --theirs: the fork's
   mudroom resolve agent-1 notes.md --both           both, the project's first, at each place that conflicts
   mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
   mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
@@ -33,7 +33,7 @@ Nothing is applied: mudroom apply does that, and finds the decision as long as b
 
 
 class _Hunk(argparse.Action):
-    """``--hunk N`` says of which conflict the next --mine, --theirs or --both speaks."""
+    """``--hunk N``: the conflict that the next --mine, --theirs or --both decides."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         try:
@@ -60,8 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files in conflict; with a directory all in it")
     parser.set_defaults(whole=None, hunks=None, hunk=None)
     for names, value, text in (
-        (("--mine", "--ours"), "ours", "keep what the project has"),
-        (("--theirs",), "theirs", "take what the fork has"),
+        (("--mine", "--ours"), "ours", "keep the project's version"),
+        (("--theirs",), "theirs", "take the fork's version"),
         (("--both",), "both", "the project's lines, then the fork's; of binary files, NAME.theirs beside NAME"),
     ):
         parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=text)
@@ -81,39 +81,39 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
         paths = project_paths(args.paths, session)
-        found = session.changes.conflicts(name, paths)
+        conflicts = session.changes.conflicts(name, paths)
         decide = _decision(args, session, name, context)
         if decide is not None:
             if not paths and not args.all:
                 raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
-            if not found:
+            if not conflicts:
                 raise UsageError("there is no conflict" + (" at " + ", ".join(map(show, paths)) if paths else ""))
-            for conflict in found:
+            for conflict in conflicts:
                 decide(conflict)
-            found = session.changes.conflicts(name, paths)
-    left = sum(not conflict.decided for conflict in found)
+            conflicts = session.changes.conflicts(name, paths)
+    undecided = sum(not conflict.decided for conflict in conflicts)
     if context.as_json:
-        rows = [conflict_to_json(conflict) for conflict in found]
+        rows = [conflict_to_json(conflict) for conflict in conflicts]
         context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
     else:
-        _tell(found, left, name, context)
-    return 3 if left else 0
+        _print_conflicts(conflicts, undecided, name, context)
+    return 3 if undecided else 0
 
 
-def _tell(found: list[ForkConflict], left: int, name: str, context: Context) -> None:
+def _print_conflicts(conflicts: list[ForkConflict], undecided: int, name: str, context: Context) -> None:
     terminal = context.terminal
-    for conflict in found:
+    for conflict in conflicts:
         state = terminal.style(*_state(conflict), 1)
         places = f"  ({conflict.places} places)" if (conflict.places or 0) > 1 else ""
         terminal.out(f"{state}  {show_path(conflict.path)}: {conflict.reason}{places}")
-    if not found:
+    if not conflicts:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
-    elif not left:
+    elif not undecided:
         terminal.say(f"all is decided: mudroom apply {name}")
 
 
 def _state(conflict: ForkConflict) -> tuple[str, str]:
-    """In words, and its colour."""
+    """Return the state in words, and its colour."""
     if not conflict.decided:
         return "conflict", "red"
     places = _places(conflict) if conflict.take == "content" else ""
@@ -121,15 +121,15 @@ def _state(conflict: ForkConflict) -> tuple[str, str]:
 
 
 def _places(conflict: ForkConflict) -> str:
-    """What was made of a text, place by place; empty: it was made in another way."""
+    """Return the decision of each place of a text; empty if the text was made in another way."""
     from mudroom.core.merge.read_resolution import read_choices
 
     merged, content = conflict.merged, conflict.result
     choices = read_choices(merged, content) if merged is not None and content is not None else None
     if not choices:
         return ""
-    more = f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
-    return ", ".join(map(choice_words, choices[:MOST])) + more
+    more = f" and {len(choices) - MOST_PLACES} more" if len(choices) > MOST_PLACES else ""
+    return ", ".join(map(choice_words, choices[:MOST_PLACES])) + more
 
 
 def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
@@ -154,17 +154,17 @@ def _decision(
 ) -> Callable[[ForkConflict], None] | None:
     from mudroom.cli.change import resolution
 
-    asked = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]
-    if not any(asked):
+    ways = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]
+    if not any(ways):
         return None
-    if sum(asked) > 1 or (args.whole and len(args.whole) > 1):
+    if sum(ways) > 1 or (args.whole and len(args.whole) > 1):
         raise UsageError("one way of deciding at a time")
     if args.undecide:
         return lambda conflict: resolution.undecide(session, name, conflict)
     if args.hunks:
-        return lambda conflict: resolution.by_hunk(session, name, conflict, args.hunks)
+        return lambda conflict: resolution.decide_by_hunk(session, name, conflict, args.hunks)
     if args.edit:
-        return lambda conflict: resolution.by_editor(session, name, conflict, context)
+        return lambda conflict: resolution.decide_in_editor(session, name, conflict, context)
     if args.tool is not None:
-        return lambda conflict: resolution.by_tool(session, name, conflict, args.tool, context)
-    return lambda conflict: resolution.whole(session, name, conflict, args.whole[0])
+        return lambda conflict: resolution.decide_by_driver(session, name, conflict, args.tool, context)
+    return lambda conflict: resolution.decide_whole(session, name, conflict, args.whole[0])

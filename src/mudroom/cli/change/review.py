@@ -1,4 +1,4 @@
-"""``mudroom review``: look at what a fork would change, choose, decide and apply it, in the terminal."""
+"""``mudroom review``: review the changes of a fork in the terminal: choose, decide, apply."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
@@ -22,13 +22,13 @@ EXAMPLES = """\
 examples:
   mudroom review             the fork there is; of several, one is asked for
   mudroom review run-7f3a    that one
-  mudroom review --json      what it would show: files, flags, hunks, fingerprint; needs no terminal
+  mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
 Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 3 conflicts are left, 4
 the fork has changed since it was looked at, 5 the verify command failed."""
 
-NEEDED = "textual"
+NEEDED_PACKAGE = "textual"
 INSTALL = "pip install 'mudroom[tui]'"
 
 
@@ -39,83 +39,84 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         with open_session(context) as session:
-            return _tell(session, only_fork(session, args.fork), context)
+            return _print_json(session, only_fork(session, args.fork), context)
     if not context.terminal.interactive:
         raise UsageError(
             "there is no terminal to review in",
             "mudroom diff shows it, mudroom apply -p asks, mudroom serve has a page",
         )
-    if importlib.util.find_spec(NEEDED) is None:
-        raise UsageError(f"mudroom review needs {NEEDED}", INSTALL)
-    quiet = _Quiet(context)
-    with open_session(context._replace(terminal=quiet)) as session:
+    if importlib.util.find_spec(NEEDED_PACKAGE) is None:
+        raise UsageError(f"mudroom review needs {NEEDED_PACKAGE}", INSTALL)
+    recorder = _RecordingTerminal(context)
+    with open_session(context._replace(terminal=recorder)) as session:
         forks = session.vault.forks()
         name = args.fork if args.fork is not None or len(forks) > 1 else only_fork(session, None)
         if name is not None:
             name = session.vault.fork(name).name
-        return _review(session, name, quiet, context)
+        return _review(session, name, recorder, context)
 
 
-def _tell(session: Session, name: str, context: Context) -> int:
-    """What would be shown; an apply is held to it, as to what ``diff --json`` shows."""
+def _print_json(session: Session, name: str, context: Context) -> int:
+    """Print the review as JSON. An apply can be bound to its fingerprint, as to that of ``diff --json``."""
     from mudroom.core.text.hunk import hunks
     from mudroom.review.rows import review_fork
 
-    changeset, seen = session.changes.review(name)
-    looked = review_fork(session, name)
+    changeset, fingerprint = session.changes.review(name)
+    reviewed = review_fork(session, name)
     counts = {
         change.path: len(hunks(old, new))
         for change, old, new in session.changes.texts(name)
         if old is not None and new is not None
     }
     changes = changes_to_json(changeset)
-    for change, row in zip(looked.rows, changes["files"], strict=True):
-        row |= {"tags": list(looked.tags[change.path]), "hunks": counts.get(change.path, 0)}
-    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": seen}
+    for change, row in zip(reviewed.rows, changes["files"], strict=True):
+        row |= {"tags": list(reviewed.tags[change.path]), "hunks": counts.get(change.path, 0)}
+    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": fingerprint}
     context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
     return 0
 
 
-def _review(session: Session, name: str | None, quiet: _Quiet, context: Context) -> int:
-    from mudroom.cli.change.resolution import by_editor
+def _review(session: Session, name: str | None, recorder: _RecordingTerminal, context: Context) -> int:
+    from mudroom.cli.change.resolution import decide_in_editor
     from mudroom.cli.vault.event_row import line
-    from mudroom.tui.app import Hands, review
+    from mudroom.tui.app import review
+    from mudroom.tui.base_app import ReviewHooks
 
     def edit(session: Session, fork: str, conflict: ForkConflict) -> None:
         try:
-            by_editor(session, fork, conflict, context)
+            decide_in_editor(session, fork, conflict, context)
         except MudroomError as error:
-            context.terminal.say(str(error))  # stays to be read when the review has ended: it may say what is kept
+            context.terminal.say(str(error))  # stays on the screen after the review: it may say which file is kept
             raise
 
     settings = session.actor.policy
-    hands = Hands(edit, line, tuple(quiet.said), settings.verify)
-    left = review(session, name, hands)
-    if left.says:
-        context.terminal.say(left.says)
-    elif left.holds and not left.applied:
-        context.terminal.say(f"nothing was applied; all stays in {left.fork}: mudroom review {left.fork}")
-    elif left.holds:
-        context.terminal.say(f"the rest stays in {left.fork}: mudroom review {left.fork}, mudroom discard {left.fork}")
-    if left.signal:
-        signal.signal(left.signal, signal.SIG_DFL)
-        os.kill(os.getpid(), left.signal)
-    return left.code
+    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify)
+    end = review(session, name, hooks)
+    if end.says:
+        context.terminal.say(end.says)
+    elif end.holds and not end.applied:
+        context.terminal.say(f"nothing was applied; all stays in {end.fork}: mudroom review {end.fork}")
+    elif end.holds:
+        context.terminal.say(f"the rest stays in {end.fork}: mudroom review {end.fork}, mudroom discard {end.fork}")
+    if end.signal:
+        signal.signal(end.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), end.signal)
+    return end.code
 
 
-class _Quiet(Terminal):
-    """The screen is the review's: what would be said beside it is kept."""
+class _RecordingTerminal(Terminal):
+    """A terminal that keeps messages: the review draws on the screen."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context.environ)
         self.interactive = False
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str = "") -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def note(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """The review asks to be told itself (``Forks.tell_progress``)."""
+        """The review shows progress itself (``Forks.tell_progress``)."""

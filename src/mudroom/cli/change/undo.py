@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path
@@ -20,7 +20,7 @@ examples:
   mudroom undo        the last apply that has not been undone
   mudroom undo u12    that one
 
-What was changed in a file since the apply is merged; where it cannot be, the file stays as it is and is reported (exit
+Changes of a file since the apply are merged; where it cannot be, the file stays as it is and is reported (exit
 code 3). mudroom redo applies it again."""
 
 
@@ -31,15 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom undo"):
         applied = session.changes.undo(args.apply)
-    return tell(applied, "undo", context)
+    return print_turned(applied, "undo", context)
 
 
 _STATES = {"undo": "undone", "redo": "redone"}
 
 
-def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) -> int:
-    """What an undo or a redo has done; its exit code."""
-    state = _STATES[what]
+def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context: Context) -> int:
+    """Print the outcome of an undo or a redo; return the exit code."""
+    state = _STATES[action]
     if context.as_json:
         report = {
             "schema": f"mudroom.{state}/1",
@@ -55,8 +55,8 @@ def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) 
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
-    said = undo_words(what, applied.written, applied.removed, len(applied.again), applied.holder)
-    terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {said}")
+    summary = undo_words(action, applied.written, applied.removed, len(applied.again), applied.holder)
+    terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {summary}")
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     for remark in applied.remarks:

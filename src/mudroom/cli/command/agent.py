@@ -8,10 +8,10 @@ import json
 import os
 from typing import Any
 
-from mudroom.cli.command.exec import configure_asking
-from mudroom.cli.command.run import configure_confinement
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.command.exec import add_ask_option
+from mudroom.cli.command.run import add_confinement_options
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard, OpenedCredentials
 from mudroom.core.agent.level_decision import LevelDecision
 from mudroom.core.agent.sandbox_level import BARE
@@ -22,7 +22,7 @@ from mudroom.session.confinement.grant import graphics, image_of, promised
 
 EXAMPLES = """\
 examples:
-  mudroom agent check card.json                 the level, the credentials that would be open, and what decided
+  mudroom agent check card.json                 the level, the open credentials, and the deciding rules
   mudroom agent run card.json -- claude         run it in its own fork, which stays; nothing is applied
   mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent --headless
   mudroom agent card card.json                  its card for other agents (A2A); mudroom serve serves it
@@ -31,29 +31,26 @@ A card asks; the policy and you decide. Exit codes: run: the agent's own, 126 if
 agent would run, 1 if it is refused here."""
 
 
-TAKES_COMMAND = True
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="what", metavar="run|check|card", required=True)
-    run = _verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
+    run = _add_verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
     run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
     )
-    run.add_argument("--artifacts", metavar="DIR", help="a new or empty directory for what the card calls artefacts")
-    run.add_argument("--checked", metavar="ID", help="only if the card is what agent check called by this")
+    run.add_argument("--artifacts", metavar="DIR", help="a new or empty directory for the card's artefacts")
+    run.add_argument("--checked", metavar="ID", help="only if this is the card's ID in agent check")
     run.add_argument(
         "--allow-card-network", action="store_true", help="let it reach the hosts that its card names, without asking"
     )
-    configure_asking(run)
-    configure_confinement(run)
-    _verb(verbs, "check", "what the card would get here; nothing is run")
-    card = _verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
+    add_ask_option(run)
+    add_confinement_options(run)
+    _add_verb(verbs, "check", "the rights that the card would get; nothing is run")
+    card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
 
 
-def _verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
+def _add_verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("card", metavar="CARD", help="the agent's card, JSON")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
@@ -86,7 +83,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def as_json(
     card: AgentCard, settings: Settings, decision: LevelDecision, opened: OpenedCredentials
 ) -> dict[str, object]:
-    image, said = image_of(settings, card, decision.level or 0)
+    image, image_notes = image_of(settings, card, decision.level or 0)
     return {
         "schema": "mudroom.card/1",
         "agent": card.agent,
@@ -103,7 +100,7 @@ def as_json(
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
         "branch": card.branch,
-        "notes": [*said, *opened.notes],
+        "notes": [*image_notes, *opened.notes],
     }
 
 
@@ -116,7 +113,7 @@ def as_text(
     lines = [f"agent        {agent}", f"level        {decision.level}: {decision.reason} ({decision.rule})"]
     if decision.level == 0:
         lines.append(f"             {BARE.partition(': ')[2]}")
-    image, said = image_of(settings, card, decision.level)
+    image, image_notes = image_of(settings, card, decision.level)
     if decision.level == 2:
         lines.append("image        " + (image or "the host's own toolchain"))
     paths = ", ".join(os.fsdecode(bind.path) for bind in opened.live)
@@ -133,4 +130,4 @@ def as_text(
     if card.artifacts:
         lines.append(f"artefacts    {', '.join(card.artifacts)}")
     lines.append(f"card         {card.digest[:16]} (--checked {card.digest[:16]} runs this very one)")
-    return [*lines, *(f"note         {note}" for note in (*said, *opened.notes))]
+    return [*lines, *(f"note         {note}" for note in (*image_notes, *opened.notes))]

@@ -1,7 +1,7 @@
-"""``mudroom agent run``: an agent from its start to its end.
+"""``mudroom agent run``: run an agent from start to end.
 
-Whoever tells mudroom to end (Ctrl-C, SIGTERM, a terminal that closes) tells the agent; what it has done stays in its
-fork, is collected and journalled, and only then does mudroom end, too.
+A signal that tells mudroom to end (Ctrl-C, SIGTERM, a terminal that closes) is passed to the agent. The agent's changes
+stay in its fork, are collected and journalled, and only then does mudroom end.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.command.exec import tell_refused
-from mudroom.cli.command.run import adjusted, asked_level, show_result, standard, warn
-from mudroom.cli.main import Context
-from mudroom.cli.net.card_hosts import CardHosts, by_card, settle
-from mudroom.cli.open import exclusive, open_session, project_of, working_directory
-from mudroom.cli.terminal.lending import ToldToEnd, without
-from mudroom.cli.terminal.signals import waking
+from mudroom.cli.command.exec import print_refused
+from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
+from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
+from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.foreground_program import Terminated, replace_by_null
+from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from mudroom.core.settings import Settings
 
 GRACE = 5
-"""Seconds between telling the agent to end and ending it."""
-_SHOWN = 10
-_SHORTEST = 8
-"""Digits of ``--checked``."""
+"""Seconds between SIGTERM for the agent and SIGKILL."""
+_MOST_SHOWN = 10
+_LEAST_DIGITS = 8
+"""The least number of digits of ``--checked``."""
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     client = Client()
-    client.start()  # it starts while we read the card and settings
+    client.start()  # it starts while the card and the settings are read
     try:
         return _run(args, context, client)
     finally:
@@ -56,9 +56,9 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     _require_checked(card, args.checked)
     settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
     decision = decide(settings, card, asked_level(args), context.environ)
-    settled = CardHosts()
-    if decision.level is not None:  # what is refused is told by the session
-        settled = settle(card, settings, decision.level, context, allow=args.allow_card_network)
+    hosts = CardHosts()
+    if decision.level is not None:  # a refusal is reported by the session
+        hosts = decide_card_hosts(card, settings, decision.level, context, allow=args.allow_card_network)
     argv = [os.fsencode(word) for word in args.command]
     with open_session(
         context,
@@ -68,59 +68,63 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         card=card,
         agent=card.agent,
         ask=args.ask,
-        also=settled.rules,
+        also=hosts.rules,
     ) as session:
-        here = os.path.realpath(working_directory())
-        cwd = here if is_below(here, session.project) else session.project
-        warn(session, context)
+        directory = os.path.realpath(working_directory())
+        cwd = directory if is_below(directory, session.project) else session.project
+        warn_if_bare(session, context)
         place = os.fsencode(args.artifacts) if args.artifacts else None
-        with told_to_end(session) as told:
-            ended = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=standard(context), artifacts=place)
-        ended = ended._replace(notes=(*settled.notes, *_unset(card, session, context), *ended.notes))
-        branch = _branch(session, card, ended, args, context, told) if ended.result.ran else {}
-    code = 128 + told[0] if told else 124 if ended.result.timed_out else ended.result.exit_code
+        with pass_signals(session) as signals:
+            run = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place)
+        run = run._replace(notes=(*hosts.notes, *_unset(card, session, context), *run.notes))
+        branch = _branch(session, card, run, args, context, signals) if run.result.ran else {}
+    code = 128 + signals[0] if signals else 124 if run.result.timed_out else run.result.exit_code
     if context.as_json:
         import json
 
-        context.terminal.out(json.dumps(_as_json(card, ended, branch, code)))
-    elif not ended.result.ran:
-        tell_refused(ended.result, context)
+        context.terminal.out(json.dumps(_as_json(card, run, branch, code)))
+    elif not run.result.ran:
+        print_refused(run.result, context)
     else:
-        _tell(card, ended, branch, argv, context)
+        _print_result(card, run, branch, argv, context)
     return code
 
 
 def _settings(args: argparse.Namespace, card: AgentCard, policy: Settings) -> Settings:
-    return by_card(card, adjusted(args, policy), args.net)
+    return with_card_network(card, adjusted(args, policy), args.net)
 
 
 def _require_checked(card: AgentCard, checked: str | None) -> None:
-    if checked is not None and (len(checked) < _SHORTEST or not card.digest.startswith(checked.lower())):
+    if checked is not None and (len(checked) < _LEAST_DIGITS or not card.digest.startswith(checked.lower())):
         raise Refused("the card is not the one that was checked", "look again: mudroom agent check")
 
 
 def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
-    """Variables that the card asks for, that are set here, and that nobody has said to pass."""
-    passed = {one.partition(b"=")[0] for one in session.actor.settings.environment}
-    names = [n for n in card.environment if n.encode() in context.environ and n.encode() not in passed]
+    """Return a note for each variable that the card asks for, that is set here, and that is not passed."""
+    passed = {variable.partition(b"=")[0] for variable in session.actor.settings.environment}
+    names = [
+        variable
+        for variable in card.environment
+        if variable.encode() in context.environ and variable.encode() not in passed
+    ]
     return [f"{card.agent} asks for the variable {name}: --env {name} passes it" for name in names]
 
 
 @contextmanager
-def told_to_end(session: Session) -> Iterator[list[int]]:
-    """While this runs SIGINT, SIGTERM and SIGHUP are for the agent: it is asked to end, and ended after a grace, or
-    when somebody says it twice. Gives the signals by which mudroom itself was told to end."""
-    told: list[int] = []
-    times: list[int] = []
+def pass_signals(session: Session) -> Iterator[list[int]]:
+    """Pass SIGINT, SIGTERM and SIGHUP to the agent while entered: it is asked to end, and killed after a grace period
+    or at the second signal. Yield the signals that told mudroom itself to end."""
+    signals: list[int] = []
+    received: list[int] = []
 
     def end(number: int, _frame: object) -> None:
-        times.append(number)
-        if number != signal.SIGINT:  # Ctrl-C is the agent's, and may mean something else to it
-            told.append(number)
-        if session.interrupt(signal.SIGKILL if len(times) > 1 else signal.SIGTERM):
+        received.append(number)
+        if number != signal.SIGINT:  # Ctrl-C is the agent's, which may use it for something else
+            signals.append(number)
+        if session.interrupt(signal.SIGKILL if len(received) > 1 else signal.SIGTERM):
             signal.alarm(GRACE)
         elif not session.sandboxes.has_run:
-            raise ToldToEnd(number)
+            raise Terminated(number)
 
     def kill(_number: int, _frame: object) -> None:
         session.interrupt(signal.SIGKILL)
@@ -129,71 +133,72 @@ def told_to_end(session: Session) -> Iterator[list[int]]:
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, kill)
     terminals = [number for number in (0, 1, 2) if is_terminal(number)]
     try:
-        with waking():
-            yield told
+        with wake_for_signals():
+            yield signals
     finally:
         signal.alarm(0)
         for number, handler in before.items():
             signal.signal(number, handler)
-        if signal.SIGHUP in told:
-            without(terminals)
+        if signal.SIGHUP in signals:
+            replace_by_null(terminals)
 
 
 def _branch(
-    session: Session, card: AgentCard, ended: Ended, args: argparse.Namespace, context: Context, told: list[int]
+    session: Session, card: AgentCard, run: Ended, args: argparse.Namespace, context: Context, signals: list[int]
 ) -> dict[str, Any]:
-    """The commits as a branch, if the user has asked for it; else how to have them, if the card would have them so."""
-    fork = ended.result.fork
+    """Bring the commits as a branch, if the user has asked for it; otherwise say how to bring them, if the card wants a
+    branch."""
+    fork = run.result.fork
     name = args.branch if isinstance(args.branch, str) else card.branch if isinstance(card.branch, str) else None
     later = f"mudroom apply {fork} --commits" + (f" --branch {name}" if name else "")
-    if args.branch is None or told:
-        return {"later": later} if card.branch or told else {}
+    if args.branch is None or signals:
+        return {"later": later} if card.branch or signals else {}
     try:
         with exclusive(session, context, f"mudroom agent run {card.agent}"):
-            found = session.changes.bring_commits(fork, branch=name)
+            result = session.changes.bring_commits(fork, branch=name)
     except MudroomError as error:
         return {"branch": None, "error": str(error), "later": later}
-    return {"branch": found.branch, "head": found.head, "commits": len(found.commits)}
+    return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
 
 
-def _as_json(card: AgentCard, ended: Ended, branch: dict[str, Any], code: int) -> dict[str, Any]:
-    kept = ended.artifacts
-    result = ended.result._replace(exit_code=code, notes=(*ended.notes, *ended.result.notes))
+def _as_json(card: AgentCard, run: Ended, branch: dict[str, Any], code: int) -> dict[str, Any]:
+    artifacts = run.artifacts
+    result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
     agent = {
         "id": card.agent,
         "card": card.digest,
         "artifacts": {
-            "place": os.fsdecode(kept.place) or None,
-            "streams": list(kept.streams),
-            "files": [text(path) for path in kept.files],
-            "bytes": kept.size,
-            "left": [{"path": text(path), "reason": why} for path, why in kept.left],
+            "place": os.fsdecode(artifacts.place) or None,
+            "streams": list(artifacts.streams),
+            "files": [text(path) for path in artifacts.files],
+            "bytes": artifacts.size,
+            "left": [{"path": text(path), "reason": why} for path, why in artifacts.left],
         },
         "branch": branch or None,
     }
     return to_json(result) | {"agent": agent}
 
 
-def _tell(card: AgentCard, ended: Ended, branch: dict[str, Any], argv: list[bytes], context: Context) -> None:
-    say, note, fork = context.terminal.say, context.terminal.note, ended.result.fork
-    for one in ended.notes:
-        note(one)
-    show_result(ended.result, argv, context)
-    kept = ended.artifacts
-    if kept.files or kept.streams:
-        say(f"artefacts: {len(kept.files):,} files in {show_path(kept.place)}")
-    for path, why in kept.left[:_SHOWN]:
+def _print_result(card: AgentCard, run: Ended, branch: dict[str, Any], argv: list[bytes], context: Context) -> None:
+    print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
+    for note_text in run.notes:
+        note(note_text)
+    show_result(run.result, argv, context)
+    artifacts = run.artifacts
+    if artifacts.files or artifacts.streams:
+        print_line(f"artefacts: {len(artifacts.files):,} files in {show_path(artifacts.place)}")
+    for path, why in artifacts.left[:_MOST_SHOWN]:
         note(f"no artefact: {show_path(path)} {why}")
-    if len(kept.left) > _SHOWN:
-        note(f"no artefact: {len(kept.left) - _SHOWN:,} more")
+    if len(artifacts.left) > _MOST_SHOWN:
+        note(f"no artefact: {len(artifacts.left) - _MOST_SHOWN:,} more")
     if branch.get("branch"):
         short = branch["branch"].removeprefix("refs/heads/")
-        say(f"{short}: {branch['commits']:,} commits   look: git log {short}")
+        print_line(f"{short}: {branch['commits']:,} commits   look: git log {short}")
     elif "error" in branch:
         note(f"no branch: {branch['error']}")
     elif "later" in branch:
-        say(f"its commits as a branch: {branch['later']}")
-    if ended.result.changeset.changes:
-        say(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
+        print_line(f"its commits as a branch: {branch['later']}")
+    if run.result.changeset.changes:
+        print_line(f"kept as {fork}: mudroom diff {fork}, mudroom apply {fork}, mudroom discard {fork}")
     else:
-        say(f"its fork is {fork}, where the next run of {card.agent} goes on")
+        print_line(f"its fork is {fork}, where the next run of {card.agent} goes on")

@@ -8,18 +8,18 @@ import os
 from typing import TYPE_CHECKING
 
 from mudroom.cli.command.run import (
+    add_confinement_options,
     adjusted,
     asked_level,
-    configure_confinement,
-    foreground,
+    foreground_signals,
+    own_stdio,
     print_json,
     show_result,
-    standard,
-    warn,
+    warn_if_bare,
 )
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, telling_of_room, working_directory
-from mudroom.cli.terminal.approver import ASKS, Ask, ask_about_hosts_by
+from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
+from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
@@ -47,18 +47,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
     parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
-    configure_asking(parser)
+    add_ask_option(parser)
     parser.add_argument(
         "--background",
         action="store_true",
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
-    parser.add_argument("--stream", action="store_true", help="with --json: print what it prints as it comes")
-    configure_confinement(parser)
+    parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
+    add_confinement_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
-def configure_asking(parser: argparse.ArgumentParser) -> None:
+def add_ask_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         choices=ASKS,
@@ -78,15 +78,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
     argv = _command(args)
     keeper = Keeper(
-        lambda client: _opened(args, context, client, agent, args.ask),
+        lambda client: _open(args, context, client, agent, args.ask),
         lambda session: _background(session, argv, args, context),
-        lambda result: _told(result, argv, context),
+        lambda result: _print_outcome(result, argv, context),
     )
     return start(keeper, context)
 
 
 def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:
-    ask_about_hosts_by(args.ask, context, session, stays=False)
+    set_host_approver(args.ask, context, session, stays=False)
     return session.start(argv, fork=args.fork, cwd=_directory(session))
 
 
@@ -100,25 +100,25 @@ def _command(args: argparse.Namespace) -> list[bytes]:
 def run_command(
     args: argparse.Namespace, context: Context, agent: str | None, ask: Ask | None = None, *, stream: bool = False
 ) -> int:
-    """``agent``: whose command it is, unless a card says so; None: the user's own, which nobody judges. ``stream``:
-    what it prints is printed as it comes."""
+    """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
+    commands are not judged. ``stream``: print output as it arrives."""
     argv = _command(args)
     client = Client()
-    client.start()  # it starts while we read settings and look at the project
+    client.start()  # it starts while settings and project are read
     try:
-        with _opened(args, context, client, agent, ask) as session:
-            warn(session, context)
-            stdio = standard(context)
+        with _open(args, context, client, agent, ask) as session:
+            warn_if_bare(session, context)
+            stdio = own_stdio(context)
             if stream:
-                stdio = stdio._replace(on_output=lambda name, data: _stream(name, data, context))
-            with foreground(session), telling_of_room(session, args.fork):
+                stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
+            with foreground_signals(session), full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
     finally:
         client.close()
-    return _told(result, argv, context)
+    return _print_outcome(result, argv, context)
 
 
-def _opened(
+def _open(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
     if args.card:
@@ -135,29 +135,30 @@ def _by_card(
     agent: str | None,
     ask: Ask | None,
 ) -> Session:
-    """What the card says of the network holds as far as the policy takes it at its word (``network.cards``); about
-    other hosts is asked as they come."""
-    from mudroom.cli.net.card_hosts import at_its_word, by_card
+    """Open a session by a card. Hosts that the card names are allowed as far as the policy trusts the card
+    (``network.cards``); other hosts are asked about when they are reached for."""
+    from mudroom.cli.net.card_hosts import trusted_hosts, with_card_network
 
     return open_session(
         context,
         client=client,
-        adjust=lambda settings: by_card(card, adjusted(args, settings), args.net),
+        adjust=lambda settings: with_card_network(card, adjusted(args, settings), args.net),
         level=asked_level(args),
         card=card,
         agent=card.agent if agent in (None, DEFAULT_AGENT) else agent,
         ask=ask,
-        also=at_its_word(card, context),
+        also=trusted_hosts(card, context),
     )
 
 
 def _directory(session: Session) -> bytes:
-    here = os.path.realpath(working_directory())
-    return here if is_below(here, session.project) else session.project
+    current = os.path.realpath(working_directory())
+    return current if is_below(current, session.project) else session.project
 
 
-def _stream(stream: str, data: bytes, context: Context) -> None:
-    """One line for each piece: text if it is UTF-8, with the bytes beside it else. A letter may be cut in two."""
+def _print_piece(stream: str, data: bytes, context: Context) -> None:
+    """Print one JSON line for each piece of output: text, and if it is not valid UTF-8 also the bytes. A character may
+    be split between pieces."""
     import base64
     import json
 
@@ -169,18 +170,18 @@ def _stream(stream: str, data: bytes, context: Context) -> None:
     context.terminal.out(json.dumps(row))
 
 
-def _told(result: Result, argv: list[bytes], context: Context) -> int:
+def _print_outcome(result: Result, argv: list[bytes], context: Context) -> int:
     code = 124 if result.timed_out else result.exit_code
     if context.as_json:
         print_json(result._replace(exit_code=code), None, context)
     elif not result.ran:
-        tell_refused(result, context)
+        print_refused(result, context)
     else:
         show_result(result, argv, context)
     return code
 
 
-def tell_refused(result: Result, context: Context) -> None:
+def print_refused(result: Result, context: Context) -> None:
     verdict = result.verdict
     context.terminal.error(
         f"{show(b' '.join(result.command))}: refused: {verdict.reason} ({verdict.rule})", verdict.instead

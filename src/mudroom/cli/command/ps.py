@@ -1,4 +1,4 @@
-"""``mudroom ps``: what runs in the forks of a project, and its end."""
+"""``mudroom ps``: list the commands that run in the forks of a project, and end them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -21,8 +21,8 @@ EXAMPLES = """\
 examples:
   mudroom ps                      background commands, and forks in which another one runs
   mudroom ps --json
-  mudroom ps --output 3f2a81c0    what it has printed until now, the last of it
-  mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; what it has changed stays in the fork
+  mudroom ps --output 3f2a81c0    the end of its output so far
+  mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; its changes stay in the fork
   mudroom ps --end --all          every background command of this project
 
 A background command belongs to its fork: discarding that with --end ends it, and so does its time limit."""
@@ -34,7 +34,7 @@ GRACE = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="for --end and --output")
     parser.add_argument("--end", action="store_true", help="end background commands")
-    parser.add_argument("--output", action="store_true", help="print what one has printed: stdout, then stderr")
+    parser.add_argument("--output", action="store_true", help="print the output of one: stdout, then stderr")
     parser.add_argument("--all", action="store_true", help="all of them; without --end: those that are over, too")
     parser.add_argument("--grace", metavar="TIME", help="between asking one to end and ending it: 1s, 10s")
 
@@ -43,9 +43,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     grace = seconds(args.grace, "--grace") if args.grace else GRACE
     with open_session(context) as session:
         if args.output:
-            return _output(session, args.ids, context)
+            return _print_output(session, args.ids, context)
         if args.end:
-            return _end(session, args.ids, args.all, grace, context)
+            return _end_commands(session, args.ids, args.all, grace, context)
         rows = [row for row in process_rows(session) if args.all or row["state"] != "ended"]
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.processes/1", "commands": rows}))
@@ -57,12 +57,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def process_rows(session: Session) -> list[dict[str, Any]]:
-    """Background commands, oldest first, then what runs in the foreground of forks."""
-    found, used = session.sandboxes.backgrounds(), session.sandboxes.usages()
+    """Return the background commands, oldest first, then the commands in the foreground of forks."""
+    commands, usages = session.sandboxes.backgrounds(), session.sandboxes.usages()
     rows = []
-    for started, ended in found:
+    for started, ended in commands:
         row = to_json(started, ended)
-        usage = used.get(started.id) if ended is None else None
+        usage = usages.get(started.id) if ended is None else None
         row["pid"] = usage.pid if usage is not None else None
         row["pid_inside"] = usage.inside if usage is not None else None
         row["processes"] = usage.processes if usage is not None else 0
@@ -71,8 +71,8 @@ def process_rows(session: Session) -> list[dict[str, Any]]:
         row["ports"] = list(usage.ports) if usage is not None else []
         rows.append(row)
     return rows + [
-        {"schema": None, "id": None, "fork": fork, "command": [what], "started": since, "state": "foreground"}
-        for fork, what, since in session.sandboxes.foreground()
+        {"schema": None, "id": None, "fork": fork, "command": [command], "started": since, "state": "foreground"}
+        for fork, command, since in session.sandboxes.foreground()
     ]
 
 
@@ -81,15 +81,15 @@ def describe(row: dict[str, Any]) -> str:
     age = _age(time.time() - row["started"] / 1e9)
     if row["state"] == "foreground":
         return f"{'-':<8}  {row['fork']}  {age}  {words}"
-    more = f"  ended with {row['exit_code']}" if row["state"] == "ended" else ""
-    more += ", out of time" if row.get("timed_out") else ""
+    details = f"  ended with {row['exit_code']}" if row["state"] == "ended" else ""
+    details += ", out of time" if row.get("timed_out") else ""
     if row["pid"] is not None:
-        more += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
+        details += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
     if row["ports"]:
-        more += "  listens on " + ", ".join(str(port) for port in row["ports"])
-        more += f" (mudroom net open {row['ports'][0]} --fork {row['fork']})"
-    who = f"  {row['agent']}" if row["agent"] else ""
-    return f"{row['id']}  {row['fork']}{who}  {age}  {words}{more}"
+        details += "  listens on " + ", ".join(str(port) for port in row["ports"])
+        details += f" (mudroom net open {row['ports'][0]} --fork {row['fork']})"
+    agent = f"  {row['agent']}" if row["agent"] else ""
+    return f"{row['id']}  {row['fork']}{agent}  {age}  {words}{details}"
 
 
 def _age(duration: float) -> str:
@@ -99,7 +99,7 @@ def _age(duration: float) -> str:
     return f"{max(0, duration):.0f}s"
 
 
-def _output(session: Session, ids: list[str], context: Context) -> int:
+def _print_output(session: Session, ids: list[str], context: Context) -> int:
     if len(ids) != 1:
         raise UsageError("which one?", "mudroom ps --output ID")
     out, err = session.sandboxes.background(ids[0]).output()
@@ -119,15 +119,15 @@ def _write(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _end(session: Session, ids: list[str], every: bool, grace: float, context: Context) -> int:
-    if bool(ids) == every:
+def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float, context: Context) -> int:
+    if bool(ids) == ends_all:
         raise UsageError("which ones?", "mudroom ps --end ID, or mudroom ps --end --all")
     running = [started for started, ended in session.sandboxes.backgrounds() if ended is None]
-    chosen = [session.sandboxes.background(one) for one in (ids or [started.id for started in running])]
-    for one in chosen:
-        session.sandboxes.end(one.fork, [one.id], grace)
-    ended = [one.wait() for one in chosen]
-    rows = [to_json(one.started, end) for one, end in zip(chosen, ended, strict=True)]
+    commands = [session.sandboxes.background(command) for command in (ids or [started.id for started in running])]
+    for command in commands:
+        session.sandboxes.end(command.fork, [command.id], grace)
+    ended = [command.wait() for command in commands]
+    rows = [to_json(command.started, end) for command, end in zip(commands, ended, strict=True)]
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.ended/1", "commands": rows}))
     elif rows:

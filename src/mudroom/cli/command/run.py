@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.command.unasked import own_level, show_short, unasked
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
-from mudroom.cli.terminal.signals import waking
+from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
+from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.result import Denial, Result
@@ -29,26 +29,26 @@ examples:
   mudroom run -- npm install lodash              asks: Allow registry.npmjs.org?
   mudroom run --net open -- ./fetch.sh           the host's network, unfiltered
   mudroom run --yes -- make                      apply without asking
-  mudroom run --no -- ./install.sh               only show what it would do
+  mudroom run --no -- ./install.sh               only show its changes
   mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
   mudroom run --json --yes -- make test          one JSON object; output of the command is in it
 
-The network is behind a gate: what mudroom net allow and the policy name is let through, about the rest you are asked.
+The network is behind a gate: hosts that mudroom net allow or the policy name are let through; others are asked about.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
 
-MOST_REFUSED = 5
-"""Hosts that are named after a command."""
+MOST_REFUSED_HOSTS = 5
+"""Refused hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
-    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; what needs more is killed"),
+    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; a command that needs more is killed"),
     "--processes": ("limits.processes", count, "N", "at one time, threads included; no more can be started"),
     "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
     "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
     "--open-files": ("limits.open_files", count, "N", "of each process"),
     "--file-size": ("limits.file_size", size, "SIZE", "that one file can be made"),
 }
-"""Option → setting, what checks and converts it, placeholder, help."""
+"""Option → setting, converter, placeholder, help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
     answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
-    parser.add_argument("--git", action="store_true", help="apply what changed in .git, too; it is left out else")
+    parser.add_argument("--git", action="store_true", help="also apply changes in .git, which are otherwise left out")
     parser.add_argument(
         "--ask",
         choices=("terminal", "queue", "never"),
@@ -69,15 +69,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before (default, if there is a terminal); queue: wait for the page or mudroom approve (default without a "
         "terminal, as long as one of them is open); never: it is refused",
     )
-    configure_confinement(parser)
-    parser.add_argument(
-        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
-    )
+    add_confinement_options(parser)
+    parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
-def configure_confinement(parser: argparse.ArgumentParser) -> None:
-    """The options that say how a command is confined."""
+def add_confinement_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a command is confined."""
     parser.add_argument(
         "--level",
         type=int,
@@ -87,12 +85,10 @@ def configure_confinement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--net",
         choices=("gate", "none", "open"),
-        help="gate: what the rules allow, and what you say when asked (default; at level 0: open); "
+        help="gate: hosts that the rules or your answers allow (default; at level 0: open); "
         "none: nothing but its own loopback; open: the host's",
     )
-    parser.add_argument(
-        "--image", metavar="NAME", help="at level 2, which it asks for: what the container is made from (mudroom image)"
-    )
+    parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits, of the command with all that it starts")
     for option, (_field, _convert, metavar, text) in LIMITS.items():
@@ -121,7 +117,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("no command was given", "mudroom run -- COMMAND")
     client = Client()
     if not args.explain:
-        client.start()  # it starts while we read settings and look at the project
+        client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]
     with open_session(
         context,
@@ -136,29 +132,29 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return 0
         try:
             with exclusive(session, context, " ".join(command)):
-                return _staged(session, argv, cwd, args, context)
+                return _run_staged(session, argv, cwd, args, context)
         finally:
             client.close()
 
 
-def _explain(found: dict[str, Any], context: Context) -> None:
+def _explain(explanation: dict[str, Any], context: Context) -> None:
     if not context.as_json:
-        context.terminal.out("\n".join(found["lines"]))
+        context.terminal.out("\n".join(explanation["lines"]))
         return
     import json
 
-    context.terminal.out(json.dumps({"schema": "mudroom.explain/1", **found}))
+    context.terminal.out(json.dumps({"schema": "mudroom.explain/1", **explanation}))
 
 
 def asked_level(args: argparse.Namespace) -> int | None:
-    """Who names an image wants a container."""
+    """Return the level of the command line. --image asks for level 2."""
     if args.image is not None and args.level not in (None, 2):
         raise UsageError(f"--image is for level 2, not for level {args.level}", "leave --level out")
     return 2 if args.image is not None else args.level
 
 
 def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
-    """The command line has the last word over the policy file."""
+    """Return the settings with the options of the command line applied."""
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
@@ -167,26 +163,26 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
             settings = with_setting(settings, field, convert(value, option))
-    named = image(args.image, "--image") if args.image is not None else settings.image
+    image_name = image(args.image, "--image") if args.image is not None else settings.image
     return with_shown(settings, args.show)._replace(
-        image=named,
+        image=image_name,
         network=args.net or settings.network,
         view=args.view or settings.view,
         timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
-        environment=(*settings.environment, *(os.fsencode(one) for one in args.env)),
+        environment=(*settings.environment, *(os.fsencode(variable) for variable in args.env)),
         read=(*settings.read, *reads),
     )
 
 
 def _working_directory(session: Session) -> bytes:
-    here = os.path.realpath(working_directory())
-    return here if is_below(here, session.project) else session.project
+    current = os.path.realpath(working_directory())
+    return current if is_below(current, session.project) else session.project
 
 
-def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
-    warn(session, context)
-    with foreground(session), telling_of_room(session):
-        result = session.run(argv, cwd=cwd, stdio=standard(context))
+def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    warn_if_bare(session, context)
+    with foreground_signals(session), full_disk_hint(session):
+        result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
     outcome: dict[str, Any] | None = None
     code = 124 if result.timed_out else result.exit_code
     if not context.as_json:
@@ -196,34 +192,34 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
     else:
         answer = _answer(result, argv, args, context, session)
         if answer in ("apply", "git"):
-            outcome, landed = _apply(session, result.fork, context, git=args.git or answer == "git")
-            code = code or landed
+            outcome, landing_code = _apply(session, result.fork, context, git=args.git or answer == "git")
+            code = code or landing_code
         elif answer == "cancel":
             session.forks.discard(result.fork)
         else:
-            _tell_kept(result, args, context)
+            _print_kept(result, args, context)
     if context.as_json:
         print_json(result._replace(exit_code=code), outcome, context)
     return code
 
 
-def warn(session: Session, context: Context) -> None:
-    """Before the command runs: that nothing isolates it. What else there is to say is said afterwards."""
+def warn_if_bare(session: Session, context: Context) -> None:
+    """Print, before the command runs, that it is not isolated. Other notes are printed afterwards."""
     if not context.as_json and session.granted().level == 0:
         context.terminal.note(BARE)
 
 
-def standard(context: Context) -> Stdio:
-    """Our own descriptors for the command; its output is captured for JSON."""
+def own_stdio(context: Context) -> Stdio:
+    """Return the descriptors for the command; with --json its output is captured."""
     if context.as_json:
         return Stdio(stdin=0, terminal=is_terminal(0))
     return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
 
 
 @contextmanager
-def foreground(session: Session) -> Iterator[None]:
-    """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown. Before it runs (a
-    container may take its time) there is nobody but us, or who asks about it and hears of it by itself."""
+def foreground_signals(session: Session) -> Iterator[None]:
+    """Leave Ctrl-C to the command while it runs: it is asked to end, and its changes are shown. Before it runs (a
+    container may take a while), Ctrl-C ends mudroom, unless a question is open, which handles Ctrl-C itself."""
 
     def on_interrupt(_number: int, _frame: object) -> None:
         if not session.interrupt() and not session.sandboxes.has_run and not session.approval.is_asking:
@@ -231,7 +227,7 @@ def foreground(session: Session) -> Iterator[None]:
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        with waking():
+        with wake_for_signals():
             yield
     finally:
         signal.signal(signal.SIGINT, previous)
@@ -240,12 +236,12 @@ def foreground(session: Session) -> Iterator[None]:
 def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:
     terminal = context.terminal
     for note in result.notes:
-        if note != BARE:  # said before
+        if note != BARE:  # printed before the command
             terminal.note(note)
-    for one in result.reached:
-        if one.kind != "time":  # that has a line of its own
-            terminal.note(str(one))
-    for line in refused(result.denials):
+    for limit in result.reached:
+        if limit.kind != "time":  # has a line of its own
+            terminal.note(str(limit))
+    for line in refusal_lines(result.denials):
         terminal.note(line)
     title = show(b" ".join(argv))
     if result.timed_out:
@@ -263,23 +259,23 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
         terminal.say(line)
 
 
-def refused(denials: Sequence[Denial]) -> list[str]:
-    """What the gate has not let through, the first few; what else was refused is for ``mudroom policy why``."""
-    hosts = [one for one in denials if one.kind == "network"]
+def refusal_lines(denials: Sequence[Denial]) -> list[str]:
+    """Return a line for each of the first hosts that the gate has refused. ``mudroom policy why`` shows the others."""
+    hosts = [denial for denial in denials if denial.kind == "network"]
     lines = []
-    for one in hosts[:MOST_REFUSED]:
-        host = show(one.target).removesuffix(":443").removesuffix(":80")
-        unsaid = one.reason.startswith(("no rule", "asked, and nobody"))
-        hint = f" (mudroom net allow {host})" if unsaid else _private_hint(host, one.reason)
-        times = f", {one.times} times" if one.times > 1 else ""
-        lines.append(f"refused{times}: {show(one.target)}: {one.reason}{hint}")
-    if len(hosts) > MOST_REFUSED:
-        lines.append(f"refused: {len(hosts) - MOST_REFUSED} more hosts (mudroom net log --denied)")
+    for denial in hosts[:MOST_REFUSED_HOSTS]:
+        host = show(denial.target).removesuffix(":443").removesuffix(":80")
+        has_no_rule = denial.reason.startswith(("no rule", "asked, and nobody"))
+        hint = f" (mudroom net allow {host})" if has_no_rule else _private_hint(host, denial.reason)
+        times = f", {denial.times} times" if denial.times > 1 else ""
+        lines.append(f"refused{times}: {show(denial.target)}: {denial.reason}{hint}")
+    if len(hosts) > MOST_REFUSED_HOSTS:
+        lines.append(f"refused: {len(hosts) - MOST_REFUSED_HOSTS} more hosts (mudroom net log --denied)")
     return lines
 
 
 def _private_hint(host: str, reason: str) -> str:
-    """For a name that leads to an address which a rule can open: "10.1.2.3 is in a private network"."""
+    """Return a hint for a name whose address a rule can open: "10.1.2.3 is in a private network"."""
     from mudroom.core.network.address import openable
     from mudroom.core.network.host import parse_host
     from mudroom.core.network.host_pattern import network_of
@@ -302,11 +298,11 @@ def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, con
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"
-    found = unasked(result, argv, session)
-    if found.applies:
+    decision = decide_auto_apply(result, argv, session)
+    if decision.applies:
         return "apply"
-    if found.why:
-        context.terminal.note(f"not applied without asking: {found.why}")
+    if decision.why:
+        context.terminal.note(f"not applied without asking: {decision.why}")
     if context.as_json or not context.terminal.interactive:
         return "keep"
     return _ask(result, context, session)
@@ -345,16 +341,17 @@ def _ask(result: Result, context: Context, session: Session) -> str:
 
 
 def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
-    from mudroom.cli.change.apply import exit_code, landed_to_json, tell_landed
+    from mudroom.cli.change.apply import exit_code, landed_to_json, print_landed
 
-    # The lock has been ours since the changes were collected.
-    landed = session.changes.apply(fork, git=git, verify_fork=False)
+    landed = session.changes.apply(
+        fork, git=git, verify_fork=False
+    )  # we have held the lock since the changes were collected
     if not context.as_json:
-        tell_landed(landed, fork, context)
+        print_landed(landed, fork, context)
     return landed_to_json(landed), exit_code(landed)
 
 
-def _tell_kept(result: Result, args: argparse.Namespace, context: Context) -> None:
+def _print_kept(result: Result, args: argparse.Namespace, context: Context) -> None:
     if context.as_json:
         return
     if args.yes:

@@ -1,4 +1,4 @@
-"""``mudroom shell``: a shell in a fork, confined as any command is."""
+"""``mudroom shell``: a shell in a fork, confined as every command is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import os
 
 from mudroom.cli.command.exec import run_command
-from mudroom.cli.command.run import configure_confinement
-from mudroom.cli.main import Context
+from mudroom.cli.command.run import add_confinement_options
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:
@@ -17,8 +17,8 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
-    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): what the agent would find")
-    configure_confinement(parser)
+    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): as the agent would be confined")
+    add_confinement_options(parser)
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

@@ -1,4 +1,4 @@
-"""``mudroom checkpoint``: freeze what a fork holds under a name."""
+"""``mudroom checkpoint``: freeze the state of a fork under a name."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import argparse
 import json
 import time
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.fork_report import checkpoints_to_json
 from mudroom.session import Session
 
 EXAMPLES = """\
 examples:
-  mudroom checkpoint green --fork try-1    freeze what try-1 holds now
+  mudroom checkpoint green --fork try-1    freeze the present state of try-1
   mudroom checkpoint --fork try-1          list its checkpoints
-  mudroom rollback green --fork try-1      drop what came after
-  mudroom diff try-1@green try-1           what has changed since"""
+  mudroom rollback green --fork try-1      drop later changes
+  mudroom diff try-1@green try-1           the changes since"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork)
         if args.name is None:
-            _list(session, fork, context)
+            _list_checkpoints(session, fork, context)
             return 0
         session.forks.checkpoint(fork, args.name)
     if context.as_json:
@@ -38,7 +38,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _list(session: Session, fork: str, context: Context) -> None:
+def _list_checkpoints(session: Session, fork: str, context: Context) -> None:
     points = session.vault.fork(fork).state.checkpoints
     if context.as_json:
         rows = checkpoints_to_json(points)

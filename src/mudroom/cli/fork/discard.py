@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:
@@ -16,12 +16,12 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forks", nargs="+", metavar="FORK")
-    parser.add_argument("--end", action="store_true", help="end what runs in their background first")
+    parser.add_argument("--end", action="store_true", help="end their background commands first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        names = [session.vault.fork(name).name for name in args.forks]  # all must exist before one goes
+        names = [session.vault.fork(name).name for name in args.forks]  # all must exist before the first is discarded
         if args.end:
             for name in names:
                 session.sandboxes.end(name)

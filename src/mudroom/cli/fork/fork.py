@@ -1,13 +1,14 @@
-"""``mudroom fork``: lines of work side by side."""
+"""``mudroom fork``: make, list, rename and remove forks."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 
 from mudroom.cli.fork.ls import describe, fork_rows
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
 
@@ -15,30 +16,28 @@ EXAMPLES = """\
 examples:
   mudroom fork new try-1                       a fork of the project as it is
   mudroom fork new try-2 --from try-1          with all that try-1 holds; neither sees the other's later work
-  mudroom fork new try-3 --from try-1@green    with what it held at its checkpoint green
+  mudroom fork new try-3 --from try-1@green    with its state at the checkpoint green
   mudroom fork new long --snapshot             on a frozen copy: the project may move on meanwhile
   mudroom fork ls
   mudroom fork rename try-2 keeper
-  mudroom fork rm try-1 --yes                  away with it, and with what it holds"""
+  mudroom fork rm try-1 --yes                  remove it, with its changes"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("new", "ls", "rename", "rm"), help="what to do")
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the fork; rename: the old name and the new one")
     parser.add_argument(
-        "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with what this one holds"
+        "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with the state of this one"
     )
     parser.add_argument("--snapshot", action="store_true", help="new: on a frozen copy of the project")
     parser.add_argument("--yes", "-y", action="store_true", help="rm: even if it holds changes that were not applied")
 
 
-_WORDS = {"new": 1, "ls": 0, "rename": 2, "rm": 1}
-
-
 def execute(args: argparse.Namespace, context: Context) -> int:
-    if args.action != "rm" and len(args.names) != _WORDS[args.action]:
-        raise UsageError(f"fork {args.action} takes {_WORDS[args.action]} names", "mudroom fork --help")
-    {"new": _new, "ls": _ls, "rename": _rename, "rm": _remove}[args.action](args, context)
+    run, names = _ACTIONS[args.action]
+    if names is not None and len(args.names) != names:
+        raise UsageError(f"fork {args.action} takes {names} names", "mudroom fork --help")
+    run(args, context)
     return 0
 
 
@@ -78,11 +77,12 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
     if not args.names:
         raise UsageError("no fork was named", "mudroom fork rm NAME")
     with open_session(context) as session:
-        forks = [session.vault.fork(name) for name in dict.fromkeys(args.names)]  # all must exist before one goes
+        # all forks must exist before the first is removed
+        forks = [session.vault.fork(name) for name in dict.fromkeys(args.names)]
         for fork in forks:
             if not args.yes and fork.state_or_none is not None:
                 files = summarise(session.changes.of(fork.name).changes).files
-                if files and not _sure(fork.name, files, context):
+                if files and not _confirm_removal(fork.name, files, context):
                     continue
             with fork.lock_if_free("mudroom fork rm") as free:
                 if not free:
@@ -94,10 +94,19 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
         context.terminal.out(json.dumps({"schema": "mudroom.removed/1", "forks": args.names}))
 
 
-def _sure(name: str, files: int, context: Context) -> bool:
+def _confirm_removal(name: str, files: int, context: Context) -> bool:
     if context.as_json or not context.terminal.interactive:
         raise UsageError(f"{name} holds {files:,} changed files that were not applied", "add --yes to throw them away")
     answer = context.terminal.ask(
         f"{name} holds {files:,} changed files that were not applied. Throw away? [y]es [n]o: "
     )
     return answer.strip().lower() in ("y", "yes")
+
+
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], None], int | None]] = {
+    "new": (_new, 1),
+    "ls": (_ls, 0),
+    "rename": (_rename, 2),
+    "rm": (_remove, None),
+}
+"""The function of each action, and how many names it takes; None: at least one."""

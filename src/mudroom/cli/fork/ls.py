@@ -6,15 +6,15 @@ import argparse
 import json
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
 
-_LEAST = 20
-"""Columns of a command that are shown in any case."""
+_LEAST_COLUMNS = 20
+"""Columns that the command gets at least."""
 
 EXAMPLES = """\
 examples:
@@ -62,23 +62,24 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
 
 
 def describe(row: dict[str, Any], width: int) -> str:
-    """``width``: of the terminal; a longer command is cut, and so is one of several lines."""
+    """Return a line about a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
+    cut."""
     counts = f"{counted(row['changed'], 'file')}, +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""
     state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""
     points = f"  {counted(len(row['checkpoints']), 'checkpoint')}" if row["checkpoints"] else ""
     head = f"{row['fork']}  {counts}{state}{points}  "
-    return (head + _first_line(" ".join(row["command"]), max(width - len(head), _LEAST))).rstrip()
+    return (head + _first_line(" ".join(row["command"]), max(width - len(head), _LEAST_COLUMNS))).rstrip()
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _first_line(command: str, room: int) -> str:
+def _first_line(command: str, width: int) -> str:
     first, _newline, rest = command.strip().partition("\n")
     shown = show(first.rstrip().encode())
-    if len(shown) > room:
-        return shown[: room - 1] + "…"
+    if len(shown) > width:
+        return shown[: width - 1] + "…"
     return shown + " …" if rest else shown

@@ -8,8 +8,8 @@ import os
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, working_directory
+from mudroom.cli.project_session import open_session, working_directory
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session
@@ -18,58 +18,58 @@ EXAMPLES = """\
 examples:
   mudroom mount try-1                a directory of mudroom's own; its path is printed
   mudroom mount try-1 ~/look -r      read-only, there
-  mudroom mount                      what is mounted
+  mudroom mount                      list the mounted forks
   mudroom unmount try-1              back into the fork, with all that was done in it
 
 While a fork is mounted, that directory is the one truth about it: commands, apply and rollback wait for unmount.
 Kinds: overlay (needs root), fuse (fuse-overlayfs), copy (brought back at unmount); the first that works is taken.
-What changes in the project meanwhile may or may not be seen in the directory."""
+Changes of the project meanwhile may or may not be visible in the directory."""
 
-_WORDS = {
+_KINDS = {
     "overlay": "a kernel overlay",
     "fuse": "fuse-overlayfs",
-    "copy": "a copy; what is done in it comes into the fork at unmount",
+    "copy": "a copy; its changes are brought into the fork at unmount",
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fork", nargs="?", help="the fork; without one, what is mounted is listed")
+    parser.add_argument("fork", nargs="?", help="the fork; without one, mounted forks are listed")
     parser.add_argument("directory", nargs="?", metavar="DIR", help="where: an empty directory, or none yet")
     parser.add_argument("--read-only", "-r", action="store_true", help="to look at only")
-    parser.add_argument("--kind", choices=tuple(_WORDS), help="this kind or none")
+    parser.add_argument("--kind", choices=tuple(_KINDS), help="this kind or none")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         if args.fork is None:
-            _list(session, context)
+            _list_mounts(session, context)
             return 0
         place = None
         if args.directory is not None:
             place = os.path.join(working_directory(), os.fsencode(args.directory))
-        found = session.forks.mount(args.fork, place, writable=not args.read_only, kind=args.kind)
+        mount = session.forks.mount(args.fork, place, writable=not args.read_only, kind=args.kind)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.mount/1"} | row(args.fork, found)))
+        context.terminal.out(json.dumps({"schema": "mudroom.mount/1"} | row(args.fork, mount)))
     else:
-        context.terminal.out(show(found.place))
-        mode = "" if found.writable else ", read-only"
-        context.terminal.say(f"{args.fork} is there ({_WORDS[found.kind]}{mode}); mudroom unmount {args.fork}")
+        context.terminal.out(show(mount.place))
+        mode = "" if mount.writable else ", read-only"
+        context.terminal.say(f"{args.fork} is there ({_KINDS[mount.kind]}{mode}); mudroom unmount {args.fork}")
     return 0
 
 
-def row(fork: str, found: Any) -> dict[str, Any]:
-    return {"fork": fork, "kind": found.kind, "writable": found.writable, "path": text(found.place)}
+def row(fork: str, mount: Any) -> dict[str, Any]:
+    return {"fork": fork, "kind": mount.kind, "writable": mount.writable, "path": text(mount.place)}
 
 
-def _list(session: Session, context: Context) -> None:
-    found = session.forks.mounts()
+def _list_mounts(session: Session, context: Context) -> None:
+    mounts = session.forks.mounts()
     if context.as_json:
-        rows = [row(name, one) for name, one in found.items()]
+        rows = [row(name, mount) for name, mount in mounts.items()]
         context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))
         return
-    for name, one in found.items():
-        since = time.strftime("%H:%M:%S", time.localtime(one.since / 1e9))
-        mode = "rw" if one.writable else "ro"
-        context.terminal.out(f"{name}  {show(one.place)}  {one.kind}, {mode}, since {since}")
-    if not found:
+    for name, mount in mounts.items():
+        since = time.strftime("%H:%M:%S", time.localtime(mount.since / 1e9))
+        mode = "rw" if mount.writable else "ro"
+        context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}")
+    if not mounts:
         context.terminal.say("nothing is mounted")

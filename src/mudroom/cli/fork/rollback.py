@@ -6,27 +6,27 @@ import argparse
 import json
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.errors import UsageError
 
 EXAMPLES = """\
 examples:
-  mudroom rollback green --fork try-1         show what would be dropped, ask, drop it
+  mudroom rollback green --fork try-1         show the changes to drop, ask, drop them
   mudroom rollback green --fork try-1 --yes   without asking
   mudroom rollback green --fork try-1 --no    only show it
-  mudroom rollback rollback-1 --fork try-1    have it back: every rollback leaves a checkpoint of what it dropped
+  mudroom rollback rollback-1 --fork try-1    restore: every rollback leaves a checkpoint of the dropped state
 
-The project is not touched: only what the fork holds changes."""
+The project is not touched: only the fork changes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="of the checkpoint")
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    parser.add_argument("--no", "-n", action="store_true", help="only show what would be dropped")
-    parser.add_argument("--end", action="store_true", help="end what runs in the fork's background first")
+    parser.add_argument("--no", "-n", action="store_true", help="only show the changes to drop")
+    parser.add_argument("--end", action="store_true", help="end the fork's background commands first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -34,15 +34,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         fork = only_fork(session, args.fork)
         if args.end and not args.no:
             session.sandboxes.end(fork)
-        with session.forks.compare(fork, f"{fork}@{args.name}") as found:
-            dropped = found.changeset
+        with session.forks.compare(fork, f"{fork}@{args.name}") as comparison:
+            dropped = comparison.changeset
         asks = dropped and not args.yes
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
             raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
         if asks and not context.as_json:
             for line in preview(f"rolling {fork} back to {args.name} would change in it", dropped, context.terminal):
                 context.terminal.say(line)
-        done = not args.no and (not asks or _confirmed(context))
+        done = not args.no and (not asks or _confirm(context))
         before = session.forks.rollback(fork, args.name) if done else None
     undo = before.name if before is not None else None
     if context.as_json:
@@ -54,5 +54,5 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _confirmed(context: Context) -> bool:
+def _confirm(context: Context) -> bool:
     return context.terminal.ask("[r]oll back  [c]ancel: ").strip().lower() in ("r", "rollback", "y", "yes")

@@ -7,8 +7,8 @@ import json
 import os
 
 from mudroom.cli.fork.ls import describe, fork_rows
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 
 EXAMPLES = """\
 examples:

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 
 EXAMPLES = """\

@@ -1,4 +1,4 @@
-"""``mudroom doctor``: what this machine can protect, found out by trying."""
+"""``mudroom doctor``: what this machine can protect, by trying it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
@@ -52,11 +52,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _engine(context: Context) -> EngineChoice:
-    """That of the policy; a policy that cannot be read keeps nobody from finding out what else is wrong."""
+    """Return the engine of the policy. A policy that cannot be read does not stop the other probes."""
     try:
         return settings_of(context, project_of(context)).engine
     except UsageError as error:
-        context.terminal.note(f"the policy is not heeded here: {error}")
+        context.terminal.note(f"the policy cannot be read and is ignored here: {error}")
         return "auto"
 
 
@@ -65,8 +65,8 @@ def _table(context: Context) -> int:
 
     if context.as_json:
         names = ("protection", "level", "platform", "mechanism", "tested")
-        found = [dict(zip(names, row, strict=True)) for row in rows()]
-        context.terminal.out(json.dumps({"schema": "mudroom.protections/1", "protections": found}))
+        protections = [dict(zip(names, row, strict=True)) for row in rows()]
+        context.terminal.out(json.dumps({"schema": "mudroom.protections/1", "protections": protections}))
     else:
         context.terminal.out(document().rstrip("\n"))
     return 0

@@ -1,4 +1,4 @@
-"""``mudroom image``: what containers of level 2 are made from."""
+"""``mudroom image``: the images that containers of level 2 are made from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import datetime
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of
+from mudroom.cli.project_session import project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount
 from mudroom.core.confinement.image import HOST
 from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
@@ -23,19 +24,16 @@ examples:
   mudroom image build                                 a copy of this machine's own toolchain
   mudroom image build --from debootstrap --suite trixie --include python3,nodejs
   mudroom image build --file Containerfile            by the engine; its commands have no network
-  mudroom image build --file Containerfile --network  they have, and what it builds on may be pulled
+  mudroom image build --file Containerfile --network  they have, and base images may be pulled
   mudroom image rm mudroom-trixie
   mudroom run --image mudroom-trixie -- python3 --version
 
 Without one, level 2 shows the host's own system directories and toolchains (container.image: host). Any other image
 that the engine has can be named, too: --image debian:bookworm, or container.image in the policy. None is pulled."""
 
-_WORDS = {"build": 0, "ls": 0, "rm": 1}
-"""How many names each takes."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=tuple(_WORDS), help="what to do")
+    parser.add_argument("action", nargs="?", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument("words", nargs="*", metavar="NAME", help="rm: which")
     parser.add_argument("--engine", choices=("docker", "podman", "container"), help="default: as the policy says")
     made = parser.add_argument_group("build")
@@ -43,22 +41,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="kind",
         choices=KINDS,
-        help="host: what everybody can read of /usr, /etc, /opt here (default); debootstrap: a Debian, from its "
+        help="host: the world-readable files of /usr, /etc, /opt (default); debootstrap: a Debian, from its "
         "mirror; containerfile: by the engine",
     )
-    made.add_argument("--name", help="of the image; default: after what it is made from")
+    made.add_argument("--name", help="of the image; default: by its source")
     made.add_argument("--suite", help="debootstrap: which Debian; default: that of this machine")
     made.add_argument("--include", action="append", default=[], metavar="PKG", help="debootstrap: packages, as well")
     made.add_argument("--mirror", metavar="URL", help="debootstrap: where they come from")
     made.add_argument("--file", metavar="FILE", help="containerfile: which; means --from containerfile")
-    made.add_argument("--context", metavar="DIR", help="containerfile: what it may copy from; default: nothing")
+    made.add_argument("--context", metavar="DIR", help="containerfile: the directory it may copy from; default: none")
     made.add_argument("--network", action="store_true", help="containerfile: its commands may use the network")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    if args.action is None:  # argparse would ask for the name, too, which only rm needs
-        raise UsageError(f"which action: {', '.join(_WORDS)}?", "mudroom image --help")
-    wanted = _WORDS[args.action]
+    if args.action is None:  # argparse would require the name as well, which only rm needs
+        raise UsageError(f"which action: {', '.join(_ACTIONS)}?", "mudroom image --help")
+    run, wanted = _ACTIONS[args.action]
     if len(args.words) != wanted:
         takes, given = ("no name", "one name")[wanted], len(args.words) or "none"
         were = "was" if len(args.words) < 2 else "were"
@@ -71,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.engine is None:
         chosen = settings_of(context, project_of(context)).engine
         args.engine = None if chosen == "auto" else chosen
-    return {"build": _build, "ls": _ls, "rm": _rm}[args.action](args, context)
+    return run(args, context)
 
 
 def _build(args: argparse.Namespace, context: Context) -> int:
@@ -85,7 +83,7 @@ def _build(args: argparse.Namespace, context: Context) -> int:
         os.fsencode(args.context or ""),
         args.network,
     )
-    one = make(
+    image = make(
         recipe,
         state=os.path.realpath(places(context.environ).state),
         environ=context.environ,
@@ -94,12 +92,12 @@ def _build(args: argparse.Namespace, context: Context) -> int:
         engine=args.engine,
     )
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.image/1", **_row(one)}))
+        context.terminal.out(json.dumps({"schema": "mudroom.image/1", **_row(image)}))
         return 0
-    name = one.names[0] if one.names else one.identity
-    context.terminal.say(f"made {name}, {amount(one.size)}: --image {name} uses it, or container.image in the policy")
-    if one.note:
-        context.terminal.note(one.note)
+    name = image.names[0] if image.names else image.identity
+    context.terminal.say(f"made {name}, {amount(image.size)}: --image {name} uses it, or container.image in the policy")
+    if image.note:
+        context.terminal.note(image.note)
     return 0
 
 
@@ -109,29 +107,37 @@ def _kind(args: argparse.Namespace) -> Any:
     return "debootstrap" if args.suite or args.include or args.mirror else "host"
 
 
-def _row(one: Made) -> dict[str, Any]:
-    return {"names": list(one.names), "id": one.identity, "bytes": one.size, **one.about}
+def _row(image: Made) -> dict[str, Any]:
+    return {"names": list(image.names), "id": image.identity, "bytes": image.size, **image.about}
 
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
-    engine, found = listed(environ=context.environ, engine=args.engine)
+    engine, images = listed(environ=context.environ, engine=args.engine)
     if context.as_json:
-        rows = [_row(one) for one in found]
+        rows = [_row(image) for image in images]
         context.terminal.out(json.dumps({"schema": "mudroom.images/1", "engine": engine.kind, "images": rows}))
         return 0
     context.terminal.out(f"{HOST:<32}  {'':>9}  the host's own toolchain, shown read-only; the default")
-    for one in found:
-        about = {key: value for key, value in one.about.items() if key not in ("from", "made", "mirror")}
-        words = [one.about.get("from", ""), *about.values(), one.about.get("made", "")]
-        name = ", ".join(one.names) or one.identity[7:19]
-        context.terminal.out(f"{name:<32}  {amount(one.size):>9}  {'  '.join(word for word in words if word)}")
+    for image in images:
+        about = {key: value for key, value in image.about.items() if key not in ("from", "made", "mirror")}
+        words = [image.about.get("from", ""), *about.values(), image.about.get("made", "")]
+        name = ", ".join(image.names) or image.identity[7:19]
+        context.terminal.out(f"{name:<32}  {amount(image.size):>9}  {'  '.join(word for word in words if word)}")
     return 0
 
 
 def _rm(args: argparse.Namespace, context: Context) -> int:
-    one = remove(args.words[0], environ=context.environ, engine=args.engine)
+    image = remove(args.words[0], environ=context.environ, engine=args.engine)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.image/1", "removed": args.words[0], **_row(one)}))
+        context.terminal.out(json.dumps({"schema": "mudroom.image/1", "removed": args.words[0], **_row(image)}))
     else:
-        context.terminal.say(f"removed {args.words[0]}, {amount(one.size)}")
+        context.terminal.say(f"removed {args.words[0]}, {amount(image.size)}")
     return 0
+
+
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int]] = {
+    "build": (_build, 0),
+    "ls": (_ls, 0),
+    "rm": (_rm, 1),
+}
+"""The function of each action, and how many names it takes."""

@@ -1,5 +1,5 @@
-"""What the page's server needs of the command line: sessions as a verb opens them, rules as an answer writes them, and
-commands that outlive it."""
+"""The functions that the page's server needs of the command line: open a session as a verb does, store the rule of an
+answer, start a command that outlives the server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom import __version__
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, open_session
+from mudroom.cli.project_session import left_out, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.policy.config import load_policy, places
@@ -20,51 +20,51 @@ from mudroom.session import Session
 
 if TYPE_CHECKING:
     from mudroom.review.new_project import Outlook
-    from mudroom.web.state.means import ServerMeans
+    from mudroom.web.state.server_environment import ServerEnvironment
 
 
-class _Notes(Terminal):
-    """Nobody sits here: what would be said is kept."""
+class _RecordingTerminal(Terminal):
+    """A terminal without a user: messages are kept."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context.environ)
         self.interactive = False
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def out(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def say(self, text: str = "") -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def note(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def progress(self, label: str, done: int, total: int) -> None:
         pass
 
 
-def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
-    """What the server may do, by what this process was started with."""
+def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
+    """Return the functions of the server, by the environment of this process."""
     from mudroom.cli.policy.approve import keep_host
     from mudroom.cli.terminal.approver import remember_command
-    from mudroom.web.state.means import ServerMeans
+    from mudroom.web.state.server_environment import ServerEnvironment
 
-    place = places(context.environ)
+    locations = places(context.environ)
 
-    def opened(project: bytes) -> tuple[Session, tuple[str, ...]]:
-        terminal = _Notes(context)
+    def open_project(project: bytes) -> tuple[Session, tuple[str, ...]]:
+        terminal = _RecordingTerminal(context)
         session = open_session(context._replace(project=project, terminal=terminal, as_json=True))
-        return session, tuple(terminal.said)
+        return session, tuple(terminal.messages)
 
     def start(project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
         return _start(context, project, fork, command, timeout)
 
-    return ServerMeans(
-        os.path.realpath(place.state),
-        place.home,
-        tuple(roots) or (os.path.realpath(place.home),),
-        opened,
+    return ServerEnvironment(
+        os.path.realpath(locations.state),
+        locations.home,
+        tuple(roots) or (os.path.realpath(locations.home),),
+        open_project,
         keep_host,
         remember_command,
         start,
@@ -77,19 +77,25 @@ def _outlook(context: Context, project: bytes) -> Outlook:
     from mudroom.review.new_project import predict_run
 
     loaded = load_policy(project, context.environ)
-    found = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
-    return found._replace(notes=(*found.notes, left_out(loaded))) if loaded.left_out else found
+    folder = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
+    return folder._replace(notes=(*folder.notes, left_out(loaded))) if loaded.left_out else folder
 
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
-    """By ``mudroom exec --background``, which leaves a process of its own behind."""
-    words: list[bytes | str] = [sys.executable, "-m", "mudroom", "exec", "--background", "--json", "--fork", fork]
-    words += ["--project", project, *(["--timeout", f"{timeout:g}s"] if timeout is not None else []), "--", *command]
-    done = subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=project
+    """Start a command by ``mudroom exec --background``, which leaves a process of its own behind."""
+    arguments: list[bytes | str] = [sys.executable, "-m", "mudroom", "exec", "--background", "--json", "--fork", fork]
+    arguments += [
+        "--project",
+        project,
+        *(["--timeout", f"{timeout:g}s"] if timeout is not None else []),
+        "--",
+        *command,
+    ]
+    run = subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=project
     )
-    said = done.stdout.decode("utf-8", "replace")
-    if done.returncode:
-        why = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise MudroomError(why[-1].removeprefix("mudroom: ") if why else "the command could not be started")
-    return str(json.loads(said)["id"])
+    output = run.stdout.decode("utf-8", "replace")
+    if run.returncode:
+        errors = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise MudroomError(errors[-1].removeprefix("mudroom: ") if errors else "the command could not be started")
+    return str(json.loads(output)["id"])

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, standing
+from mudroom.cli.project_session import host_answers, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -20,8 +20,8 @@ from mudroom.session.confinement.grant import promised
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-    from mudroom.web.server.seal import Seal
-    from mudroom.web.server.whereabouts import Post, Whereabouts
+    from mudroom.web.server.cookie_key import CookieKey
+    from mudroom.web.server.registry import RunningServer, ServerRegistry
 
 EXAMPLES = """\
 examples:
@@ -46,13 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--card", action="append", default=[], metavar="FILE", help="an agent's card; several times")
     parser.add_argument("--root", action="append", default=[], metavar="DIR", help="where projects may be chosen")
     parser.add_argument("--port", type=int, metavar="N", help=f"default: {PORT}; 0: any free one")
-    parser.add_argument("--url-prefix", default="", metavar="/PATH", help="what a proxy has before our paths")
+    parser.add_argument("--url-prefix", default="", metavar="/PATH", help="the path prefix of a reverse proxy")
     parser.add_argument(
         "--host-name",
         action="append",
         default=[],
         metavar="NAME",
-        help="what a proxy is called by, or a forwarded port; several times",
+        help="the host name of a reverse proxy, or a forwarded port; several times",
     )
     parser.add_argument("--open", action="store_true", help="open the browser")
     parser.add_argument("--link", action="store_true", help="only print another address of the server that runs")
@@ -64,24 +64,24 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
-    from mudroom.web.server.seal import Seal
-    from mudroom.web.server.whereabouts import Post
+    from mudroom.web.server.cookie_key import CookieKey
+    from mudroom.web.server.registry import ServerRegistry
 
     directory = os.path.realpath(places(context.environ).state) + b"/serve"
-    post, seal = Post(directory), Seal(directory)
+    registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
-        seal.renew()
+        key.renew()
         context.terminal.out(
             json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
         )
         return 0
     if args.link:
-        return _link(args, context, post)
+        return _link(args, context, registry)
     _check(args)
     agents = _agents(args.card, context)
-    if post.take():
-        return _serve(args, context, post, seal, agents)
-    return _link(args, context, post)
+    if registry.acquire():
+        return _serve(args, context, registry, key, agents)
+    return _link(args, context, registry)
 
 
 SCHEMA = "mudroom.serve/1"
@@ -116,114 +116,124 @@ def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
 
 
 def _serve(
-    args: argparse.Namespace, context: Context, post: Post, seal: Seal, agents: dict[str, tuple[Any, Any]]
+    args: argparse.Namespace,
+    context: Context,
+    registry: ServerRegistry,
+    key: CookieKey,
+    agents: dict[str, tuple[Any, Any]],
 ) -> int:
-    """Until it is ended. We hold the post."""
+    """Serve until a signal ends the server. The caller has acquired the registry."""
     import secrets
 
-    from mudroom.cli.host.page_server import means_of
+    from mudroom.cli.host.page_server import environment_of
     from mudroom.web.server.app import build
     from mudroom.web.server.login import Login
+    from mudroom.web.server.registry import RunningServer
     from mudroom.web.server.server import listen, serve
-    from mudroom.web.server.whereabouts import Whereabouts
-    from mudroom.web.state.house import House
+    from mudroom.web.state.server_state import ServerState
 
     try:
-        seal.prepare()
+        key.prepare()
         roots = [os.path.realpath(os.fsencode(root)) for root in args.root]
         listening = listen(PORT if args.port is None else args.port)
         port: int = listening[0].getsockname()[1]
-        where = Whereabouts(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
-        login = Login(port, where.token, seal.key, where.prefix)
-        house = House(means_of(context, roots))
-        app = build(house, agents, base_of(where), port, login, where.names, where.prefix)
+        running = RunningServer(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
+        login = Login(port, running.token, key.key, running.prefix)
+        server = ServerState(environment_of(context, roots))
+        app = build(server, agents, base_of(running), port, login, running.names, running.prefix)
 
         def ready() -> None:
-            post.tell(where)
-            _tell(args, context, where, login.new_code(), list(agents))
+            registry.publish(running)
+            _print_addresses(args, context, running, login.new_code(), list(agents))
 
-        serve(app, listening, ready, house.hub.end)
-        busy = house.jobs.busy()
-        if busy:  # killed in the middle it would be recovered; it is politer not to
+        serve(app, listening, ready, server.hub.end)
+        busy = server.jobs.busy()
+        if busy:  # a killed apply would be recovered; waiting avoids that
             context.terminal.note(f"{busy[0].what} is at work: it ends first (Ctrl-C leaves it to mudroom recover)")
-            house.jobs.rest(_JOB_SECONDS)
+            server.jobs.rest(_JOB_SECONDS)
     finally:
-        post.leave()
+        registry.release()
     return 0
 
 
-def _link(args: argparse.Namespace, context: Context, post: Post) -> int:
-    """Another address of the server that runs already."""
+def _link(args: argparse.Namespace, context: Context, registry: ServerRegistry) -> int:
+    """Print another login address of the running server."""
     import time
 
-    from mudroom.web.server.whereabouts import new_code
+    from mudroom.web.server.registry import new_code
 
-    until = time.monotonic() + (0 if args.link else _BEGINNING)
-    while (where := post.other()) is None and time.monotonic() < until:
-        time.sleep(0.05)  # it holds the post, and has not said yet where it is
-    if where is None and args.link:
+    until = time.monotonic() + (0 if args.link else _START_SECONDS)
+    while (running := registry.find_running()) is None and time.monotonic() < until:
+        time.sleep(0.05)  # it holds the registry, and has not published its address yet
+    if running is None and args.link:
         raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
-    if where is None:
+    if running is None:
         raise UsageError("another mudroom serve runs, and does not answer", "end it")
-    changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, where.port)]
+    changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, running.port)]
     if not args.link and any(changed):
         raise UsageError(
-            f"mudroom serve runs already (process {where.pid}, port {where.port})", "end it, to have it otherwise"
+            f"mudroom serve runs already (process {running.pid}, port {running.port})", "end it, to have it otherwise"
         )
-    _tell(args, context, where, new_code(where), [], "runs already")
+    _print_addresses(args, context, running, new_code(running), [], "runs already")
     return 0
 
 
 _JOB_SECONDS = 300.0
-"""That an apply has at the end of the server, with the command that verifies it."""
-_BEGINNING = 5.0
-"""Seconds that a server has to say where it is."""
+"""Seconds that an apply has to finish at the end of the server, with its verify command."""
+_START_SECONDS = 5.0
+"""Seconds that a starting server has to publish its address."""
 
 
-def base_of(where: Whereabouts) -> str:
-    return f"http://127.0.0.1:{where.port}{where.prefix}"
+def base_of(running: RunningServer) -> str:
+    return f"http://127.0.0.1:{running.port}{running.prefix}"
 
 
-def addresses_of(where: Whereabouts) -> list[str]:
-    """Ours first; then those of the names, by TLS unless they lead here without a proxy."""
+def addresses_of(running: RunningServer) -> list[str]:
+    """Return our own address, then those of the names: https, unless a name leads here without a proxy."""
     from mudroom.web.server.guard import is_forwarded
 
-    plain = [name for name in where.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
-    found = [f"http://{name if ':' in name else f'{name}:{where.port}'}{where.prefix}" for name in plain]
-    return [base_of(where), *found, *(f"https://{name}{where.prefix}" for name in where.names if name not in plain)]
+    plain = [name for name in running.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
+    addresses = [f"http://{name if ':' in name else f'{name}:{running.port}'}{running.prefix}" for name in plain]
+    return [
+        base_of(running),
+        *addresses,
+        *(f"https://{name}{running.prefix}" for name in running.names if name not in plain),
+    ]
 
 
-def _tell(
-    args: argparse.Namespace, context: Context, where: Whereabouts, code: str, agents: list[str], how: str = ""
+def _print_addresses(
+    args: argparse.Namespace, context: Context, running: RunningServer, code: str, agents: list[str], state: str = ""
 ) -> None:
-    base, out = base_of(where), context.terminal.out
+    base, out = base_of(running), context.terminal.out
     rows = [{"agent": agent, "url": base + path} for agent, path in paths_of(agents).items()]
     login = f"/login?code={code}"
     if context.as_json:
-        report = {"schema": SCHEMA, "url": base + "/", "login": base + login, "token": where.token, "agents": rows}
+        report = {"schema": SCHEMA, "url": base + "/", "login": base + login, "token": running.token, "agents": rows}
         out(json.dumps(report))
     else:
-        for address in addresses_of(where):
+        for address in addresses_of(running):
             out(address + login)
-        ends = f"process {where.pid} {how}" if how else "Ctrl-C ends it"
+        ends = f"process {running.pid} {state}" if state else "Ctrl-C ends it"
         out(f"  opens the page for all your projects, once and within ten minutes, on this machine; {ends}")
-        if context.environ.get(b"SSH_CONNECTION") and not where.names:
-            out(f"  over ssh: with ssh -L {where.port}:localhost:{where.port} from where you sit, it opens there, too")
+        if context.environ.get(b"SSH_CONNECTION") and not running.names:
+            port = running.port
+            out(f"  over ssh: with ssh -L {port}:localhost:{port} from where you sit, it opens there, too")
         for row in rows:
             out(f"  {row['agent']}  {row['url']}/.well-known/agent-card.json")
         if args.token:
-            out(f"  token: {where.token}")
+            out(f"  token: {running.token}")
     if args.open:
         _open(context, base + login)
 
 
 def _open(context: Context, address: str) -> None:
-    """By a file that only this user can read: the arguments of a browser are seen by everybody (``ps``)."""
+    """Open the browser by a file that only this user can read: the arguments of a process are visible to all users
+    (``ps``)."""
     import webbrowser
     from html import escape
     from urllib.parse import quote
 
-    from mudroom.web.server.seal import write_own
+    from mudroom.web.server.cookie_key import write_own
 
     path = os.path.realpath(places(context.environ).state) + b"/serve/open.html"
     to = escape(address, quote=True)
@@ -235,14 +245,14 @@ def _open(context: Context, address: str) -> None:
 
 
 def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable[[str], dict[str, Any]]:
-    """What makes the A2A card of an agent, by what the policy says at that moment."""
+    """Return the function that makes an agent's A2A card, by the policy of that moment."""
     make = a2a_card_old if old else a2a_card
-    return lambda url: make(card, stand(card, context), url)
+    return lambda url: make(card, agent_status(card, context), url)
 
 
-def stand(card: AgentCard, context: Context) -> AgentStatus:
-    """What was decided about an agent here. Raises MudroomError if the policy cannot be read."""
-    from mudroom.cli.net.card_hosts import by_card
+def agent_status(card: AgentCard, context: Context) -> AgentStatus:
+    """Return the decision about an agent here. Raise MudroomError if the policy cannot be read."""
+    from mudroom.cli.net.card_hosts import with_card_network
     from mudroom.core.agent.card_hosts import sort_hosts
     from mudroom.core.network.host_rules import show_rule
 
@@ -252,10 +262,10 @@ def stand(card: AgentCard, context: Context) -> AgentStatus:
     decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
     if decision.level is None:
         return AgentStatus(decision, "none")
-    mode = by_card(card, settings, None).network_at(decision.level)
+    mode = with_card_network(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        found = sort_hosts(card.agent, card.needs.network, standing(project, context)[0]())
-        trusted = found.open if card.agent in settings.network_cards else ()
-        hosts = tuple(show_rule(rule) for rule in (*found.allowed, *trusted))
+        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context)[0]())
+        trusted = card_hosts.open if card.agent in settings.network_cards else ()
+        hosts = tuple(show_rule(rule) for rule in (*card_hosts.allowed, *trusted))
     return AgentStatus(decision, mode, hosts, opened.stores)

@@ -1,8 +1,8 @@
-"""The hosts that a card names: who lets the agent reach them.
+"""The hosts that an agent card names, and who allows them.
 
-A card is written by the agent's author. What it names is asked about once, before the agent starts; where nobody can be
-asked it is refused, but for agents whose word the policy takes (``network.cards``) and runs for which the user has said
-so (``--allow-card-network``). What the policy denies stays denied, whoever says what.
+A card is written by the agent's author. Its hosts are asked about once, before the agent starts. Where no user can be
+asked they are refused, except for agents whose cards the policy trusts (``network.cards``), and for runs with
+``--allow-card-network``. A host that the policy denies stays denied in all cases.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import termios
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, standing
+from mudroom.cli.project_session import host_answers, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
@@ -24,69 +24,74 @@ if TYPE_CHECKING:
 
 _CHOICES = "[a]llow for this run  [A]lways for this project  [n]o: "
 _ASKED = 3
-"""Times that a question is asked whose answer is none."""
+"""Times that a question is repeated after an invalid answer."""
 
 
 class CardHosts(NamedTuple):
-    """What holds for one run."""
+    """The host rules and notes for one run."""
 
     rules: tuple[HostRule, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def by_card(card: AgentCard, settings: Settings, given: str | None) -> Settings:
-    """A card that needs no network gets none, unless the user has said otherwise (``given``)."""
-    return settings._replace(network="none") if card.needs.network is False and given is None else settings
+def with_card_network(card: AgentCard, settings: Settings, mode: str | None) -> Settings:
+    """Return the settings without network if the card needs none, unless the user has given a mode (``given``)."""
+    return settings._replace(network="none") if card.needs.network is False and mode is None else settings
 
 
-def settle(card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False) -> CardHosts:
-    """Ask, if it has to be. ``allow``: the user has said yes on the command line. Raises KeyboardInterrupt."""
+def decide_card_hosts(
+    card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False
+) -> CardHosts:
+    """Decide about the card's hosts, asking if necessary. ``allow``: --allow-card-network was given. Raise
+    KeyboardInterrupt."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return CardHosts()
-    rules, remember = standing(project_of(context), context)
-    found = sort_hosts(card.agent, card.needs.network, rules())
-    notes = [f"{card.agent} asks for {_names(found.denied)}, which the policy denies"] if found.denied else []
-    if not found.open:
+    rules, remember = host_answers(project_of(context), context)
+    wish_result = sort_hosts(card.agent, card.needs.network, rules())
+    notes = (
+        [f"{card.agent} asks for {_names(wish_result.denied)}, which the policy denies"] if wish_result.denied else []
+    )
+    if not wish_result.open:
         return CardHosts((), tuple(notes))
     trusted = card.agent in settings.network_cards
     if allow or trusted:
         why = "--allow-card-network" if allow else "network.cards in the policy"
-        return CardHosts(found.open, (*notes, f"allowed for this run, by {why}: {_names(found.open)}"))
+        return CardHosts(wish_result.open, (*notes, f"allowed for this run, by {why}: {_names(wish_result.open)}"))
     if context.as_json or not context.terminal.interactive:
         hint = "--allow-card-network allows it, or mudroom net allow"
         return CardHosts(
-            (), (*notes, f"{card.agent} asks for {_names(found.open)}: refused, nobody can be asked ({hint})")
+            (), (*notes, f"{card.agent} asks for {_names(wish_result.open)}: refused, nobody can be asked ({hint})")
         )
-    return _answered(card, found, remember, context, notes)
+    return _ask_about_open(card, wish_result, remember, context, notes)
 
 
-def at_its_word(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
-    """The hosts of a card whose agent the policy trusts to name them; nobody is asked."""
+def trusted_hosts(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
+    """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
     project = project_of(context)
     trusted = load_policy(project, context.environ).settings.network_cards
     if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
         return ()
-    return sort_hosts(card.agent, card.needs.network, standing(project, context)[0]()).open
+    return sort_hosts(card.agent, card.needs.network, host_answers(project, context)[0]()).open
 
 
-def _answered(
-    card: AgentCard, found: CardHostRule, remember: Callable[[HostRule], None], context: Context, notes: list[str]
+def _ask_about_open(
+    card: AgentCard, wish_result: CardHostRule, remember: Callable[[HostRule], None], context: Context, notes: list[str]
 ) -> CardHosts:
-    answer = _ask(f"{card.agent} asks for: {_names(found.open)}", context)
+    answer = _ask(f"{card.agent} asks for: {_names(wish_result.open)}", context)
     if answer == "A":
-        for rule in found.open:
+        for rule in wish_result.open:
             remember(rule)
     if answer in ("a", "A"):
-        return CardHosts(found.open, tuple(notes))
-    denied = tuple(rule._replace(action="deny") for rule in found.open)
-    return CardHosts(denied, (*notes, f"refused to {card.agent} for this run: {_names(found.open)}"))
+        return CardHosts(wish_result.open, tuple(notes))
+    denied = tuple(rule._replace(action="deny") for rule in wish_result.open)
+    return CardHosts(denied, (*notes, f"refused to {card.agent} for this run: {_names(wish_result.open)}"))
 
 
 def _ask(question: str, context: Context) -> str:
     terminal = context.terminal
     for _time in range(_ASKED):
         try:
-            termios.tcflush(0, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+            termios.tcflush(0, termios.TCIFLUSH)  # discard input typed before the question
         except termios.error:
             return "n"
         reply = terminal.ask(terminal.style(question, "bold") + f"  {_CHOICES}")
@@ -103,9 +108,9 @@ def _names(rules: Sequence[HostRule]) -> str:
 
 
 def network_lines(card: AgentCard, settings: Settings, level: int, context: Context) -> list[str]:
-    """For ``agent check``."""
+    """Return the lines about the network for ``agent check``."""
     needs = card.needs.network
-    mode = by_card(card, settings, None).network_at(level)
+    mode = with_card_network(card, settings, None).network_at(level)
     if mode == "none":
         return ["network      none: " + ("the card needs none" if needs is False else "network.mode of the policy")]
     if mode == "open" or level == 0:
@@ -114,13 +119,16 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         return (
             ["network      the gate: what the rules of the policy allow, and what you say when asked"] if needs else []
         )
-    found = sort_hosts(card.agent, needs, standing(project_of(context), context)[0]())
+    wish_result = sort_hosts(card.agent, needs, host_answers(project_of(context), context)[0]())
     trusted = card.agent in settings.network_cards
     rows = (
-        (found.allowed, "allowed by the rules there are"),
-        (found.denied, "denied by the policy"),
-        (found.asked, "asked about when it comes to that"),
-        (found.open, "allowed by network.cards of the policy" if trusted else "you are asked before the agent starts"),
+        (wish_result.allowed, "allowed by the rules there are"),
+        (wish_result.denied, "denied by the policy"),
+        (wish_result.asked, "asked about when it comes to that"),
+        (
+            wish_result.open,
+            "allowed by network.cards of the policy" if trusted else "you are asked before the agent starts",
+        ),
     )
     lines = [f"{_names(rules)}: {text}" for rules, text in rows if rules]
-    return [("network      " if number == 0 else "             ") + line for number, line in enumerate(lines)]
+    return [("network      " if index == 0 else "             ") + line for index, line in enumerate(lines)]

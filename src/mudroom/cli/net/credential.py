@@ -1,18 +1,18 @@
-"""``mudroom net credential``: what the gate puts into requests, so that commands never have it."""
+"""``mudroom net credential``: credentials that the gate puts into requests, so that commands never have them."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 
 
-def credential(args: argparse.Namespace, context: Context) -> int:
+def manage_credentials(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         known = session.machine.credentials()
         if args.remove:
@@ -23,40 +23,41 @@ def credential(args: argparse.Namespace, context: Context) -> int:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
             name, host = args.hosts
             try:
-                wanted = parse_credential(name, host, args.header or "authorization", args.source or "env")
+                rule = parse_credential(name, host, args.header or "authorization", args.source or "env")
             except ValueError as error:
                 raise UsageError(str(error)) from error
-            known = (*(one for one in known if one.name != wanted.name), wanted)
+            known = (*(other for other in known if other.name != rule.name), rule)
             session.machine.keep_credentials(known)
-            _try(wanted, context)
-    _tell(known, context)
+            _warn_if_missing(rule, context)
+    _print_rules(known, context)
     return 0
 
 
-def _try(wanted: CredentialRule, context: Context) -> None:
-    """It is kept all the same: what it is read from may be there by the time a command runs."""
+def _warn_if_missing(rule: CredentialRule, context: Context) -> None:
+    """Print a note if the credential cannot be read now. It is stored anyway: its source may exist by the time a
+    command runs."""
     from mudroom.session.confinement.gateway import missing_credential
 
-    missing = missing_credential(wanted, context.environ, places(context.environ).home)
+    missing = missing_credential(rule, context.environ, places(context.environ).home)
     if missing:
         context.terminal.note(f"no command runs as long as this is so: {missing}")
 
 
 def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRule, ...]:
-    left = tuple(one for one in known if one.name != name)
+    left = tuple(other for other in known if other.name != name)
     if left == known:
         raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
     return left
 
 
-def _tell(known: tuple[CredentialRule, ...], context: Context) -> None:
+def _print_rules(known: tuple[CredentialRule, ...], context: Context) -> None:
     if context.as_json:
-        rows = [one._asdict() for one in known]
+        rows = [rule._asdict() for rule in known]
         context.terminal.out(json.dumps({"schema": "mudroom.net-credentials/1", "credentials": rows}))
         return
-    for one in known:
+    for rule in known:
         context.terminal.out(
-            f"{one.name}: in {one.header} for {one.host}:{one.port}, from {one.origin} {one.where}; "
+            f"{rule.name}: in {rule.header} for {rule.host}:{rule.port}, from {rule.origin} {rule.where}; "
             "inside it is a placeholder"
         )
     if not known:

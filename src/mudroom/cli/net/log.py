@@ -1,4 +1,4 @@
-"""``mudroom net log``: what commands have reached, and what they could not."""
+"""``mudroom net log``: the hosts that commands have reached, and those that were refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import time
 
 from mudroom import __version__
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
@@ -17,29 +17,29 @@ from mudroom.core.network.har import to_har
 from mudroom.session import Session
 
 _PAUSE = 0.2
-"""Seconds between two looks at the journal."""
+"""Seconds between two reads of the journal."""
 
 
-def log(args: argparse.Namespace, context: Context) -> int:
+def print_log(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         last = 0
-        found = session.vault.journal.events_after(0, "flow")
-        if found:
-            last = found[-1].number
-        chosen = [one for one in found if _is_wanted(one, args)]
+        events = session.vault.journal.events_after(0, "flow")
+        if events:
+            last = events[-1].number
+        chosen = [event for event in events if _is_wanted(event, args)]
         if args.har is not None:
-            return _archive(chosen, args.har)
+            return _write_har(chosen, args.har)
         for event in chosen[-args.last :] if args.last > 0 else chosen:
-            _tell(event, context)
-        if not found and not args.follow and not context.as_json:
+            _print_event(event, context)
+        if not events and not args.follow and not context.as_json:
             context.terminal.say("no command has wanted anything of the network yet")
         while args.follow:
             time.sleep(_PAUSE)
-            last = _tell_new(session, last, args, context)
+            last = _print_new(session, last, args, context)
     return 0
 
 
-def _archive(events: list[Event], path: str) -> int:
+def _write_har(events: list[Event], path: str) -> int:
     flows = []
     for event in events:
         try:
@@ -55,11 +55,11 @@ def _archive(events: list[Event], path: str) -> int:
     return 0
 
 
-def _tell_new(session: Session, last: int, args: argparse.Namespace, context: Context) -> int:
+def _print_new(session: Session, last: int, args: argparse.Namespace, context: Context) -> int:
     for event in session.vault.journal.events_after(last, "flow"):
         last = event.number
         if _is_wanted(event, args):
-            _tell(event, context)
+            _print_event(event, context)
     return last
 
 
@@ -69,7 +69,7 @@ def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
     return not args.denied or data_of(event).get("verdict") != "allow"
 
 
-def _tell(event: Event, context: Context) -> None:
+def _print_event(event: Event, context: Context) -> None:
     data = data_of(event)
     if context.as_json:
         row = {"number": event.number, "fork": event.fork} | data

@@ -1,4 +1,4 @@
-"""``mudroom net``: which hosts commands may reach, why, and what they have reached."""
+"""``mudroom net``: which hosts commands may reach, why, and which they have reached."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import time
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.net.credential import credential
-from mudroom.cli.net.log import log
+from mudroom.cli.net.credential import manage_credentials
+from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
-from mudroom.cli.open import open_session, project_of, settings_of
+from mudroom.cli.project_session import open_session, project_of, settings_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.preset import PRESETS
@@ -28,11 +28,11 @@ examples:
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net deny gist.github.com            on every port; a deny beats every allow
-  mudroom net rm github.com:22                what allow and deny have written
+  mudroom net rm github.com:22                remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
   mudroom net presets                         names for the hosts of package managers and forges
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
-  mudroom net log --denied                    what commands wanted to reach and could not
+  mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
   mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
   mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--remove", metavar="NAME", help="credential: forget it")
     parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
-    parser.add_argument("--denied", action="store_true", help="log: only what was not let through")
+    parser.add_argument("--denied", action="store_true", help="log: only refused connections")
     parser.add_argument("-n", "--last", type=int, default=50, metavar="N", help="log: so many; 0: all (default 50)")
 
 
@@ -66,38 +66,36 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
     if args.hosts and not wants_hosts and args.what != "credential":
         raise UsageError(f"net {args.what} takes no host")
-    for option, verbs in _ONLY.items():
-        if getattr(args, option) and args.what not in verbs:
-            raise UsageError(f"--{_SPELLED.get(option, option)} is for net {' and net '.join(verbs)}")
+    for attribute, (option, actions) in _OPTIONS.items():
+        if getattr(args, attribute) and args.what not in actions:
+            raise UsageError(f"{option} is for net {' and net '.join(actions)}")
     code: int = _ACTIONS[args.what](args, context)
     return code
 
 
-_ONLY = {
-    "private": ("allow",),
-    "follow": ("log",),
-    "fork": ("log", "open"),
-    "denied": ("log",),
-    "as_port": ("open",),
-    "header": ("credential",),
-    "source": ("credential",),
-    "remove": ("credential",),
-    "har": ("log",),
+_OPTIONS = {
+    "private": ("--private", ("allow",)),
+    "follow": ("--follow", ("log",)),
+    "fork": ("--fork", ("log", "open")),
+    "denied": ("--denied", ("log",)),
+    "as_port": ("--as", ("open",)),
+    "header": ("--header", ("credential",)),
+    "source": ("--from", ("credential",)),
+    "remove": ("--remove", ("credential",)),
+    "har": ("--har", ("log",)),
 }
-
-
-_SPELLED = {"as_port": "as", "source": "from"}
+"""Attribute of the arguments → the option, and the actions that it is for."""
 
 
 # --- changing ---
 
 
 def _allow(args: argparse.Namespace, context: Context) -> int:
-    return _keep([_rule(text, "allow", args.private) for text in args.hosts], context)
+    return _store([_rule(text, "allow", args.private) for text in args.hosts], context)
 
 
 def _deny(args: argparse.Namespace, context: Context) -> int:
-    return _keep([_rule(text, "deny", False) for text in args.hosts], context)
+    return _store([_rule(text, "deny", False) for text in args.hosts], context)
 
 
 def _rule(text: str, action: Any, private: bool) -> HostRule:
@@ -108,24 +106,26 @@ def _rule(text: str, action: Any, private: bool) -> HostRule:
 
 
 def _international(text: str) -> str:
-    """How a name that is not ASCII is written for computers (IDNA 2003, as Python has it); empty: not at all."""
+    """Return how a name that is not ASCII is written in ASCII (IDNA 2003, as Python has it); empty if it cannot be."""
     try:
-        found = text.encode("idna").decode()
-        parse_rule(found, "deny")
+        ascii_name = text.encode("idna").decode()
+        parse_rule(ascii_name, "deny")
     except ValueError:
         return ""
-    return "" if text.isascii() else f"that would be {found}"
+    return "" if text.isascii() else f"that would be {ascii_name}"
 
 
-def _keep(rules: list[HostRule], context: Context) -> int:
+def _store(rules: list[HostRule], context: Context) -> int:
     project = project_of(context)
     rows, today = [], time.strftime("%Y-%m-%d")
     for rule in rules:
         kept = keep(project, rule, today, state=places(context.environ).state)
-        rows.append(_row(rule) | {"there": kept.there, "replaced": [_row(one) for one in kept.replaced]})
+        rows.append(
+            rule_to_json(rule) | {"there": kept.there, "replaced": [rule_to_json(old) for old in kept.replaced]}
+        )
         if not context.as_json:
-            context.terminal.out(_told(rule, kept.there, kept.replaced))
-            _mention_others(rule, project, context)
+            context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
+            _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.net/1", "rules": rows}))
@@ -133,99 +133,104 @@ def _keep(rules: list[HostRule], context: Context) -> int:
 
 
 def _journal(rules: list[HostRule], what: str, context: Context) -> None:
-    """A change of what may be reached belongs to what has happened in the project."""
+    """Record a change of the host rules in the journal of the project."""
     with open_session(context) as session:
         said = {what: ", ".join(show_rule(rule) for rule in rules), "private": any(rule.private for rule in rules)}
         session.vault.journal.append("net", "", said, time=time.time_ns())
 
 
-def _told(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
+def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
-    before = f" (was {', '.join(_done(one) for one in replaced)})" if replaced else ""
-    return f"{show_rule(rule)} is {_done(rule)}{ports}{before}{', as before' if there else ''}"
+    replaced_text = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
+    return f"{show_rule(rule)} is {_action_word(rule)}{ports}{replaced_text}{', as before' if there else ''}"
 
 
-def _mention_others(rule: HostRule, project: bytes, context: Context) -> None:
-    """An allow that something else overrides is no help; better said at once."""
+def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
+    """Print a note if another rule overrides an allow."""
     if rule.action != "allow" or "*" in rule.pattern or "/" in rule.pattern:
         return
-    rules = (*settings_of(context, project).hosts, *_answers(project, context))
+    rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
     for port in rule.ports or (443,):
-        found = decide(Request(rule.pattern, port), rules)
-        if found.action != "allow":
-            context.terminal.note(f"port {port} all the same: {found.reason}")
+        decision = decide(Request(rule.pattern, port), rules)
+        if decision.action != "allow":
+            context.terminal.note(f"port {port} all the same: {decision.reason}")
 
 
 def _remove(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
-    gone: list[HostRule] = []
+    removed_rules: list[HostRule] = []
     for text in args.hosts:
         try:
-            found = drop(project, text, state=places(context.environ).state)
+            dropped = drop(project, text, state=places(context.environ).state)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        if not found:
+        if not dropped:
             raise UsageError(
-                f"{show(os.fsencode(text))} was neither allowed nor denied here", _elsewhere(text, project, context)
+                f"{show(os.fsencode(text))} was neither allowed nor denied here",
+                _other_rule_hint(text, project, context),
             )
-        gone += found
+        removed_rules += dropped
         if not context.as_json:
-            context.terminal.out(f"{show_rule(found[0])} is no longer {', '.join(_done(one) for one in found)}")
-    _journal(gone, "rm", context)
+            context.terminal.out(
+                f"{show_rule(dropped[0])} is no longer {', '.join(_action_word(old) for old in dropped)}"
+            )
+    _journal(removed_rules, "rm", context)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.net/1", "removed": [_row(rule) for rule in gone]}))
+        context.terminal.out(
+            json.dumps({"schema": "mudroom.net/1", "removed": [rule_to_json(rule) for rule in removed_rules]})
+        )
     return 0
 
 
-def _done(rule: HostRule) -> str:
+def _action_word(rule: HostRule) -> str:
     return {"allow": "allowed", "ask": "asked about", "deny": "denied"}[rule.action]
 
 
-def _elsewhere(text: str, project: bytes, context: Context) -> str:
-    """Where a rule for that host stands, or one for other ports."""
+def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
+    """Return where a rule for that host stands, or one for other ports."""
     pattern = parse_rule(text, "deny").pattern
-    found = [rule for rule in (*load(project), *settings_of(context, project).hosts) if rule.pattern == pattern]
-    return f"{found[0].source} has {show_rule(found[0])}" if found else "mudroom net ls lists all rules"
+    rules = [rule for rule in (*load(project), *settings_of(context, project).hosts) if rule.pattern == pattern]
+    return f"{rules[0].source} has {show_rule(rules[0])}" if rules else "mudroom net ls lists all rules"
 
 
 # --- looking ---
 
 
-def _answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
-    """Those of this machine; that there are others is said."""
-    every = load(project)
-    found = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
-    if len(found) < len(every):
-        gone = missing_answers(project, places(context.environ).state)
-        why = f"for it no longer says {gone[0]}" if gone else "that nobody has said on this machine"
+def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
+    """Return the answers given on this machine; print a note if others are left out."""
+    all_answers = load(project)
+    answers = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
+    if len(answers) < len(all_answers):
+        vanished = missing_answers(project, places(context.environ).state)
+        why = f"for it no longer says {vanished[0]}" if vanished else "that nobody has said on this machine"
         context.terminal.note(
-            f"not taken from .mudroom/local/permissions.yaml: {len(every) - len(found)} {why} "
+            f"not taken from .mudroom/local/permissions.yaml: {len(all_answers) - len(answers)} {why} "
             "(mudroom policy trust shows all and asks)"
         )
-    return found
+    return answers
 
 
 def _list(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
-    rules = (*settings.hosts, *_answers(project, context))
+    rules = (*settings.hosts, *_machine_answers(project, context))
     if context.as_json:
-        row = {
+        report = {
             "schema": "mudroom.net/1",
             "mode": settings.network_at(settings.level),
-            "rules": [_row(rule) for rule in rules],
+            "rules": [rule_to_json(rule) for rule in rules],
         }
-        context.terminal.out(json.dumps(row))
+        context.terminal.out(json.dumps(report))
         return 0
     for rule in rules:
-        context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_more(rule)}")
+        context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_describe_limits(rule)}")
     if not rules:
         context.terminal.say("no rules: nothing is let through (mudroom net allow HOST, mudroom net presets)")
-    _mention_mode(settings, context)
+    _print_mode(settings, context)
     return 0
 
 
-def _more(rule: HostRule) -> str:
+def _describe_limits(rule: HostRule) -> str:
     words = ["may be private"] if rule.private else []
     if rule.inspect:
         words.append("looked into")
@@ -234,29 +239,35 @@ def _more(rule: HostRule) -> str:
     return "".join(f"  {word}" for word in words)
 
 
-def _mention_mode(settings: Settings, context: Context) -> None:
-    said = {
+def _print_mode(settings: Settings, context: Context) -> None:
+    texts = {
         "none": "commands have no network at all",
         "open": "commands have the host's network, whatever rules say",
     }
     mode = settings.network_at(settings.level)
-    if mode in said:
-        context.terminal.note(f"network.mode is {mode}: {said[mode]}")
+    if mode in texts:
+        context.terminal.note(f"network.mode is {mode}: {texts[mode]}")
 
 
 def _presets(_args: argparse.Namespace, context: Context) -> int:
     active = {rule.source for rule in settings_of(context, project_of(context)).hosts}
     if context.as_json:
         rows = [
-            {"name": name, "about": one.about, "hosts": one.hosts, "takes": one.takes, "on": f"preset {name}" in active}
-            for name, one in PRESETS.items()
+            {
+                "name": name,
+                "about": preset.about,
+                "hosts": preset.hosts,
+                "takes": preset.takes,
+                "on": f"preset {name}" in active,
+            }
+            for name, preset in PRESETS.items()
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
         return 0
-    for name, one in PRESETS.items():
+    for name, preset in PRESETS.items():
         mark = "on " if f"preset {name}" in active else "   "
-        takes = "; takes what is sent, too" if one.takes else ""
-        context.terminal.out(f"{mark}{name:<12} {one.about}{takes}: {', '.join(one.hosts)}")
+        takes = "; takes what is sent, too" if preset.takes else ""
+        context.terminal.out(f"{mark}{name:<12} {preset.about}{takes}: {', '.join(preset.hosts)}")
     context.terminal.say("network: {presets: [npm, pypi]} in .mudroom/policy.yaml turns them on")
     return 0
 
@@ -264,41 +275,41 @@ def _presets(_args: argparse.Namespace, context: Context) -> int:
 def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
-    rules = (*settings.hosts, *_answers(project, context))
-    rows = [_answer(text, rules) for text in args.hosts]
+    rules = (*settings.hosts, *_machine_answers(project, context))
+    rows = [_why_row(text, rules) for text in args.hosts]
     if context.as_json:
-        found = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
-        context.terminal.out(json.dumps(found))
+        report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
+        context.terminal.out(json.dumps(report))
     else:
         for row in rows:
             where = f"{row['host']}:{row['port']}" if row["host"] else show(os.fsencode(row["asked"]))
             context.terminal.out(f"{where}: {row['action']}: {row['reason']}")
-        _mention_mode(settings, context)
+        _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 
 
-def _answer(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
+def _why_row(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
     raw = os.fsencode(text)
     try:
-        found = _authority(raw)
+        authority = _authority(raw)
     except ValueError as error:
         reason = f"this is a URL; ask about {_host_of(raw)}" if b"://" in raw else str(error)
         decision, host, port = HostDecision("deny", None, f"no host: {reason}"), None, None
     else:
-        decision = decide(Request(found.host.text, found.port), rules)
-        host, port = str(found)[: -len(str(found.port)) - 1], found.port
+        decision = decide(Request(authority.host.text, authority.port), rules)
+        host, port = str(authority)[: -len(str(authority.port)) - 1], authority.port
     return {
         "asked": text,
         "host": host,
         "port": port,
         "action": decision.action,
-        "rule": _row(decision.rule) if decision.rule else None,
+        "rule": rule_to_json(decision.rule) if decision.rule else None,
         "reason": decision.reason,
     }
 
 
 def _authority(raw: bytes) -> Authority:
-    """``host[:port]``; a bare IPv6 address, too: on a command line it can be nothing else."""
+    """Parse ``host[:port]``; also a bare IPv6 address, which is not ambiguous on a command line."""
     if raw.count(b":") > 1 and not raw.startswith(b"["):
         return Authority(parse_host(raw), 443)
     return parse_authority(raw, 443)
@@ -308,7 +319,7 @@ def _host_of(url: bytes) -> str:
     return show(url.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2])
 
 
-def _row(rule: HostRule) -> dict[str, Any]:
+def rule_to_json(rule: HostRule) -> dict[str, Any]:
     return {
         "action": rule.action,
         "host": rule.pattern,
@@ -325,7 +336,7 @@ _ACTIONS = {
     "ls": _list,
     "presets": _presets,
     "why": _why,
-    "log": log,
+    "log": print_log,
     "open": open_port,
-    "credential": credential,
+    "credential": manage_credentials,
 }

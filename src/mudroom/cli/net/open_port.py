@@ -1,4 +1,5 @@
-"""``mudroom net open PORT``: a server that runs inside, on this machine's loopback, while its command lives."""
+"""``mudroom net open PORT``: make a server that runs in a sandbox reachable on this machine's loopback, as long as its
+command runs."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.confinement.gateway import namespaces_at, show_inside
@@ -21,9 +22,9 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
     if outside is None:
         raise UsageError(f"--as {args.as_port} is no port", "a number from 1 to 65535, or 0 for any that is free")
     with open_session(context) as session:
-        name, gone, namespaces = _running(session, args.fork)
+        name, ended, namespaces = _find_running(session, args.fork)
 
-    def opened(port: int) -> None:
+    def report(port: int) -> None:
         url = f"http://127.0.0.1:{port}"
         if context.as_json:
             context.terminal.out(json.dumps({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url}))
@@ -31,35 +32,35 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
             context.terminal.out(f"{url} is port {inside} of the command in {name}, until it ends (Ctrl-C closes it)")
 
     try:
-        show_inside(namespaces, gone, inside, outside, opened)
+        show_inside(namespaces, ended, inside, outside, report)
         context.terminal.say("the command has ended")
     except KeyboardInterrupt:
         context.terminal.say("closed")
     finally:
-        for descriptor in (gone, *namespaces):
+        for descriptor in (ended, *namespaces):
             os.close(descriptor)
     return 0
 
 
-def _running(session: Session, wanted: str | None) -> tuple[str, int, list[int]]:
-    """Fork, the descriptor that tells its end, and namespaces: of the command that runs, or of the one in the fork that
-    is named."""
-    found: list[tuple[str, int, list[int]]] = []
-    names = [wanted] if wanted is not None else [fork.name for fork in session.vault.forks()]
+def _find_running(session: Session, fork: str | None) -> tuple[str, int, list[int]]:
+    """Return the fork, a descriptor that tells its end, and its namespaces: of the fork that is named, or of the only
+    fork in which a command runs."""
+    running: list[tuple[str, int, list[int]]] = []
+    names = [fork] if fork is not None else [fork.name for fork in session.vault.forks()]
     for name in names:
         try:
-            found.append((name, *namespaces_at(session.vault.fork(name).entrance)))
+            running.append((name, *namespaces_at(session.vault.fork(name).entrance)))
         except OSError:
-            continue  # nothing runs there
-    if len(found) == 1:
-        return found[0]
-    for _name, gone, namespaces in found:
-        for descriptor in (gone, *namespaces):
+            continue  # no command runs there
+    if len(running) == 1:
+        return running[0]
+    for _name, ended, namespaces in running:
+        for descriptor in (ended, *namespaces):
             os.close(descriptor)
-    if found:
-        names = sorted(name for name, _gone, _namespaces in found)
+    if running:
+        names = sorted(name for name, _gone, _namespaces in running)
         raise UsageError("several commands are running", f"--fork {'|'.join(names)}")
-    where = f" in {wanted}" if wanted is not None else ""
+    where = f" in {fork}" if fork is not None else ""
     raise UsageError(
         f"no command with a network of its own is running{where}",
         "start the server first: mudroom run -- npm run dev (in another terminal)",

@@ -1,4 +1,4 @@
-"""``mudroom approve``: what waits for somebody to allow it, and the answer."""
+"""``mudroom approve``: list the questions that wait for an answer, and answer them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
-from mudroom.cli.terminal.asking import CHOICES, heard, text
-from mudroom.cli.terminal.command_approver import KEYS, Keys, NoAnswer, ask, choices, keys_of, terms, told
+from mudroom.cli.terminal.asking import CHOICES, describe_decision, text
+from mudroom.cli.terminal.command_approver import (
+    KEYS,
+    Keys,
+    NoAnswer,
+    ask_here,
+    choices,
+    describe_question,
+    keys_of,
+    terms,
+)
+from mudroom.cli.terminal.context import Context
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError
@@ -23,23 +32,23 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom approve                         what waits, and since when
+  mudroom approve                         list the waiting questions
   mudroom approve 3fa9c1                  allow it, this once
   mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
   mudroom approve 3fa9c1 --deny --reason "use the test database"
   mudroom approve --follow                asks on this terminal, as questions come"""
 
 _LOOK = 2.0
-"""Seconds after which the queue is looked at without being woken."""
+"""Seconds after which the queue is read without a wakeup."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, what waits is listed")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, waiting questions are listed")
     parser.add_argument("--deny", action="store_true", help="the answer is no")
     parser.add_argument("--always", action="store_true", help="write a rule, too: for this machine, in .mudroom/local")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
     parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")
-    parser.add_argument("--all", action="store_true", help="list what has been decided, too")
+    parser.add_argument("--all", action="store_true", help="list decided questions, too")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -62,22 +71,28 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
-    moment = queue.moment()
+    now = queue.moment()
     if context.as_json:
-        listed = [row_to_json(row, moment) for row in rows]
+        listed = [row_to_json(row, now) for row in rows]
         context.terminal.out(json.dumps({"schema": "mudroom.approvals/1", "approvals": listed}))
         return 0
     for row in rows:
         asked = row.asked
-        age = _age(row_to_json(row, moment)["age_s"])
-        state = heard(row.decision) if row.decision is not None else "" if row.waiter else "nobody waits any more"
+        age = _age(row_to_json(row, now)["age_s"])
+        state = (
+            describe_decision(row.decision)
+            if row.decision is not None
+            else ""
+            if row.waiter
+            else "nobody waits any more"
+        )
         words = [
             row.name,
             age,
             text(asked.question.agent) or "-",
             text(asked.question.fork) or "-",
-            _what(row),
-            _why(row),
+            _describe_request(row),
+            _describe_verdict(row),
         ]
         context.terminal.out("  ".join([*words, *([f"[{state}]"] if state else [])]))
     if not rows:
@@ -87,7 +102,7 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
     return 0
 
 
-def _what(row: QueueRow) -> str:
+def _describe_request(row: QueueRow) -> str:
     from mudroom.core.tree.quote import show_words
 
     if row.asked.host is not None:
@@ -95,7 +110,7 @@ def _what(row: QueueRow) -> str:
     return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
 
 
-def _why(row: QueueRow) -> str:
+def _describe_verdict(row: QueueRow) -> str:
     if row.asked.command is None:
         return "(no rule)"
     verdict = row.asked.command.verdict
@@ -123,7 +138,7 @@ def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, co
 
 
 def _require_rule(row: QueueRow) -> None:
-    """Raises UsageError. A long rule was asked for by name here: it is shown, and written."""
+    """Raise UsageError if no rule can be written. A long rule is allowed here: it is printed before it is written."""
     if row.asked.command is not None and not (row.asked.command.pattern and row.asked.command.pattern.isprintable()):
         raise UsageError(f"no rule can be written for {row.name}", "a part of it is not known before it runs")
 
@@ -131,22 +146,24 @@ def _require_rule(row: QueueRow) -> None:
 def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
     if answer.keep and not context.as_json:
         context.terminal.say(f"rule: {rule_of(row.asked.question, answer.allow)}")
-    decision, ours = queue.decide(row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep)
-    written = _write_rule(row, answer, session, context) if ours and answer.keep else False
+    decision, is_first = queue.decide(
+        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep
+    )
+    rule_written = _write_rule(row, answer, session, context) if is_first and answer.keep else False
     if context.as_json:
         now = queue.row(row.name)
-        found = {"schema": "mudroom.approval/1", "ours": ours, "rule_written": written}
-        context.terminal.out(json.dumps(found | row_to_json(now, queue.moment())))
-    elif not ours:
-        context.terminal.error(f"{row.name} has ended already: {heard(decision)}")
+        report = {"schema": "mudroom.approval/1", "ours": is_first, "rule_written": rule_written}
+        context.terminal.out(json.dumps(report | row_to_json(now, queue.moment())))
+    elif not is_first:
+        context.terminal.error(f"{row.name} has ended already: {describe_decision(decision)}")
     else:
         kept = "" if row.waiter else f"; nobody waits: it holds once, if that is asked again in {VALIDITY / 60:g} min"
         context.terminal.say(f"{row.name} is {decision.state}{kept}")
-    return 0 if ours and written == answer.keep else 1
+    return 0 if is_first and rule_written == answer.keep else 1
 
 
 def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context: Context) -> bool:
-    """The answer stands, whether the rule can be written or not."""
+    """Write the rule of an answer; return whether that succeeded. The answer counts in both cases."""
     try:
         if row.asked.host is not None:
             keep_host(session, row.asked.host, answer.allow)
@@ -159,7 +176,7 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
 
 
 def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
-    """Write the rule of an answer about a host, for this machine. Raises MudroomError."""
+    """Write the rule of an answer about a host, for this machine. Raise MudroomError."""
     import time
 
     from mudroom.core.network.host_rules import HostRule
@@ -173,8 +190,8 @@ def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
 # --- as they come ---
 
 
-class _Watched:
-    """One question, looked at without using its answer: that is for the one who waits."""
+class _WatchedQuestion:
+    """A question that is watched without using its answer: that is left to the waiter."""
 
     def __init__(self, queue: Queue, name: str, bell: int) -> None:
         self._queue, self._name, self._bell = queue, name, bell
@@ -188,7 +205,7 @@ class _Watched:
 
 def _follow(queue: Queue, session: Session, context: Context) -> int:
     context.terminal.say("waiting for questions; Ctrl-C to end")
-    bell, seen = queue.listen("follow"), set[str]()
+    bell, asked_names = queue.listen("follow"), set[str]()
     poller = select.poll()
     if bell.fileno() >= 0:
         poller.register(bell.fileno(), select.POLLIN)
@@ -196,9 +213,9 @@ def _follow(queue: Queue, session: Session, context: Context) -> int:
         while True:
             bell.clear()
             for row in queue.rows():
-                if row.state == "waiting" and row.name not in seen:
-                    seen.add(row.name)
-                    if not _asked(row, queue, bell.fileno(), session, context):
+                if row.state == "waiting" and row.name not in asked_names:
+                    asked_names.add(row.name)
+                    if not _ask_about(row, queue, bell.fileno(), session, context):
                         return 0
             poller.poll(_LOOK * 1000)
     except KeyboardInterrupt:
@@ -207,18 +224,18 @@ def _follow(queue: Queue, session: Session, context: Context) -> int:
         bell.close()
 
 
-def _asked(row: QueueRow, queue: Queue, bell: int, session: Session, context: Context) -> bool:
-    """Ask about one question; False if there is no terminal any more."""
+def _ask_about(row: QueueRow, queue: Queue, bell: int, session: Session, context: Context) -> bool:
+    """Ask about one question. Return False if the terminal is gone."""
     choice, keys = _choices(row)
     try:
-        watched = _Watched(queue, row.name, bell)
-        pressed = ask(context.terminal, ["", *_lines(row)], choice, keys, 24 * 3600.0, watched)
+        watched = _WatchedQuestion(queue, row.name, bell)
+        pressed = ask_here(context.terminal, ["", *_lines(row)], choice, keys, 24 * 3600.0, watched)
         if isinstance(pressed, CommandAnswer):
             _decide(row, pressed, queue, session, context)
         elif isinstance(pressed, QueueDecision):
-            context.terminal.say(f"{row.name}: {heard(pressed)}")
+            context.terminal.say(f"{row.name}: {describe_decision(pressed)}")
         return not isinstance(pressed, NoAnswer) or pressed.state == "waiting"
-    except UsageError as error:  # it is not there any more
+    except UsageError as error:  # the question is gone
         context.terminal.note(str(error))
         return True
 
@@ -230,7 +247,7 @@ def _lines(row: QueueRow) -> list[str]:
         place = f", from the fork {text(host.fork)}" if host.fork else ""
         return [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
     assert row.asked.command is not None
-    return told(row.asked.command, row.asked)
+    return describe_question(row.asked.command, row.asked)
 
 
 def _choices(row: QueueRow) -> tuple[str, Keys]:

@@ -1,4 +1,4 @@
-"""``mudroom policy check``: all policy files are read, their examples tried, and what makes no sense is said."""
+"""``mudroom policy check``: read all policy files, try their examples, and report contradictions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, not_above, project_of
+from mudroom.cli.project_session import left_out, not_above, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
@@ -22,76 +22,78 @@ from mudroom.session import policy_above
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    files, problems = _of_file(args.about) if args.about is not None else _of_project(context)
-    wrong = [one for one in problems if one.severity == "error"]
+    files, problems = _check_file(args.about) if args.about is not None else _check_project(context)
+    errors = [problem for problem in problems if problem.severity == "error"]
     if context.as_json:
-        row = {
+        report = {
             "schema": "mudroom.policy-check/1",
             "files": files,
-            "whole": not wrong,
-            "problems": [one._asdict() for one in problems],
+            "whole": not errors,
+            "problems": [problem._asdict() for problem in problems],
         }
-        context.terminal.out(json.dumps(row))
-        return 1 if wrong else 0
-    for one in problems:
-        where = f"{one.where}: " if one.where else ""
-        context.terminal.out(f"{one.severity}: {where}{one.text}" + (f" ({one.hint})" if one.hint else ""))
-    if not wrong:
+        context.terminal.out(json.dumps(report))
+        return 1 if errors else 0
+    for problem in problems:
+        where = f"{problem.where}: " if problem.where else ""
+        context.terminal.out(
+            f"{problem.severity}: {where}{problem.text}" + (f" ({problem.hint})" if problem.hint else "")
+        )
+    if not errors:
         context.terminal.say(f"read: {', '.join(files)}" if files else "there is no policy: the defaults hold")
-    return 1 if wrong else 0
+    return 1 if errors else 0
 
 
-def _of_file(name: str) -> tuple[list[str], list[RuleProblem]]:
+def _check_file(name: str) -> tuple[list[str], list[RuleProblem]]:
     path = os.path.abspath(os.fsencode(name))
     try:
-        given = read_single(path)
-        policy = settings_from(given).commands
+        layer = read_single(path)
+        policy = settings_from(layer).commands
     except UsageError as error:
         return [show(path)], [RuleProblem("error", "", error.message, error.hint)]
-    return [show(path)], [*_in_files([given]), *_together(policy)]
+    return [show(path)], [*_check_files([layer]), *_check_commands(policy)]
 
 
-def _of_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
+def _check_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     project = project_of(context)
     config, state = user_config(context.environ), places(context.environ).state
     files = [show(path) for path in watched_files(project, config, state) if os.path.lexists(path)]
     files = [path for path in files if path.endswith(".yaml")]
     answers = project + b"/.mudroom/local/" + NAME
     files += [show(answers)] if os.path.lexists(answers) else []
-    wrong = list(_of_answers(project))
+    answer_problems = list(_check_answers(project))
     try:
         layers = read(project, config)
         loaded = load_policy(project, context.environ)
     except UsageError as error:
-        return files, [RuleProblem("error", "", error.message, error.hint), *wrong]
-    found = [*wrong, *_in_files(list(layers.values())), *_together(loaded.settings.commands)]
+        return files, [RuleProblem("error", "", error.message, error.hint), *answer_problems]
+    problems = [*answer_problems, *_check_files(list(layers.values())), *_check_commands(loaded.settings.commands)]
     if loaded.left_out:
-        found.append(RuleProblem("warning", "", left_out(loaded)))
+        problems.append(RuleProblem("warning", "", left_out(loaded)))
     above = policy_above(project, places(context.environ).home)
     if above is not None:
-        found.append(RuleProblem("warning", "", not_above(project, above)))
-    return files, found
+        problems.append(RuleProblem("warning", "", not_above(project, above)))
+    return files, problems
 
 
-def _of_answers(project: bytes) -> Iterator[RuleProblem]:
-    """What was answered about hosts: no layer of the policy, and read for connections alone."""
+def _check_answers(project: bytes) -> Iterator[RuleProblem]:
+    """Yield problems of the answers about hosts. They are no layer of the policy, and are read only for connections."""
     try:
         answered(project)
     except UsageError as error:
         yield RuleProblem("error", "", error.message, error.hint)
 
 
-def _in_files(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
+def _check_files(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
     by_file: dict[str, list[GivenSetting]] = {}
-    for given in layers:
-        for one in given:
-            if one.key.endswith(".rules"):
-                by_file.setdefault(one.at.rpartition(":")[0], []).append(one)
-    for found in by_file.values():
-        yield from contradictions([one.value[0] for one in found])
+    for layer in layers:
+        for setting in layer:
+            if setting.key.endswith(".rules"):
+                by_file.setdefault(setting.at.rpartition(":")[0], []).append(setting)
+    for settings in by_file.values():
+        yield from contradictions([setting.value[0] for setting in settings])
 
 
-def _together(policy: CommandPolicy) -> Iterator[RuleProblem]:
+def _check_commands(policy: CommandPolicy) -> Iterator[RuleProblem]:
     yield from unreachable_rules(policy.rules)
     yield from locked_out(policy)
     yield from unused_roles(policy)

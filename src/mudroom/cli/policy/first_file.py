@@ -1,4 +1,4 @@
-"""``mudroom policy init`` and ``schema``: a first policy file, and its JSON Schema for editors."""
+"""``mudroom policy init`` and ``schema``: a first policy file, and the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import os
 import time
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of
 from mudroom.cli.policy.trust import note_change
+from mudroom.cli.project_session import project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import PROJECT, read, roles_of
@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _create(path: bytes, content: str) -> bool:
-    """Create a file. Return False if the path exists."""
+    """Create the file; return False if the path exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:

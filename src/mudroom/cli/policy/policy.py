@@ -1,4 +1,4 @@
-"""``mudroom policy``: what holds, where it stands, and why something was or would be refused."""
+"""``mudroom policy``: the settings in force, where each of them stands, and why something was or would be refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
@@ -21,19 +21,19 @@ EXAMPLES = """\
 examples:
   mudroom policy init                 a first .mudroom/policy.yaml, with all that there is to set
   mudroom policy check                read all policy files, try their examples, look for contradictions
-  mudroom policy show                 what holds, and in which file and line it stands
-  mudroom policy why -- git push -f   what would be done about an agent's command, and why (--agent ID)
-  mudroom policy trust                what the project's policy loosens; believe it on this machine (distrust)
+  mudroom policy show                 the settings in force, each with its file and line
+  mudroom policy why -- git push -f   the verdict about an agent's command, with its reason (--agent ID)
+  mudroom policy trust                show what the project's policy loosens, and trust it here (distrust)
   mudroom policy schema               the JSON Schema of the file, for editors
-  mudroom policy why                  what was refused to the last command, and why
+  mudroom policy why                  the refusals of the last command, with reasons
   mudroom policy why --fork a         the same of the last command in the fork a
-  mudroom policy why ptrace           what of a system call is refused to every command
-  mudroom policy why ~/.ssh/id_rsa    what a command finds at a path
+  mudroom policy why ptrace           whether commands may make a system call
+  mudroom policy why ~/.ssh/id_rsa    whether commands can see a path
 
 Exit code of why: 0 if something is refused, 1 if nothing is; of a command 0, whatever is done about it. Of check: 0 if
 nothing is wrong, 1 if something is."""
 
-_ELSEWHERE = {
+_MODULES = {
     "check": "mudroom.cli.policy.check",
     "init": "mudroom.cli.policy.first_file",
     "schema": "mudroom.cli.policy.first_file",
@@ -41,13 +41,11 @@ _ELSEWHERE = {
     "trust": "mudroom.cli.policy.trust",
     "distrust": "mudroom.cli.policy.trust",
 }
-"""What is asked for → the module that does it."""
-TAKES_COMMAND = True
-"""What follows ``--`` is a command."""
+"""Action → the module that performs it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("why", *_ELSEWHERE), help="see the examples")
+    parser.add_argument("what", choices=("why", *_MODULES), help="see the examples")
     parser.add_argument(
         "about",
         nargs="?",
@@ -60,8 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    if args.what in _ELSEWHERE:
-        module: Any = importlib.import_module(_ELSEWHERE[args.what])
+    if args.what in _MODULES:
+        module: Any = importlib.import_module(_MODULES[args.what])
         if args.about is not None and args.what != "check":
             raise UsageError(f"mudroom policy {args.what} takes no {args.about!r}")
         code: int = module.execute(args, context)
@@ -72,17 +70,17 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return judge(args, context)
     with open_session(context) as session:
         if args.about is None:
-            return _last(session, args.fork, context)
+            return _why_last(session, args.fork, context)
         if "/" in args.about:
             answers = [session.why_path(os.fsencode(os.path.abspath(args.about)))]
         else:
             answers = why_call(args.about)
-    return _tell(answers, context)
+    return _print_answers(answers, context)
 
 
-def _last(session: Session, fork: str | None, context: Context) -> int:
-    where = EventFilter(("run",), (fork,) if fork is not None else ())
-    runs = list(session.vault.journal.events(last=1, where=where))
+def _why_last(session: Session, fork: str | None, context: Context) -> int:
+    selection = EventFilter(("run",), (fork,) if fork is not None else ())
+    runs = list(session.vault.journal.events(last=1, where=selection))
     if not runs:
         raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
     data = json.loads(runs[-1].data)
@@ -102,9 +100,9 @@ def _last(session: Session, fork: str | None, context: Context) -> int:
     return 0
 
 
-def _tell(answers: list[AccessReason], context: Context) -> int:
+def _print_answers(answers: list[AccessReason], context: Context) -> int:
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [one._asdict() for one in answers]}))
-    for one in answers if not context.as_json else ():
-        context.terminal.out(f"{one.subject}: {one.verdict}: {one.reason}")
-    return 0 if any(one.refused for one in answers) else 1
+        context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [answer._asdict() for answer in answers]}))
+    for answer in answers if not context.as_json else ():
+        context.terminal.out(f"{answer.subject}: {answer.verdict}: {answer.reason}")
+    return 0 if any(answer.refused for answer in answers) else 1

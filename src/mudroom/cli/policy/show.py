@@ -1,4 +1,4 @@
-"""``mudroom policy show``: the settings that apply, each with its file and line."""
+"""``mudroom policy show``: the settings in force, each with its file and line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, project_of
+from mudroom.cli.project_session import left_out, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
 from mudroom.policy.config import load_policy, user_config
@@ -22,12 +22,12 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     loaded = load_policy(project, context.environ, items=True)
     rows = [(describe(item), item.at) for item in loaded.given]
     rows += [(text, "") for text in _defaults(loaded.given)]
-    out = list(loaded.left_out)
+    left = list(loaded.left_out)
     if context.as_json:
         row = {
             "schema": "mudroom.policy/1",
             "settings": [_row(text, at) for text, at in rows],
-            "left_out": [_row(text, at) for text, at in out],
+            "left_out": [_row(text, at) for text, at in left],
             "why": loaded.why,
         }
         context.terminal.out(json.dumps(row))
@@ -35,10 +35,10 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     home = os.path.dirname(os.path.dirname(user_config(context.environ)))
     width = min(60, max(len(text) for text, _at in rows))
     for text, at in rows:
-        context.terminal.out(f"{text:<{width}}  {_near(at, project, home)}".rstrip())
-    for text, at in out:
-        context.terminal.out(f"not taken: {text}  {_near(at, project, home)}")
-    if out:
+        context.terminal.out(f"{text:<{width}}  {_short_place(at, project, home)}".rstrip())
+    for text, at in left:
+        context.terminal.out(f"not taken: {text}  {_short_place(at, project, home)}")
+    if left:
         context.terminal.note(left_out(loaded))
     return 0
 
@@ -61,7 +61,7 @@ def _row(text: str, at: str) -> dict[str, str]:
     return {"key": key, "value": value, "source": at or "default"}
 
 
-def _near(at: str, project: bytes, home: bytes) -> str:
+def _short_place(at: str, project: bytes, home: bytes) -> str:
     if not at:
         return "default"
     at = at.removeprefix(show(project) + "/")

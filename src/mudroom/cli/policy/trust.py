@@ -1,4 +1,5 @@
-"""``mudroom policy trust`` and ``distrust``: whether what the project's policy loosens holds on this machine."""
+"""``mudroom policy trust`` and ``distrust``: whether the lines of the project's policy that loosen it apply on this
+machine."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import json
 import os
 import time
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, project_of
+from mudroom.cli.project_session import open_session, project_of
+from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.combine import project_items, read, roles_of
@@ -24,48 +25,50 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
     layers = read(project, user_config(context.environ))
-    given, roles = project_items(layers), roles_of(layers)
-    free = freeing_roles(given, roles)
-    loose = [(mark(one), one.at) for one in given if loosens(one, free)]
-    judged = judge(project, state, given, roles, trusts_all=False)
-    known = seen(project, state)
-    near = [one for one in given if one.local and holds(one) and not loosens(one, free)]  # counts more if it is seen
-    there = os.path.isdir(project + b"/.mudroom")
-    answers, denials = (loosening_items(project), tightening_items(project)) if there else ([], [])
-    gone = missing_answers(project, state) if answers else []
-    loose += [*((mark(one), one.at) for one in near), *answers]
-    fresh = {
+    settings, roles = project_items(layers), roles_of(layers)
+    freed = freeing_roles(settings, roles)
+    loose = [(mark(setting), setting.at) for setting in settings if loosens(setting, freed)]
+    judged = judge(project, state, settings, roles, trusts_all=False)
+    seen_before = seen(project, state)
+    local_settings = [
+        setting for setting in settings if setting.local and holds(setting) and not loosens(setting, freed)
+    ]  # a local setting counts more once it was seen
+    has_policy = os.path.isdir(project + b"/.mudroom")
+    answers, denials = (loosening_items(project), tightening_items(project)) if has_policy else ([], [])
+    vanished = missing_answers(project, state) if answers else []
+    loose += [*((mark(setting), setting.at) for setting in local_settings), *answers]
+    new_texts = {
         *map(mark, judged.left_out),
-        *(text for text, _at in loose if text.startswith("local ") and text not in known),
-        *(text for text, _at in answers if gone),
+        *(text for text, _at in loose if text.startswith("local ") and text not in seen_before),
+        *(text for text, _at in answers if vanished),
     }
-    why = f"it no longer says {gone[0]}" if gone else judged.why or "it says more than was said here"
-    agreed = not fresh or args.yes or _agrees(loose, fresh, why, context)
-    if agreed and (loose or known):
-        remember(project, state, given, roles, time.time_ns(), [text for text, _at in answers], denials)
-        if fresh:
-            note_change(context, trusted=sorted(fresh))
+    reason = f"it no longer says {vanished[0]}" if vanished else judged.why or "it says more than was said here"
+    agreed = not new_texts or args.yes or _ask_user(loose, new_texts, reason, context)
+    if agreed and (loose or seen_before):
+        remember(project, state, settings, roles, time.time_ns(), [text for text, _at in answers], denials)
+        if new_texts:
+            note_change(context, trusted=sorted(new_texts))
     if context.as_json:
         row = {
             "schema": "mudroom.policy.trust/1",
             "trusted": agreed,
-            "loosens": [{"text": text, "source": at, "new": text in fresh} for text, at in loose],
+            "loosens": [{"text": text, "source": at, "new": text in new_texts} for text, at in loose],
         }
         context.terminal.out(json.dumps(row))
     elif not loose:
         context.terminal.say("the project's policy loosens nothing: there is nothing to trust")
     else:
-        context.terminal.say("trusted on this machine" if agreed else "nothing of it is trusted that was not before")
+        context.terminal.say("trusted on this machine" if agreed else "the new lines are not trusted")
     return 0 if agreed else 1
 
 
-def _agrees(loose: list[tuple[str, str]], fresh: set[str], why: str, context: Context) -> bool:
+def _ask_user(loose: list[tuple[str, str]], new_texts: set[str], reason: str, context: Context) -> bool:
     terminal = context.terminal
     if context.as_json:
         return False
-    terminal.say(f"the project's policy loosens what holds else; {why}:")
+    terminal.say(f"the project's policy loosens what holds else; {reason}:")
     for text, at in loose:
-        terminal.say(f"{'+' if text in fresh else ' '} {text}   {show(at.rpartition('/')[2].encode())}")
+        terminal.say(f"{'+' if text in new_texts else ' '} {text}   {show(at.rpartition('/')[2].encode())}")
     if not terminal.interactive:
         raise UsageError("there is nobody here to ask", "add --yes if you trust who wrote it")
     return terminal.ask("Trust this? [y]es [n]o: ").strip().lower() in ("y", "yes")
@@ -73,17 +76,17 @@ def _agrees(loose: list[tuple[str, str]], fresh: set[str], why: str, context: Co
 
 def _distrust(context: Context) -> int:
     project = project_of(context)
-    gone = forget(project, places(context.environ).state)
-    if gone:
+    was_trusted = forget(project, places(context.environ).state)
+    if was_trusted:
         note_change(context, trusted=[])
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.policy.trust/1", "trusted": False, "was": gone}))
+        context.terminal.out(json.dumps({"schema": "mudroom.policy.trust/1", "trusted": False, "was": was_trusted}))
     else:
-        context.terminal.say("no longer trusted" if gone else "it was not trusted")
+        context.terminal.say("no longer trusted" if was_trusted else "it was not trusted")
     return 0
 
 
-def note_change(context: Context, **said_of_it: object) -> None:
-    """What may be done in a project belongs to what has happened in it."""
+def note_change(context: Context, **data: object) -> None:
+    """Record a change of the policy in the journal of the project."""
     with open_session(context) as session:
-        session.vault.journal.append("policy", "", said_of_it, time=time.time_ns())
+        session.vault.journal.append("policy", "", data, time=time.time_ns())

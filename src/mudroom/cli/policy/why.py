@@ -1,4 +1,4 @@
-"""``mudroom policy why -- CMD``: what would be done about an agent's command. Nothing is run."""
+"""``mudroom policy why -- CMD``: the verdict about an agent's command. The command is not run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import project_of, settings_of, working_directory
+from mudroom.cli.project_session import project_of, settings_of, working_directory
+from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import Classification, Verdict
@@ -20,19 +20,21 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
         raise UsageError("no command was given", "mudroom policy why -- COMMAND")
     project = project_of(context)
-    here = os.path.realpath(working_directory())
+    directory = os.path.realpath(working_directory())
     argv = [os.fsencode(word) for word in args.command]
-    line = len(argv) == 1 and b" " in argv[0].strip()
-    found = classify_line(argv[0], project, here) if line else classify_words(argv, project, here)
-    verdict = decide(found, settings_of(context, project).commands, args.agent)
+    is_line = len(argv) == 1 and b" " in argv[0].strip()
+    classification = classify_line(argv[0], project, directory) if is_line else classify_words(argv, project, directory)
+    verdict = decide(classification, settings_of(context, project).commands, args.agent)
     if context.as_json:
-        context.terminal.out(json.dumps(_as_json(argv, found, verdict, args.agent)))
+        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent)))
     else:
-        context.terminal.out("\n".join(_as_text(found, verdict)))
+        context.terminal.out("\n".join(_as_text(classification, verdict)))
     return 0
 
 
-def _as_json(argv: list[bytes], found: Classification, verdict: Verdict, agent: str | None) -> dict[str, object]:
+def _as_json(
+    argv: list[bytes], classification: Classification, verdict: Verdict, agent: str | None
+) -> dict[str, object]:
     return {
         "schema": "mudroom.verdict/1",
         "command": [text(word) for word in argv],
@@ -46,16 +48,16 @@ def _as_json(argv: list[bytes], found: Classification, verdict: Verdict, agent: 
                 "classes": list(part.classes),
                 "reason": part.reason,
             }
-            for part in found.parts
+            for part in classification.parts
         ],
     }
 
 
-def _as_text(found: Classification, verdict: Verdict) -> list[str]:
+def _as_text(classification: Classification, verdict: Verdict) -> list[str]:
     lines = [f"{verdict.action}: {verdict.reason}", f"rule: {verdict.rule}"]
     if verdict.instead:
         lines.append(f"instead: {verdict.instead}")
-    for part in found.parts:
+    for part in classification.parts:
         words = show(b" ".join(part.words)) + ("" if part.complete else " …" if part.words else "…")
         lines.append(f"  {', '.join(part.classes):<24} {words}: {part.reason}")
     return lines

@@ -1,10 +1,10 @@
-"""Asking the user, while a command waits: "Allow registry.example?" (Whether it may run at all:
-``command_approver.py``.)
+"""Ask the user about a host while a command waits: "Allow registry.example?" Questions about commands are in
+``command_approver.py``.
 
-The terminal is the user's own for that moment (``Relay.suspended``): nothing that the command writes appears, and the
-command cannot type the answer. What is shown of it is a canonical host name, and a port.
+The terminal is the user's alone for that time (``Relay.suspended``): output of the command does not appear, and the
+command cannot type the answer. The question shows a canonical host name and a port of it.
 
-It is asked in the queue at the same time, where a page or another terminal may answer: the first answer counts.
+The question is in the queue at the same time, where a page or another terminal may answer. The first answer counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 55.0
-"""Seconds. A little less than the gate waits: the one who answers is the one who decides."""
+"""Seconds. A little less than the gate waits, so that the deadline of this question decides."""
 ANSWERS = {
     "o": FlowAnswer(True),
     "a": FlowAnswer(True, keep=True),
@@ -37,26 +37,26 @@ ANSWERS = {
     "N": FlowAnswer(False, keep=True),
 }
 _LOOK = 2.0
-"""Seconds after which it is seen that somebody has answered elsewhere, without being woken."""
+"""Seconds after which an answer given elsewhere is seen without a wakeup."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 
 
 PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"}
-"""Who else may answer (``vault/approvals/bell.py``), for people."""
+"""Where else the question may be answered (``vault/approvals/bell.py``), in words for the user."""
 
 
 def by_terminal(terminal: Terminal, question: FlowQuestion, over: int) -> FlowAnswer:
-    """On this terminal alone. ``over``: readable as soon as the command has ended."""
-    pressed = _pressed(terminal, question, over)
+    """Ask on this terminal alone. ``over``: a descriptor that is readable as soon as the command has ended."""
+    pressed = _read_answer(terminal, question, over)
     if isinstance(pressed, FlowAnswer):
         return pressed
-    _no_answer(terminal, question)
+    _print_refused(terminal, question)
     return FlowAnswer(False)
 
 
 def first_of(terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int) -> FlowAnswer:
-    """Here and in the queue at once: the other is told how it has ended. If the queue cannot be used it is asked here
-    alone; if it fails later, nothing is allowed."""
+    """Ask here and in the queue at once; the other place is told the outcome. If the queue cannot be used, ask here
+    alone; if it fails later, the host is refused."""
     from mudroom.session.upkeep import failed, host_question
 
     try:
@@ -66,22 +66,22 @@ def first_of(terminal: Terminal, queue: Queue, agent: str, question: FlowQuestio
         return by_terminal(terminal, question, over)
     try:
         with ticket:
-            return _first(terminal, queue, question, over, ticket)
+            return _ask_both(terminal, queue, question, over, ticket)
     except MudroomError as error:
-        terminal.note(f"{_shown(question)} is refused to this command: {error}")
+        terminal.note(f"{_host_text(question)} is refused to this command: {error}")
         return failed(error)
 
 
-def also(queue: Queue) -> str:
-    """Where else is asked, if somebody is there: for people."""
-    return " and ".join(PLACES.get(who, who) for who in sorted(queue.listeners()))
+def elsewhere_text(queue: Queue) -> str:
+    """Return where else the question is shown, in words for the user; empty if nowhere."""
+    return " and ".join(PLACES.get(listener, listener) for listener in sorted(queue.listeners()))
 
 
-def _first(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket) -> FlowAnswer:
+def _ask_both(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket) -> FlowAnswer:
     from mudroom.session.upkeep import host_answer
 
     try:
-        pressed = ticket.look() or _pressed(terminal, question, over, ticket, also(queue))
+        pressed = ticket.look() or _read_answer(terminal, question, over, ticket, elsewhere_text(queue))
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
         raise
@@ -93,30 +93,31 @@ def _first(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, 
         decision, ours = ticket.end("expired" if pressed == _LATE else "withdrawn", pressed)
     assert isinstance(decision, QueueDecision)
     if not ours:
-        terminal.say(f"{_shown(question)}: {heard(decision)}")
+        terminal.say(f"{_host_text(question)}: {describe_decision(decision)}")
     elif isinstance(pressed, str):
-        _no_answer(terminal, question)
+        _print_refused(terminal, question)
     return host_answer(decision)
 
 
 _LATE = f"nobody has answered in {PATIENCE:g} s"
 
 
-def _pressed(
+def _read_answer(
     terminal: Terminal, question: FlowQuestion, over: int, ticket: Ticket | None = None, elsewhere: str = ""
 ) -> FlowAnswer | QueueDecision | str:
-    """What is pressed here, or was decided elsewhere before; or why there is neither. Raises MudroomError."""
+    """Return the answer typed here, the decision made elsewhere, or the reason why there is neither. Raise
+    MudroomError."""
     until = time.monotonic() + PATIENCE
     with interrupts() as interrupted:
         if not forget_typed(0):
             return "the terminal has gone"
         terminal.begin_line()
-        terminal.say(terminal.style(f"Allow {_shown(question)}?", "bold") + f"  {CHOICES}")
+        terminal.say(terminal.style(f"Allow {_host_text(question)}?", "bold") + f"  {CHOICES}")
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
         woken = [ticket.fileno()] if ticket is not None and ticket.fileno() >= 0 else []
         while (left := until - time.monotonic()) > 0:
-            ready = ready_of((0, interrupted, over, *woken), min(left, _LOOK))
+            ready = poll_readable((0, interrupted, over, *woken), min(left, _LOOK))
             decision = ticket.look() if ticket is not None else None
             if decision is not None:
                 return decision
@@ -129,25 +130,25 @@ def _pressed(
     return _LATE
 
 
-def _no_answer(terminal: Terminal, question: FlowQuestion) -> None:
-    terminal.say(f"no answer: {_shown(question)} is refused to this command")
+def _print_refused(terminal: Terminal, question: FlowQuestion) -> None:
+    terminal.say(f"no answer: {_host_text(question)} is refused to this command")
 
 
-def _shown(question: FlowQuestion) -> str:
+def _host_text(question: FlowQuestion) -> str:
     return question.host if question.port in (80, 443) else f"{question.host}:{question.port}"
 
 
-def heard(decision: QueueDecision) -> str:
+def describe_decision(decision: QueueDecision) -> str:
     why = f": {text(decision.reason)}" if decision.reason else ""
     return f"{decision.state} by {text(decision.by)}{why}"
 
 
-def text(one: str) -> str:
-    return show(one.encode("utf-8", "surrogatepass"))
+def text(value: str) -> str:
+    return show(value.encode("utf-8", "surrogatepass"))
 
 
 def forget_typed(descriptor: int) -> bool:
-    """What was typed before the question is no answer to it. False if the terminal has gone."""
+    """Discard input typed before the question. Return False if the terminal is gone."""
     try:
         termios.tcflush(descriptor, termios.TCIFLUSH)
     except termios.error:
@@ -157,8 +158,8 @@ def forget_typed(descriptor: int) -> bool:
 
 @contextmanager
 def interrupts() -> Iterator[int]:
-    """A descriptor that is readable after Ctrl-C, which is the command's as well: whoever heeded it before still
-    does."""
+    """Yield a descriptor that is readable after Ctrl-C. The handler that was installed before still runs: Ctrl-C is the
+    command's as well."""
     wake, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     before = signal.getsignal(signal.SIGINT)
 
@@ -170,7 +171,7 @@ def interrupts() -> Iterator[int]:
     try:
         try:
             signal.signal(signal.SIGINT, interrupted)
-        except ValueError:  # not in the main thread: signals are somebody else's business
+        except ValueError:  # not the main thread: signals are handled elsewhere
             yield wake
             return
         try:
@@ -182,8 +183,8 @@ def interrupts() -> Iterator[int]:
         os.close(word)
 
 
-def ready_of(descriptors: Sequence[int], seconds: float) -> set[int]:
+def poll_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
     poller = select.poll()
-    for one in descriptors:
-        poller.register(one, select.POLLIN)
-    return {one for one, _events in poller.poll(max(0, int(seconds * 1000) + 1))}
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _events in poller.poll(max(0, int(seconds * 1000) + 1))}

@@ -1,7 +1,7 @@
-"""Asking the user whether a command may run, on this terminal, and in the queue at the same time.
+"""Ask the user whether a command may run, on this terminal and in the queue at the same time.
 
-What is shown are the words of the command, with nothing in them that a terminal would obey. The command has not begun,
-and what was typed before the question is no answer. Whatever ends the question without an answer refuses.
+The question shows the words of the command, without characters that a terminal would obey. The command has not begun,
+and input typed before the question is discarded. A question that ends without an answer refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mudroom.cli.terminal.asking import also, forget_typed, heard, interrupts, ready_of, text
+from mudroom.cli.terminal.asking import describe_decision, elsewhere_text, forget_typed, interrupts, poll_readable, text
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 300.0
-"""Seconds for an answer: nothing is held up but the agent."""
+"""Seconds for an answer: only the agent waits."""
 _LOOK = 2.0
-"""Seconds after which it is seen that somebody has answered elsewhere, without being woken."""
+"""Seconds after which an answer given elsewhere is seen without a wakeup."""
 
 
 def _never() -> QueueDecision | None:
@@ -32,14 +32,14 @@ def _never() -> QueueDecision | None:
 
 
 class QueuedQuestion(Protocol):
-    """A question in the queue, which may be answered elsewhere while it is asked here: a ``Ticket``, for one."""
+    """A question in the queue that may be answered elsewhere while it is asked here, e.g. a ``Ticket``."""
 
     def fileno(self) -> int: ...
     def look(self) -> QueueDecision | None: ...
 
 
 class NoAnswer(NamedTuple):
-    """No answer was given here."""
+    """The question ended here without an answer."""
 
     state: State
     reason: str
@@ -49,17 +49,17 @@ Keys = Mapping[str, CommandAnswer | NoAnswer]
 _ONCE, _ALWAYS = CommandAnswer(True, by="terminal"), CommandAnswer(True, keep=True, by="terminal")
 _NO, _NEVER = CommandAnswer(False, by="terminal"), CommandAnswer(False, keep=True, by="terminal")
 KEYS = {"o": _ONCE, "once": _ONCE, "a": _ALWAYS, "always": _ALWAYS, "n": _NO, "no": _NO, "N": _NEVER, "never": _NEVER}
-"""Whole lines: what only begins like an answer is none."""
+"""Whole lines: a line that only begins like an answer is not an answer."""
 
 
 # --- approvers ---
 
 
 def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, quiet: bool = False) -> CommandApprover:
-    """Waits for an answer in the queue; Ctrl-C ends that, whoever else heeds it. With a patience of 0 it does not wait:
-    the answer is for the next time. ``quiet``: nothing is said on the terminal."""
+    """Return an approver that waits for an answer in the queue; Ctrl-C ends the wait, whatever other handler runs. With
+    a patience of 0 it does not wait: the answer is for the next time. ``quiet``: print no message."""
 
-    def waiting(name: str) -> None:
+    def announce(name: str) -> None:
         if not quiet:
             terminal.say(f"waiting for approval {name}: mudroom approve {name}")
 
@@ -67,24 +67,25 @@ def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, qu
         from mudroom.session.upkeep import QueueApprover
 
         with interrupts() as interrupted:
-            return QueueApprover(queue, patience, interrupted, waiting)(question)
+            return QueueApprover(queue, patience, interrupted, announce)(question)
 
     return approve
 
 
 def by_terminal(terminal: Terminal, patience: float = PATIENCE) -> CommandApprover:
-    """Asks on this terminal alone."""
+    """Return an approver that asks on this terminal alone."""
 
     def approve(question: CommandQuestion) -> CommandAnswer:
-        pressed = ask(terminal, told(question), choices(question), keys_of(question), patience)
-        return pressed if isinstance(pressed, CommandAnswer) else _none(terminal, pressed)
+        pressed = ask_here(terminal, describe_question(question), choices(question), keys_of(question), patience)
+        return pressed if isinstance(pressed, CommandAnswer) else _print_no_answer(terminal, pressed)
 
     return approve
 
 
 def first_of(terminal: Terminal, queue: Queue, patience: float = PATIENCE) -> CommandApprover:
-    """Asks here and in the queue at once: the first answer counts, and is told here. If the queue cannot be used it
-    asks here alone, and says so; if it fails later, it raises MudroomError: nothing is allowed then."""
+    """Return an approver that asks here and in the queue at once: the first answer counts, and is printed here. If the
+    queue cannot be used it asks here alone and says so; if the queue fails later, it raises MudroomError, and the
+    command is not allowed."""
 
     def approve(question: CommandQuestion) -> CommandAnswer:
         try:
@@ -93,51 +94,53 @@ def first_of(terminal: Terminal, queue: Queue, patience: float = PATIENCE) -> Co
             terminal.note(f"asked on this terminal only: {error}")
             return by_terminal(terminal, patience)(question)
         with ticket:
-            return _both(terminal, queue, question, patience, ticket)
+            return _ask_both(terminal, queue, question, patience, ticket)
 
     return approve
 
 
-def _both(
+def _ask_both(
     terminal: Terminal, queue: Queue, question: CommandQuestion, patience: float, ticket: Ticket
 ) -> CommandAnswer:
     decision = ticket.look()
-    if decision is not None:  # it was given when nobody waited
-        return _heard(terminal, decision)
+    if decision is not None:  # it was given while this process did not wait
+        return _print_decision(terminal, decision)
     try:
-        pressed = ask(terminal, _told(question, ticket, queue), choices(question), keys_of(question), patience, ticket)
+        pressed = ask_here(
+            terminal, _question_lines(question, ticket, queue), choices(question), keys_of(question), patience, ticket
+        )
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
         raise
     if isinstance(pressed, QueueDecision):
-        return _heard(terminal, pressed)
+        return _print_decision(terminal, pressed)
     if isinstance(pressed, CommandAnswer):
         decision, ours = ticket.end("allowed" if pressed.allow else "denied", "", "terminal", pressed.keep)
-        return pressed if ours else _heard(terminal, decision)
+        return pressed if ours else _print_decision(terminal, decision)
     decision, ours = ticket.end(pressed.state, pressed.reason)
-    return _none(terminal, pressed) if ours else _heard(terminal, decision)
+    return _print_no_answer(terminal, pressed) if ours else _print_decision(terminal, decision)
 
 
-def _none(terminal: Terminal, ended: NoAnswer | QueueDecision) -> CommandAnswer:
+def _print_no_answer(terminal: Terminal, ended: NoAnswer | QueueDecision) -> CommandAnswer:
     terminal.say(f"no answer, so the command does not run: {ended.reason}")
     return CommandAnswer(False, by="nobody", reason=ended.reason)
 
 
-def _heard(terminal: Terminal, decision: QueueDecision) -> CommandAnswer:
-    terminal.say(heard(decision))
+def _print_decision(terminal: Terminal, decision: QueueDecision) -> CommandAnswer:
+    terminal.say(describe_decision(decision))
     return answer_of(decision)
 
 
 # --- what is shown ---
 
 
-def _told(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
-    elsewhere = also(queue)
-    return [*told(question, ticket.asked), *([f"  also asked {elsewhere}"] if elsewhere else [])]
+def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
+    elsewhere = elsewhere_text(queue)
+    return [*describe_question(question, ticket.asked), *([f"  also asked {elsewhere}"] if elsewhere else [])]
 
 
-def told(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
-    """What is asked, in lines for a terminal."""
+def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
+    """Return the question in lines for a terminal."""
     from mudroom.core.tree.quote import show_words
 
     place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
@@ -161,7 +164,7 @@ def told(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -
 
 
 def terms(question: CommandQuestion) -> str:
-    """On which it would run, in a line."""
+    """Return the terms on which the command would run, as one line."""
     return ", ".join(map(text, question.terms))
 
 
@@ -178,7 +181,7 @@ def keys_of(question: CommandQuestion) -> Keys:
 # --- asking ---
 
 
-def ask(
+def ask_here(
     terminal: Terminal,
     lines: list[str],
     choice: str,
@@ -186,7 +189,7 @@ def ask(
     patience: float,
     elsewhere: QueuedQuestion | None = None,
 ) -> CommandAnswer | QueueDecision | NoAnswer:
-    """What is pressed here, or was decided elsewhere before. Raises what ``elsewhere`` does."""
+    """Return the answer typed here, or the decision made elsewhere before. Raise what ``elsewhere`` raises."""
     until = time.monotonic() + patience
     with interrupts() as interrupted:
         if not forget_typed(0):
@@ -195,14 +198,14 @@ def ask(
         for line in lines:
             terminal.say(line)
         terminal.say(terminal.style(choice, "bold"))
-        looked = elsewhere.look if elsewhere is not None else _never
+        look_elsewhere = elsewhere.look if elsewhere is not None else _never
         woken = [elsewhere.fileno()] if elsewhere is not None and elsewhere.fileno() >= 0 else []
         while True:
             left = until - time.monotonic()
             if left <= 0:
                 return NoAnswer("expired", f"nobody has answered in {patience:g} s")
-            ready = ready_of((0, interrupted, *woken), min(left, _LOOK))
-            decision = looked()
+            ready = poll_readable((0, interrupted, *woken), min(left, _LOOK))
+            decision = look_elsewhere()
             if decision is not None:
                 return decision
             if interrupted in ready:

@@ -1,15 +1,15 @@
-"""Signals are heeded at once, whatever the main thread waits for.
+"""Handle signals at once, whatever the main thread waits for.
 
 1. A handler runs when the interpreter does, in the main thread. A signal that comes just before a wait (a lock,
-   flock(2), waitpid(2), a read), or that the kernel gives to another thread, would be heeded only when the wait is
-   over: signal(7). So a thread hears of every signal that has a handler (``signal.set_wakeup_fd``), and pokes the main
-   thread until its handlers have run.
-2. The poke is SIGURG: by default it is ignored (signal(7)), so one that comes late does nothing. The runtime of Go
+   flock(2), waitpid(2), a read), or that the kernel delivers to another thread, would be handled only when the wait is
+   over: signal(7). So a thread reads every signal that has a handler from a descriptor (``signal.set_wakeup_fd``), and
+   pokes the main thread until its handlers have run.
+2. The poke is SIGURG: its default action is to be ignored (signal(7)), so a late one does no harm. The runtime of Go
    wakes its threads with it for that reason (runtime/signal_unix.go, sigPreempt).
-3. A poke that is answered may have been in the middle of its handler when the signal came. The one after that has not:
-   so it takes two answers.
-4. A handler may raise (Ctrl-C before a command has begun). So none runs while this begins or ends: or a descriptor that
-   has been closed, and is somebody else's file by then, would get the numbers of signals from there on.
+3. The main thread may have been inside the handler of the poke when the signal came. It cannot be for the next poke: so
+   two answers are awaited.
+4. A handler may raise (Ctrl-C before a command has begun). So all signals are blocked while this begins and ends.
+   Otherwise a descriptor that is closed, and reused for another file by then, would be sent the numbers of signals.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-POKE = 50
+POKE_INTERVAL = 50
 """Milliseconds from one poke to the next."""
 
 
 @contextmanager
-def waking() -> Iterator[None]:
-    """While this is entered. Who sets a wakeup descriptor of their own meanwhile (``lending``, ``Relay``) sees to it
-    themselves. Not in the main thread, without such signals (Windows), or if no thread can be started: nothing is
-    done."""
+def wake_for_signals() -> Iterator[None]:
+    """Wake the main thread for signals while the context is entered. Code that sets a wakeup descriptor of its own
+    meanwhile (``foreground_program``, ``Relay``) handles wakeups itself. Do nothing outside the main thread, on a
+    system without these signals (Windows), or if no thread can be started."""
     if not hasattr(signal, "pthread_kill"):
         yield
         return
@@ -42,7 +42,8 @@ def waking() -> Iterator[None]:
         yield
     finally:
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # and the handler of one that has come
+            # the handler of a signal that has just come runs here
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         finally:
             if watch is not None:
                 watch.end()
@@ -50,64 +51,69 @@ def waking() -> Iterator[None]:
 
 
 def _begin() -> _Watch | None:
-    wake, word = os.pipe()
-    os.set_blocking(word, False)
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
     try:
-        wakeup = signal.set_wakeup_fd(word, warn_on_full_buffer=False)
-    except ValueError:  # not the main thread: signals are somebody else's business
-        os.close(wake)
-        os.close(word)
+        wakeup_before = signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+    except ValueError:  # not the main thread: signals are handled elsewhere
+        os.close(wake_reader)
+        os.close(wake_writer)
         return None
-    watch = _Watch(wake, word, wakeup)
+    watch = _Watch(wake_reader, wake_writer, wakeup_before)
     try:
         _thread.start_new_thread(watch.run, ())
-    except RuntimeError:  # there are as many as there may be
+    except RuntimeError:  # the limit of threads is reached
         watch.undo()
         return None
     return watch
 
 
 class _Watch:
-    def __init__(self, wake: int, word: int, wakeup: int) -> None:
-        self._wake, self._word, self._wakeup = wake, word, wakeup
+    def __init__(self, wake_reader: int, wake_writer: int, wakeup_before: int) -> None:
+        self._wake_reader, self._wake_writer, self._wakeup_before = wake_reader, wake_writer, wakeup_before
         self._main = _thread.get_ident()
-        self._owed = 0
-        """Answers of the main thread that are waited for."""
-        self._is_over = False
-        self._over = _thread.allocate_lock()
-        self._over.acquire()
-        self._poked = signal.signal(signal.SIGURG, self._answer)
+        self._pending_answers = 0
+        """Answers of the main thread that are awaited."""
+        self._is_ended = False
+        self._ended = _thread.allocate_lock()
+        self._ended.acquire()
+        self._handler_before = signal.signal(signal.SIGURG, self._answer)
 
     def _answer(self, _number: int, _frame: object) -> None:
-        """In the main thread."""
-        if self._owed:
-            self._owed -= 1
+        """Runs in the main thread."""
+        if self._pending_answers:
+            self._pending_answers -= 1
 
     def end(self) -> None:
-        self._is_over = True
+        self._is_ended = True
         try:
-            os.write(self._word, b"\0")
+            os.write(self._wake_writer, b"\0")
         except BlockingIOError:
-            pass  # it has so much to read that it is awake
-        self._over.acquire()
+            pass  # the pipe is full, so the thread is awake
+        self._ended.acquire()
         self.undo()
 
     def undo(self) -> None:
-        signal.set_wakeup_fd(self._wakeup)
-        signal.signal(signal.SIGURG, self._poked)
-        os.close(self._wake)
-        os.close(self._word)
+        signal.set_wakeup_fd(self._wakeup_before)
+        signal.signal(signal.SIGURG, self._handler_before)
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
 
     def run(self) -> None:
-        """In a thread that hears no signal: it was started when all were blocked (pthread_create(3))."""
+        """Poke the main thread. This thread receives no signal: it was started while all were blocked
+        (pthread_create(3))."""
         poller = select.poll()
-        poller.register(self._wake, select.POLLIN)
-        while not self._is_over:
-            came = os.read(self._wake, 4096) if poller.poll(POKE if self._owed else None) else b""
-            if set(came) - {signal.SIGURG}:
-                self._owed = 2
-            elif came:
-                continue  # our own
-            if self._owed and not self._is_over:
+        poller.register(self._wake_reader, select.POLLIN)
+        while not self._is_ended:
+            received = (
+                os.read(self._wake_reader, 4096)
+                if poller.poll(POKE_INTERVAL if self._pending_answers else None)
+                else b""
+            )
+            if set(received) - {signal.SIGURG}:
+                self._pending_answers = 2
+            elif received:
+                continue  # our own poke
+            if self._pending_answers and not self._is_ended:
                 signal.pthread_kill(self._main, signal.SIGURG)
-        self._over.release()
+        self._ended.release()

@@ -1,4 +1,4 @@
-"""Writing to people: colours only on a terminal, progress on one line, errors as one line with a hint."""
+"""Output for people: colours only on a terminal, progress on one line, errors as one line with a hint."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Terminal:
         return self._colour[stream]
 
     def columns(self, stream: int) -> int:
-        """Columns; of what is no terminal, more than anybody has."""
+        """Return the columns of a terminal; if the stream is no terminal, a number larger than any line."""
         try:
             return os.get_terminal_size(stream).columns or _WIDE
         except OSError:
             return _WIDE
 
     def out(self, text: str) -> None:
-        """To stdout: what was asked for."""
+        """Print the result of the command, to stdout."""
         self.clear()
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
     def say(self, text: str = "") -> None:
-        """To stderr: what mudroom has to say beside it."""
+        """Print a message, to stderr."""
         self.clear()
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -53,8 +53,8 @@ class Terminal:
         self.say(self.style("note: ", "yellow") + text)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """One line that is rewritten; only on a terminal, and only for work that takes a while. ``total`` 0: nobody
-        knows."""
+        """Rewrite one line with the progress; only on a terminal, and only for work that takes a while. ``total`` 0:
+        unknown."""
         now = time.monotonic()
         if label != self._label:
             self._label, self._began, self._shown = label, now, 0.0
@@ -71,13 +71,13 @@ class Terminal:
             self._shown, self._label = 0.0, ""
 
     def begin_line(self) -> None:
-        """Where something else may have left half a line, as a progress bar does: it is wiped."""
+        """Clear the line, where other output (a progress bar) may have left half a line."""
         self.clear()
         if is_terminal(2):
             sys.stderr.write("\r\x1b[K")
 
     def ask(self, question: str) -> str:
-        """One line of answer; empty at the end of the input."""
+        """Return one line of input; empty at the end of the input."""
         sys.stderr.write(question)
         sys.stderr.flush()
         return sys.stdin.readline()
@@ -97,7 +97,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 def _wants_colour(descriptor: int, environ: Mapping[bytes, bytes]) -> bool:
-    """no-color.org, and FORCE_COLOR as other tools read it."""
+    """Follow no-color.org, and FORCE_COLOR as other tools do."""
     if environ.get(b"NO_COLOR"):
         return False
     if environ.get(b"FORCE_COLOR"):

@@ -1,4 +1,4 @@
-"""An event of the journal as one line of a terminal."""
+"""An event of the journal as one line for a terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STYLES = {1: "yellow", 2: "red"}
 
 
 def line(event: Event, style: Callable[[str, str], str] = lambda text, _style: text) -> str:
-    """``style`` colours a text: (text, style)."""
+    """Return the line. ``style`` colours a text: (text, style)."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall(event) // 10**9))
-    grave = gravity(event)
+    severity = gravity(event)
     kind = f"{event.kind if event.kind in ROWS else printable(event.kind):<8}"
-    head = f"{event.number:>4}  {style(when, 'dim')}  {style(kind, _STYLES[grave]) if grave else kind}"
+    head = f"{event.number:>4}  {style(when, 'dim')}  {style(kind, _STYLES[severity]) if severity else kind}"
     return f"{head} {printable(event.fork) or '-':<9} " + "  ".join(event_words(event))

@@ -1,4 +1,5 @@
-"""``mudroom vault gc``: what has had its time goes; what is somebody's work is named first, and asked about."""
+"""``mudroom vault gc``: remove data that has expired. Forks hold somebody's work: they are named first, and asked
+about."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -22,91 +23,97 @@ def sweep(args: argparse.Namespace, context: Context) -> int:
     older = seconds(args.forks, "--forks") if args.forks else None
     now = time.time_ns()
     with open_session(context) as session:
-        kept = upkeep.retention_limits(session.actor.settings)
+        limits = upkeep.retention_limits(session.actor.settings)
         with exclusive(session, context, "mudroom vault gc"):
             _require_yes(upkeep.forks_unused(session.vault, older, now) if older else [], args, context)
-            swept = [(session.vault, upkeep.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
+            swept = [(session.vault, upkeep.sweep(session.vault, limits, now, forks_older=older, dry_run=args.dry_run))]
         if args.all:
             state = os.path.realpath(places(context.environ).state)
             for vault in upkeep.others(state, session.vault):
                 with closing(vault):
-                    swept += _gc_other(vault, now, args, context)
-    _tell(swept, args, context)
+                    swept += _sweep_other(vault, now, args, context)
+    _print_results(swept, args, context)
     return 0
 
 
 def _require_yes(forks: Sequence[str], args: argparse.Namespace, context: Context) -> None:
-    """Name the forks that are about to go; they are somebody's work."""
+    """Name the forks that are about to be removed, and ask."""
     if not forks or args.dry_run:
         return
     if not context.as_json:
         context.terminal.say("not used for so long: " + ", ".join(forks))
-    if not args.yes and not _sure(f"Throw {len(forks)} forks away, with what they hold?", context):
+    if not args.yes and not _confirm(f"Throw {len(forks)} forks away, with what they hold?", context):
         raise UsageError(f"{len(forks)} forks would go: {', '.join(forks)}", "add --yes, or name those to keep")
 
 
-def _sure(question: str, context: Context) -> bool:
+def _confirm(question: str, context: Context) -> bool:
     if context.as_json or not context.terminal.interactive:
         return False
     return context.terminal.ask(f"{question} [y]es [n]o: ").strip().lower() in ("y", "yes")
 
 
-def _gc_other(
+def _sweep_other(
     vault: upkeep.Vault, now: int, args: argparse.Namespace, context: Context
 ) -> list[tuple[upkeep.Vault, upkeep.PruneResult]]:
     holder = f"`mudroom vault gc --all` (process {os.getpid()})"
     vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
     try:
-        one = upkeep.holdings_of(vault)
-        if not one.exists and not args.dry_run and _goes_whole(one, args, context):
+        total = upkeep.holdings_of(vault)
+        if not total.exists and not args.dry_run and _may_remove(total, args, context):
             upkeep.remove_vault(vault)
-            return [(vault, upkeep.PruneResult(leftovers=1, size=one.size, remarks=("the whole vault",)))]
+            return [(vault, upkeep.PruneResult(leftovers=1, size=total.size, remarks=("the whole vault",)))]
         try:
-            kept = upkeep.retention_limits(load_policy(vault.project, context.environ).settings)
-        except UsageError as error:  # its own policy file is its own business
+            limits = upkeep.retention_limits(load_policy(vault.project, context.environ).settings)
+        except UsageError as error:  # a broken policy file of another project does not stop the others
             return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
-        return [(vault, upkeep.sweep(vault, kept, now, dry_run=args.dry_run))]
+        return [(vault, upkeep.sweep(vault, limits, now, dry_run=args.dry_run))]
     finally:
         vault.lock.release()
 
 
-def _goes_whole(one: upkeep.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
-    """The project may only be unmounted: with changes that were never applied, --yes alone does not answer for it."""
-    what = f"{show(one.project)} is gone; its vault holds {one.unapplied:,} unapplied changes, {amount(one.size)}"
-    if args.yes and not one.unapplied and not one.remarks:
+def _may_remove(total: upkeep.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
+    """Return whether the vault of a missing project may be removed. The project may only be unmounted: if the vault
+    holds changes that were never applied, --yes is not enough."""
+    description = (
+        f"{show(total.project)} is gone; its vault holds {total.unapplied:,} unapplied changes, {amount(total.size)}"
+    )
+    if args.yes and not total.unapplied and not total.remarks:
         return True
-    if _sure(f"{what}. Remove it?", context):
+    if _confirm(f"{description}. Remove it?", context):
         return True
     if not context.as_json:
-        context.terminal.note(f"{what}; it stays")
+        context.terminal.note(f"{description}; it stays")
     return False
 
 
-def _tell(swept: list[tuple[upkeep.Vault, upkeep.PruneResult]], args: argparse.Namespace, context: Context) -> None:
+def _print_results(
+    swept: list[tuple[upkeep.Vault, upkeep.PruneResult]], args: argparse.Namespace, context: Context
+) -> None:
     if context.as_json:
         rows = [
-            {"project": text(vault.project), **upkeep.told(one), "remarks": list(one.remarks)} for vault, one in swept
+            {"project": text(vault.project), **upkeep.told(result), "remarks": list(result.remarks)}
+            for vault, result in swept
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows}))
         return
-    for vault, one in swept:
+    for vault, result in swept:
         head = f"{show(vault.project)}: " if len(swept) > 1 else ""
-        context.terminal.out(head + (describe(one, dry_run=args.dry_run) if one else "nothing has had its time"))
-        for remark in one.remarks:
+        context.terminal.out(head + (describe(result, dry_run=args.dry_run) if result else "nothing has expired"))
+        for remark in result.remarks:
             context.terminal.note(remark)
 
 
 def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
-    """One line of what went."""
-    words = [f"{one.name} ({one.reason})" for one in swept.applies]
-    words += [*swept.checkpoints, *swept.forks]
+    """Return one line about the removed data."""
+    parts = [f"{applied.name} ({applied.reason})" for applied in swept.applies]
+    parts += [*swept.checkpoints, *swept.forks]
     counts = {"layers": len(swept.layers), "snapshots": len(swept.snapshots), "leftovers": swept.leftovers}
-    words += [f"{number:,} {kind}" for kind, number in counts.items() if number]
-    return ("would remove " if dry_run else "removed ") + ", ".join(words) + f": {amount(swept.size)}"
+    parts += [f"{number:,} {kind}" for kind, number in counts.items() if number]
+    return ("would remove " if dry_run else "removed ") + ", ".join(parts) + f": {amount(swept.size)}"
 
 
 def amount(number: int) -> str:
-    """Bytes for a person."""
+    """Return a number of bytes in words."""
     value, unit = float(number), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":

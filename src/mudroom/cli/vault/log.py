@@ -1,4 +1,4 @@
-"""``mudroom log``: what has happened in a project."""
+"""``mudroom log``: the events of a project."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import open_session
+from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.event_row import line
 from mudroom.cli.vault.log_export import FORMS, as_json, export
 from mudroom.core.command.verdict import ACTIONS
@@ -29,15 +29,15 @@ examples:
   mudroom log -n 0                             all of them
   mudroom log --kind run,apply --fork a        of these kinds, of this fork
   mudroom log --since 2h --grep "npm install"  of the last two hours; also 2026-11-21, "2026-11-21 10:00", 09:30
-  mudroom log --verdict deny                   what was refused, of commands and of hosts
+  mudroom log --verdict deny                   refused commands and hosts
   mudroom log --follow                         new events as they come
   mudroom log --json                           one JSON object a line
   mudroom log verify                           is the journal as it was written? (exit code 1 if not)
   mudroom log export --format otlp -o log.jsonl   for OpenTelemetry collectors; also jsonl, csv"""
 
 _PAUSE = 200
-"""Milliseconds between two looks at the journal."""
-_USUAL = 20
+"""Milliseconds between two reads of the journal."""
+_DEFAULT_COUNT = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    _check(args)
+    _check_options(args)
     where = _selection(args, time.time_ns())
     with open_session(context, reads_policy=False) as session:
         if args.what == "verify":
@@ -76,54 +76,54 @@ _OF_EXPORT = ("format", "output")
 _OF_LISTS = ("last", "kind", "fork", "agent", "since", "until", "verdict", "grep", "follow")
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Raises UsageError for an option of another form of this verb."""
-    without = {"verify": (*_OF_EXPORT, *_OF_LISTS), "export": _OF_VERIFY, None: (*_OF_VERIFY, *_OF_EXPORT)}
-    form = f"mudroom log {args.what}" if args.what else "mudroom log"
-    for name in without[args.what]:
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for an option of another form of this verb."""
+    excluded = {"verify": (*_OF_EXPORT, *_OF_LISTS), "export": _OF_VERIFY, None: (*_OF_VERIFY, *_OF_EXPORT)}
+    verb = f"mudroom log {args.what}" if args.what else "mudroom log"
+    for name in excluded[args.what]:
         if getattr(args, name) is not None and getattr(args, name) is not False:
             option = "-n" if name == "last" else f"--{name}"
             other = "verify" if name in _OF_VERIFY else "export" if name in _OF_EXPORT else ""
-            raise UsageError(f"{form} has no {option}", f"it is an option of mudroom log {other}".rstrip())
+            raise UsageError(f"{verb} has no {option}", f"it is an option of mudroom log {other}".rstrip())
 
 
 def _show(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
     journal = session.vault.journal
-    tell = _teller(context)
-    number = journal.head().number if args.follow else 0
-    some = False
-    for event in journal.events(last=_last(args), where=where):
-        some = True
-        if event.number <= number or not args.follow:
-            tell(event)
+    print_event = _event_printer(context)
+    last = journal.head().number if args.follow else 0
+    has_events = False
+    for event in journal.events(last=_event_count(args), where=where):
+        has_events = True
+        if event.number <= last or not args.follow:
+            print_event(event)
     if args.follow:
-        return _follow(session, number, where, tell)
-    if not some and not context.as_json:
+        return _follow(session, last, where, print_event)
+    if not has_events and not context.as_json:
         context.terminal.say(
             "nothing has happened yet" if where == EventFilter() else "nothing of that kind has happened"
         )
     return 0
 
 
-def _last(args: argparse.Namespace) -> int | None:
+def _event_count(args: argparse.Namespace) -> int | None:
     if args.last is not None and args.last < 0:
         raise UsageError(f"-n {args.last}", "a number from 0 on; 0: all")
-    usual = None if args.what == "export" or args.since or args.until else _USUAL
-    return usual if args.last is None else args.last or None
+    default = None if args.what == "export" or args.since or args.until else _DEFAULT_COUNT
+    return default if args.last is None else args.last or None
 
 
-def _teller(context: Context) -> Callable[[Event], None]:
-    def tell(event: Event) -> None:
+def _event_printer(context: Context) -> Callable[[Event], None]:
+    def print_event(event: Event) -> None:
         if context.as_json:
             context.terminal.out(json.dumps(as_json(event)))
         else:
             context.terminal.out(line(event, lambda text, style: context.terminal.style(text, style, 1)))
 
-    return tell
+    return print_event
 
 
-def _follow(session: Session, number: int, where: EventFilter, tell: Callable[[Event], None]) -> int:
-    """Until somebody says Ctrl-C, or nobody reads any more: poll(2) tells of a pipe whose reader is gone."""
+def _follow(session: Session, number: int, where: EventFilter, print_event: Callable[[Event], None]) -> int:
+    """Print new events until Ctrl-C, or until the reader of stdout is gone (poll(2) reports that of a pipe)."""
     reader = select.poll()
     reader.register(1, 0)
     try:
@@ -131,7 +131,7 @@ def _follow(session: Session, number: int, where: EventFilter, tell: Callable[[E
             for event in session.vault.journal.events_since(number):
                 number = event.number
                 if where.matches(event):
-                    tell(event)
+                    print_event(event)
     except KeyboardInterrupt:
         return 130
     return 141
@@ -158,22 +158,22 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def moment(text: str | None, name: str, now: int) -> int | None:
-    """An age (2h, 30m, 7d), a date, a date with a time (both ISO 8601; without an offset by this machine's clock), or
-    a time of today; in nanoseconds since 1970."""
+    """Return a moment in nanoseconds since 1970. ``text``: an age (2h, 30m, 7d), a date, a date with a time (both ISO
+    8601; without an offset in local time), or a time of today. Raise UsageError."""
     if text is None:
         return None
     try:
-        found = _moment(text, now)
-        if not -(1 << 63) <= found < 1 << 63:
+        nanoseconds = _moment(text, now)
+        if not -(1 << 63) <= nanoseconds < 1 << 63:
             raise OverflowError("no event can have that time")
-        return found
+        return nanoseconds
     except (ValueError, OverflowError) as error:
         hint = '2h, 30m, 7d, 2026-11-21, "2026-11-21 10:00", 2026-11-21T10:00Z, 09:30'
         raise UsageError(f"{name} {text!r} is no time", hint) from error
 
 
 def _moment(text: str, now: int) -> int:
-    """Raises ValueError or OverflowError."""
+    """Raise ValueError or OverflowError."""
     age = _AGE.fullmatch(text.strip())
     if age is not None:
         return now - int(float(age[1]) * _UNITS[age[2]] * 10**9)
@@ -189,37 +189,37 @@ def _moment(text: str, now: int) -> int:
 def _verify(session: Session, against: str | None, context: Context) -> int:
     terminal = context.terminal
     journal = session.vault.journal
-    expected = _against(against)
-    found = journal.examine(lambda done, total: terminal.progress("checking the journal", done, total))
+    expected = _parse_against(against)
+    check = journal.examine(lambda done, total: terminal.progress("checking the journal", done, total))
     terminal.clear()
-    problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
-    if expected is not None and not _has(session, found, *expected):
+    problems = [problem.text for problem in ((check.broken,) if check.broken is not None else ()) + check.gaps]
+    if expected is not None and not _has_event(session, check, *expected):
         problems.append(f"event {expected[0]} is not there as it was: the journal has been written anew, or cut off")
     if context.as_json:
         row = {
             "schema": "mudroom.verify/1",
             "intact": not problems,
-            "broken_at": found.broken.number if found.broken is not None else None,
-            "events": found.head.number,
-            "head": f"{found.head.number}:{found.head.digest}",
+            "broken_at": check.broken.number if check.broken is not None else None,
+            "events": check.head.number,
+            "head": f"{check.head.number}:{check.head.digest}",
             "problems": problems,
-            "unanchored": found.unanchored,
+            "unanchored": check.unanchored,
         }
         terminal.out(json.dumps(row))
     elif not problems:
         terminal.out("the journal is intact")
-        terminal.say(f"{found.head.number:,} events; verify --against {found.head.number}:{found.head.digest}")
+        terminal.say(f"{check.head.number:,} events; verify --against {check.head.number}:{check.head.digest}")
     if not context.as_json:
         for text in problems:
             terminal.error(text)
-        if found.unanchored > 1:
+        if check.unanchored > 1:
             terminal.note(
-                f"mudroom was killed right after it wrote the last {found.unanchored} events, or did not write them"
+                f"mudroom was killed right after it wrote the last {check.unanchored} events, or did not write them"
             )
     return 1 if problems else 0
 
 
-def _against(text: str | None) -> tuple[int, str] | None:
+def _parse_against(text: str | None) -> tuple[int, str] | None:
     if text is None:
         return None
     match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{8,64})", text)
@@ -228,11 +228,11 @@ def _against(text: str | None) -> tuple[int, str] | None:
     return int(match[1]), match[2]
 
 
-def _has(session: Session, found: ChainCheck, number: int, digest: str) -> bool:
-    if number > found.head.number:
+def _has_event(session: Session, check: ChainCheck, number: int, digest: str) -> bool:
+    if number > check.head.number:
         return False
-    if number == found.head.number:
-        return found.head.digest.startswith(digest)
+    if number == check.head.number:
+        return check.head.digest.startswith(digest)
     event = next(session.vault.journal.events_since(number - 1), None)
     return event is not None and event.number == number and event.digest.startswith(digest)
 
@@ -241,7 +241,7 @@ def _export(session: Session, args: argparse.Namespace, where: EventFilter, cont
     if args.follow:
         raise UsageError("log export does not follow", "mudroom log --follow --json")
     total = session.vault.journal.head().number
-    events = session.vault.journal.events(last=_last(args), where=where)
+    events = session.vault.journal.events(last=_event_count(args), where=where)
 
     def watched() -> Iterator[Event]:
         for event in events:

@@ -1,4 +1,4 @@
-"""``mudroom log export``: the journal in forms that other programs read."""
+"""``mudroom log export``: the journal in formats of other programs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Write = Callable[[str], object]
 
 
 def export(events: Iterable[Event], form: str, path: str | None, project: str) -> int:
-    """Write the events; ``path`` None or ``-``: to stdout. A file is there whole, or not at all. Returns how many."""
-    with _stream(path) as write:
+    """Write the events and return their number. ``path`` None or ``-``: stdout. A file is written completely, or not at
+    all."""
+    with _open_output(path) as write:
         return FORMS[form](events, write, project)
 
 
@@ -35,7 +36,7 @@ def iso(event: Event) -> str:
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """As ``log --json`` prints it."""
+    """Return an event as ``log --json`` prints it."""
     return {
         "number": event.number,
         "time": iso(event),
@@ -47,7 +48,7 @@ def as_json(event: Event) -> dict[str, Any]:
     }
 
 
-def _lines(events: Iterable[Event], write: Write, _project: str) -> int:
+def _export_lines(events: Iterable[Event], write: Write, _project: str) -> int:
     count = 0
     for event in events:
         write(json.dumps(as_json(event)) + "\n")
@@ -55,7 +56,7 @@ def _lines(events: Iterable[Event], write: Write, _project: str) -> int:
     return count
 
 
-def _otlp(events: Iterable[Event], write: Write, project: str) -> int:
+def _export_otlp(events: Iterable[Event], write: Write, project: str) -> int:
     count, rest = 0, iter(events)
     while batch := list(itertools.islice(rest, _BATCH)):
         count += len(batch)
@@ -64,7 +65,7 @@ def _otlp(events: Iterable[Event], write: Write, project: str) -> int:
     return count
 
 
-def _sheet(events: Iterable[Event], write: Write, _project: str) -> int:
+def _export_csv(events: Iterable[Event], write: Write, _project: str) -> int:
     count = 0
     write(header())
     for event in events:
@@ -73,27 +74,31 @@ def _sheet(events: Iterable[Event], write: Write, _project: str) -> int:
     return count
 
 
-FORMS: dict[str, Callable[[Iterable[Event], Write, str], int]] = {"jsonl": _lines, "otlp": _otlp, "csv": _sheet}
+FORMS: dict[str, Callable[[Iterable[Event], Write, str], int]] = {
+    "jsonl": _export_lines,
+    "otlp": _export_otlp,
+    "csv": _export_csv,
+}
 
 
 @contextmanager
-def _stream(path: str | None) -> Iterator[Write]:
+def _open_output(path: str | None) -> Iterator[Write]:
     if path in (None, "-"):
         yield sys.stdout.write
         sys.stdout.flush()
         return
     assert path is not None
     path = os.path.realpath(path)
-    if os.path.lexists(path) and not os.path.isfile(path):  # a pipe, a device: what it is stays
+    if os.path.lexists(path) and not os.path.isfile(path):  # a pipe or a device is written to, not replaced
         with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "w", encoding="utf-8", newline="") as stream:
             yield stream.write
         return
-    new = f"{path}.{secrets.token_hex(8)}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    temporary = f"{path}.{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as stream:
             yield stream.write
-        os.rename(new, path)
+        os.rename(temporary, path)
     except BaseException:
-        os.unlink(new)
+        os.unlink(temporary)
         raise

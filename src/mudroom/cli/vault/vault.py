@@ -1,4 +1,4 @@
-"""``mudroom vault``: what mudroom keeps, how long, and how to carry a fork elsewhere."""
+"""``mudroom vault``: the data that mudroom keeps, how long it keeps it, and how to carry a fork elsewhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
-from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.terminal.context import Context
 from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
@@ -20,24 +21,24 @@ from mudroom.session import upkeep
 EXAMPLES = """\
 examples:
   mudroom vault ls                        every vault: project, forks, changes that were not applied, bytes
-  mudroom vault ls .                      what the vault of this project holds
+  mudroom vault ls .                      the contents of this project's vault
   mudroom vault init                      make the vault of this project now, and say where it is
-  mudroom vault gc --dry-run              what has had its time (keep: in .mudroom/policy.yaml), and what it weighs
-  mudroom vault gc --forks 30d            also forks without a name that nobody has used for so long
+  mudroom vault gc --dry-run              expired data (keep: in .mudroom/policy.yaml), and its size
+  mudroom vault gc --forks 30d            also unnamed forks that were not used for so long
   mudroom vault gc --all                  in every vault; asks about those whose project is gone
   mudroom vault check                     is everything there, and readable?
   mudroom vault export FORK fork.tar.gz   one fork as a file
   mudroom vault import fork.tar.gz NAME   and back, here or in another project"""
 
-_WORDS = {"ls": (0, 1), "init": (0, 0), "gc": (0, 0), "check": (0, 0), "export": (2, 2), "import": (1, 2)}
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_WORDS), help="what to do")
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help="export: FORK FILE; import: FILE [NAME]; ls: [PROJECT]"
     )
-    parser.add_argument("--dry-run", "-n", action="store_true", help="gc: change nothing, say what would go")
+    parser.add_argument(
+        "--dry-run", "-n", action="store_true", help="gc: remove nothing, only say what would be removed"
+    )
     parser.add_argument(
         "--forks", metavar="AGE", help="gc: unnamed forks not used for so long, with their changes: 30d"
     )
@@ -47,14 +48,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    least, most = _WORDS[args.action]
+    run, least, most = _ACTIONS[args.action]
     if not least <= len(args.words) <= most:
         takes = str(most) if least == most else f"{least} to {most}"
         raise UsageError(
             f"vault {args.action} takes {takes} words, {len(args.words)} were given", "mudroom vault --help"
         )
-    verbs = {"ls": _ls, "init": _init, "gc": sweep, "check": _check, "export": _export, "import": _import}
-    return verbs[args.action](args, context)
+    return run(args, context)
 
 
 # --- what there is ---
@@ -62,50 +62,53 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _ls(args: argparse.Namespace, context: Context) -> int:
     if args.words:
-        return _detail(context._replace(project=os.fsencode(args.words[0])))
-    found = upkeep.holdings(os.path.realpath(places(context.environ).state))
+        return _print_detail(context._replace(project=os.fsencode(args.words[0])))
+    totals = upkeep.holdings(os.path.realpath(places(context.environ).state))
     if context.as_json:
-        rows = [_holding(one) for one in found]
+        rows = [_total_to_json(total) for total in totals]
         context.terminal.out(json.dumps({"schema": "mudroom.vaults/1", "vaults": rows}))
         return 0
-    for one in found:
-        gone = "" if one.exists else context.terminal.style("  gone", "yellow", 1)
-        context.terminal.out(
-            f"{amount(one.size):>9}  {one.forks:>3} forks, {one.unapplied:,} changes  {show(one.project) or '?'}{gone}"
-        )
-        for remark in one.remarks:
+    for total in totals:
+        missing = "" if total.exists else context.terminal.style("  gone", "yellow", 1)
+        held = f"{total.forks:>3} forks, {total.unapplied:,} changes"
+        context.terminal.out(f"{amount(total.size):>9}  {held}  {show(total.project) or '?'}{missing}")
+        for remark in total.remarks:
             context.terminal.out(f"           {remark}")
-    if not found:
+    if not totals:
         context.terminal.say("no vaults")
     return 0
 
 
-def _holding(one: upkeep.VaultTotal) -> dict[str, Any]:
+def _total_to_json(total: upkeep.VaultTotal) -> dict[str, Any]:
     return {
-        "vault": text(one.path),
-        "project": text(one.project),
-        "exists": one.exists,
-        "forks": one.forks,
-        "unapplied": one.unapplied,
-        "bytes": one.size,
-        "remarks": list(one.remarks),
+        "vault": text(total.path),
+        "project": text(total.project),
+        "exists": total.exists,
+        "forks": total.forks,
+        "unapplied": total.unapplied,
+        "bytes": total.size,
+        "remarks": list(total.remarks),
     }
 
 
 _KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal")
 
 
-def _detail(context: Context) -> int:
+def _print_detail(context: Context) -> int:
     with open_session(context) as session:
-        one, usage = upkeep.describe(session)
+        total, usage = upkeep.describe(session)
         settings = session.actor.settings
     kinds = {kind: getattr(usage, kind) for kind in _KINDS}
     if context.as_json:
-        rows = {kind: {"number": found.number, "bytes": found.size} for kind, found in kinds.items()}
-        context.terminal.out(json.dumps({"schema": "mudroom.vault/1", **_holding(one), "usage": rows}))
+        rows = {kind: {"number": amounts.number, "bytes": amounts.size} for kind, amounts in kinds.items()}
+        context.terminal.out(json.dumps({"schema": "mudroom.vault/1", **_total_to_json(total), "usage": rows}))
         return 0
-    lines = [f"project    {show(one.project)}", f"vault      {show(one.path)}", f"unapplied  {one.unapplied:,} changes"]
-    lines += [f"{kind:<9}  {found.number:>5,}  {amount(found.size):>9}" for kind, found in kinds.items()]
+    lines = [
+        f"project    {show(total.project)}",
+        f"vault      {show(total.path)}",
+        f"unapplied  {total.unapplied:,} changes",
+    ]
+    lines += [f"{kind:<9}  {amounts.number:>5,}  {amount(amounts.size):>9}" for kind, amounts in kinds.items()]
     age = f"{settings.keep_age / 86400:g} days"
     lines.append(f"kept       {age}, {settings.keep_applies} applies, {amount(settings.keep_bytes)}")
     context.terminal.out("\n".join([*lines, *usage.remarks]))
@@ -127,15 +130,15 @@ def _init(args: argparse.Namespace, context: Context) -> int:
 def _check(args: argparse.Namespace, context: Context) -> int:
     del args
     with open_session(context) as session:
-        found = upkeep.problems(session)
+        problems = upkeep.problems(session)
     if context.as_json:
-        rows = [one._asdict() for one in found]
-        context.terminal.out(json.dumps({"schema": "mudroom.check/1", "whole": not found, "problems": rows}))
-    elif not found:
+        rows = [problem._asdict() for problem in problems]
+        context.terminal.out(json.dumps({"schema": "mudroom.check/1", "whole": not problems, "problems": rows}))
+    elif not problems:
         context.terminal.out("the vault is whole")
-    for one in () if context.as_json else found:
-        context.terminal.out(f"{one.subject}: {one.text}" + (f" ({one.hint})" if one.hint else ""))
-    return 1 if found else 0
+    for problem in () if context.as_json else problems:
+        context.terminal.out(f"{problem.subject}: {problem.text}" + (f" ({problem.hint})" if problem.hint else ""))
+    return 1 if problems else 0
 
 
 # --- elsewhere ---
@@ -159,12 +162,27 @@ def _import(args: argparse.Namespace, context: Context) -> int:
     limit = size(args.limit, "--limit") if args.limit else upkeep.LIMIT
     name = args.words[1] if len(args.words) > 1 else None
     with open_session(context) as session, exclusive(session, context, "mudroom vault import"):
-        found = upkeep.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
+        imported = upkeep.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
     if context.as_json:
-        report = {"schema": "mudroom.import/1", **found._asdict(), "project": text(found.project)}
+        report = {"schema": "mudroom.import/1", **imported._asdict(), "project": text(imported.project)}
         context.terminal.out(json.dumps(report))
         return 0
-    context.terminal.say(f"imported {found.name}: {found.changed:,} changes, exported from {show(found.project)}")
-    if found.strangers:
-        context.terminal.note(f"{found.strangers:,} of them change what is not in this project: those are conflicts")
+    context.terminal.say(
+        f"imported {imported.name}: {imported.changed:,} changes, exported from {show(imported.project)}"
+    )
+    if imported.strangers:
+        context.terminal.note(
+            f"{imported.strangers:,} of them change files that are not in this project: those are conflicts"
+        )
     return 0
+
+
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], int], int, int]] = {
+    "ls": (_ls, 0, 1),
+    "init": (_init, 0, 0),
+    "gc": (sweep, 0, 0),
+    "check": (_check, 0, 0),
+    "export": (_export, 2, 2),
+    "import": (_import, 1, 2),
+}
+"""The function of each action, and how many words it takes: the least and the most."""

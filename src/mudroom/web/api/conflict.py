@@ -1,4 +1,4 @@
-"""Where a fork and the project do not go together, and what is decided about it (by ``resolve.py``)."""
+"""Conflicts between a fork and the project, and their decisions (made by ``resolve.py``)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.web.api.region import MOST, regions_of, result_of, shown_lines
-from mudroom.web.state.house import require_at_rest, require_fork
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
@@ -25,33 +26,35 @@ _AGAIN = "look at it again"
 
 class StandingQuery(Struct):
     reviewed: str = ""
-    """What was looked at."""
+    """The fingerprint of the reviewed state."""
     conflicts: bool = False
-    """Work out, too, how many there are."""
+    """Count the conflicts, too."""
 
 
 def standing(call: ApiCall) -> shape.StandingShape:
     query: StandingQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_fork(session, call.path["fork"])
         fingerprint = session.changes.fingerprint(fork)
         drift = session.changes.drift(fork)
-        rows = [shape.RemarkShape(id_of(one.path), show_path(one.path), one.text) for one in drift[:DRIFTED]]
+        rows = [
+            shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text) for remark in drift[:DRIFTED]
+        ]
         running = session.vault.fork(fork).interrupted is not None
-        count = undecided(session, fork) if query.conflicts and not running else None
+        count = count_undecided(session, fork) if query.conflicts and not running else None
         return shape.StandingShape(
             fingerprint, bool(query.reviewed) and query.reviewed != fingerprint, running, len(drift), rows, count
         )
 
 
-def undecided(session: Session, fork: str) -> int:
+def count_undecided(session: Session, fork: str) -> int:
     return sum(not decided for decided in session.changes.conflict_paths(fork).values())
 
 
 def conflicts(call: ApiCall) -> shape.ConflictsShape:
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        rows = session.changes.each_conflict(fork, lambda one: shown_conflict(session, one))
+        rows = session.changes.each_conflict(fork, lambda each: shown_conflict(session, each))
         return shape.ConflictsShape(fork, session.vault.fork(fork).created // 1_000_000, rows)
 
 
@@ -61,39 +64,40 @@ class ConflictQuery(Struct):
 
 def conflict(call: ApiCall) -> shape.ConflictShape:
     query: ConflictQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session, fork, path_of(query.file))
-        merged = found.merged if not is_masked_conflict(session, found) else None
-        shown = shown_conflict(session, found)
+        current = require_conflict(session, fork, path_of(query.file))
+        merged = current.merged if not is_masked_conflict(session, current) else None
+        shown = shown_conflict(session, current)
         if not shown.secret:
             shown.regions = regions_of(merged) if merged is not None else None
-            shown.result = result_of(merged if shown.regions is not None else None, found.result)
+            shown.result = result_of(merged if shown.regions is not None else None, current.result)
         return shown
 
 
-def found_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
-    found = session.changes.conflict(fork, path)
-    if found is None:
-        raise Refusal(404, "not-found", f"{show_path(path)} is in no conflict (any more)", _AGAIN)
-    return found
+def require_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
+    current = session.changes.conflict(fork, path)
+    if current is None:
+        raise Refusal(404, "not-found", f"{show_path(path)} has no conflict (any more)", _AGAIN)
+    return current
 
 
-def shown_conflict(session: Session, found: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
-    """``before``: the same sides, looked at already, so that they need not be merged again."""
-    secret = is_masked_conflict(session, found)
+def shown_conflict(session: Session, current: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
+    """Return a conflict as it is sent. ``before``: a conflict with the same sides that is merged already, to avoid
+    merging again."""
+    secret = is_masked_conflict(session, current)
     return shape.ConflictShape(
-        id_of(found.path),
-        show_path(found.path),
-        found.reason,
-        found.decided,
-        (before or found).places if not secret else None,
-        _version(found.base, secret=secret),
-        _version(found.ours, secret=secret),
-        _version(found.theirs, secret=secret),
-        versions_of(found),
+        id_of(current.path),
+        show_path(current.path),
+        current.reason,
+        current.decided,
+        (before or current).places if not secret else None,
+        _version(current.base, secret=secret),
+        _version(current.ours, secret=secret),
+        _version(current.theirs, secret=secret),
+        versions_of(current),
         None,
-        found.take,
+        current.take,
         secret,
     )
 
@@ -114,53 +118,53 @@ def _version(version: Any, *, secret: bool) -> shape.VersionShape:
     return shape.VersionShape(side, show_path(version.path), known=content is not None or entry.kind != "file")
 
 
-def versions_of(found: ForkConflict) -> str:
-    """Of the sides, and behind a dot of what is decided."""
-    sides, decision = blake2b(digest_size=16), blake2b(found.decision, digest_size=8)
-    for side in (found.base, found.ours, found.theirs):
+def versions_of(current: ForkConflict) -> str:
+    """Return the fingerprint of the sides, and after a dot that of the decision."""
+    sides, decision = blake2b(digest_size=16), blake2b(current.decision, digest_size=8)
+    for side in (current.base, current.ours, current.theirs):
         sides.update(repr((side.path, side.entry, side.content is None)).encode())
         sides.update(blake2b(side.content or b"").digest())
-    return f"{sides.hexdigest()}.{decision.hexdigest() if found.decision else ''}"
+    return f"{sides.hexdigest()}.{decision.hexdigest() if current.decision else ''}"
 
 
-def require_same(found: ForkConflict, versions: str) -> None:
-    now = versions_of(found)
+def require_same_versions(current: ForkConflict, versions: str) -> None:
+    now = versions_of(current)
     if versions == now:
         return
-    if same_sides(versions, now):
-        raise Refusal(409, "decided", f"somebody else has decided about {show_path(found.path)} meanwhile", _AGAIN)
-    raise moved(found.path)
+    if are_same_sides(versions, now):
+        raise Refusal(409, "decided", f"somebody else has decided about {show_path(current.path)} meanwhile", _AGAIN)
+    raise changed_refusal(current.path)
 
 
-def same_sides(one: str, other: str) -> bool:
+def are_same_sides(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
 
 
-def moved(path: bytes) -> Refusal:
-    return Refusal(409, "moved", f"{show_path(path)} is not what was looked at any more; nothing was decided", _AGAIN)
+def changed_refusal(path: bytes) -> Refusal:
+    return Refusal(409, "moved", f"{show_path(path)} has changed since it was reviewed; nothing was decided", _AGAIN)
 
 
 class LinesQuery(Struct):
     file: str
     versions: str
-    """Of what was looked at."""
+    """The fingerprint of the reviewed versions."""
     first: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
     count: Annotated[int, Meta(ge=0, le=MOST)] = MOST
 
 
 def lines(call: ApiCall) -> shape.TextShape:
-    """What is folded is the same on all sides: the project's."""
+    """Folded lines are equal on all sides, so the project's are sent."""
     query: LinesQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session, fork, path_of(query.file))
-        if is_masked_conflict(session, found) or not found.is_text:
-            raise Refusal(400, "bad-request", f"{show_path(found.path)} has no lines that are shown")
-        if not same_sides(versions_of(found), query.versions):
-            raise moved(found.path)
-        all_ = split_lines(found.ours.content or b"")
-        wanted = all_[query.first - 1 : query.first - 1 + query.count]
-        return shape.TextShape(query.first, len(all_), shown_lines(wanted, query.first))
+        current = require_conflict(session, fork, path_of(query.file))
+        if is_masked_conflict(session, current) or not current.is_text:
+            raise Refusal(400, "bad-request", f"{show_path(current.path)} has no lines that are shown")
+        if not are_same_sides(versions_of(current), query.versions):
+            raise changed_refusal(current.path)
+        all_lines = split_lines(current.ours.content or b"")
+        selected = all_lines[query.first - 1 : query.first - 1 + query.count]
+        return shape.TextShape(query.first, len(all_lines), shown_lines(selected, query.first))
 
 
 _FORK = "/projects/{project}/forks/{fork}"
@@ -168,16 +172,16 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         _FORK + "/standing",
-        "How a fork stands to the project as that is now",
+        "How a fork relates to the project as it is now",
         standing,
         shape.StandingShape,
         query=StandingQuery,
     ),
-    Endpoint("GET", _FORK + "/conflicts", "Where a fork and the project conflict", conflicts, shape.ConflictsShape),
+    Endpoint("GET", _FORK + "/conflicts", "The conflicts of a fork with the project", conflicts, shape.ConflictsShape),
     Endpoint(
         "GET",
         _FORK + "/conflict",
-        "One conflict, with all sides of it",
+        "One conflict with all its sides",
         conflict,
         shape.ConflictShape,
         query=ConflictQuery,
@@ -185,7 +189,7 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         _FORK + "/conflict/lines",
-        "Lines of a conflict that nobody has changed",
+        "Unchanged lines of a file in conflict",
         lines,
         shape.TextShape,
         query=LinesQuery,

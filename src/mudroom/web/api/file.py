@@ -1,8 +1,8 @@
-"""One file that a fork would change: both its sides as text that was compared, as lines, and as it is.
+"""One changed file: its differences, its lines, and its bytes.
 
-Everything here is hostile: names, contents, targets of links. Names are shown as ``core/tree/path.py`` shows them, and
-asked for by the bytes that they are; lines as ``core/text/escaping.py`` does; what is sent as it is (``blob``) is
-either a picture by its first bytes, in a sandbox, or something to be saved.
+All input is hostile: names, contents, targets of links. Names are escaped by ``core/tree/path.py``, and requested by
+ids of their bytes. Lines are escaped by ``core/text/escaping.py``. Bytes (``blob``) are sent as an image if they begin
+like one, in a sandbox; otherwise as a download.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.review.rows import difference, open_side, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.web.api.review import AGAIN, Index, mode_of
-from mudroom.web.state.house import require_fork
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20
-"""Bytes of a file that is sent as it is."""
+"""Bytes of a file that is sent unchanged."""
 TEXT_LIMIT = 256 << 20
-"""Bytes of a file that are looked at for some of its lines: one with holes can be far larger than the disk, and nobody
-need be waiting any more."""
+"""Bytes of a file that are read to find some of its lines: a sparse file can be far larger than the disk, and the
+client may be gone."""
 _CHUNK = 1 << 20
 
 
@@ -50,7 +51,7 @@ class DiffQuery(Struct):
     old: str = ""
     new: str = ""
     as_new: bool = False
-    """What was moved there and changed is shown as a new file, not beside what it was."""
+    """Show a file that was moved and changed as a new file, and do not compare it with its origin."""
 
 
 class TextQuery(Struct):
@@ -73,27 +74,27 @@ class BlobQuery(Struct):
 def diff(call: ApiCall) -> shape.DifferenceShape:
     query: DiffQuery = call.query
     path = path_of(query.file)
-    with _asked(call) as (session, name, between), _sought():
-        seen = difference(session, name, path, query.context, between, as_new=query.as_new)
-    if query.version and query.version != seen.version:
+    with _requested_session(call) as (session, name, between), _refusing_missing():
+        difference_ = difference(session, name, path, query.context, between, as_new=query.as_new)
+    if query.version and query.version != difference_.version:
         raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
-    hunks, following = seen.texts.page(query.first, query.lines) if seen.texts is not None else ((), None)
+    hunks, following = difference_.texts.page(query.first, query.lines) if difference_.texts is not None else ((), None)
     return shape.DifferenceShape(
         query.file,
         show_path(path),
-        seen.kind,
-        _side(seen.old),
-        _side(seen.new),
+        difference_.kind,
+        _side(difference_.old),
+        _side(difference_.new),
         language_of(path),
-        len(seen.texts.blocks) if seen.texts is not None else 0,
+        len(difference_.texts.blocks) if difference_.texts is not None else 0,
         [_hunk(hunk) for hunk in hunks],
         query.first,
         following,
-        len(seen.texts) if seen.texts is not None else 0,
-        list(tags_of(seen.change)),
-        seen.version,
-        seen.is_divisible and between is None,
-        _moved(seen.moved) if seen.moved is not None else None,
+        len(difference_.texts) if difference_.texts is not None else 0,
+        list(tags_of(difference_.change)),
+        difference_.version,
+        difference_.is_divisible and between is None,
+        _moved(difference_.moved) if difference_.moved is not None else None,
     )
 
 
@@ -125,72 +126,73 @@ def _line(line: core.DifferenceLine) -> shape.LineShape:
 
 def text(call: ApiCall) -> shape.TextShape:
     query: TextQuery = call.query
-    with _read(call) as descriptor:
+    with _open_requested(call) as descriptor:
         chunks = iter(lambda: os.read(descriptor, _CHUNK), b"")
-        seen = excerpt(chunks, query.side, query.first, query.count, query.column, TEXT_LIMIT)
-    return shape.TextShape(query.first, seen.total, [_line(line) for line in seen.lines], seen.whole)
+        result = excerpt(chunks, query.side, query.first, query.count, query.column, TEXT_LIMIT)
+    return shape.TextShape(query.first, result.total, [_line(line) for line in result.lines], result.whole)
 
 
 def blob(call: ApiCall) -> Raw:
     query: BlobQuery = call.query
     path = path_of(query.file)
-    with _read(call) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as stream:
+    with _open_requested(call) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as stream:
         data = stream.read(BLOB_LIMIT + 1)
     if len(data) > BLOB_LIMIT:
-        raise Refusal(413, "failed", f"{show_path(path)} has more than {BLOB_LIMIT >> 20} MiB: too many to be shown")
+        raise Refusal(413, "failed", f"{show_path(path)} has more than {BLOB_LIMIT >> 20} MiB: too large to be shown")
     media_type = picture_of(data[:HEAD], path) or "application/octet-stream"
     return Raw(data, media_type, _headers(path, is_picture=media_type.startswith("image/")))
 
 
 def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
-    """Whatever it is, it is not run, and no other site gets it. https://www.w3.org/TR/CSP3/#directive-sandbox;
-    https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header; the file name as in RFC 6266, 4.3."""
-    how = "inline" if is_picture else "attachment"
+    """Return headers by which the file is not run, and no other site can read it.
+    https://www.w3.org/TR/CSP3/#directive-sandbox; https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header;
+    the file name as in RFC 6266, 4.3."""
+    disposition = "inline" if is_picture else "attachment"
     return {
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-        "content-disposition": f"{how}; filename*=UTF-8''{quote(show(last(path)), safe='')}",
+        "content-disposition": f"{disposition}; filename*=UTF-8''{quote(show(last(path)), safe='')}",
         "cross-origin-resource-policy": "same-origin",
         "x-content-type-options": "nosniff",
         "cache-control": "no-store",
     }
 
 
-# --- how it is asked for ---
+# # --- requests ---
 
 
 @contextmanager
-def _asked(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
-    """The session, the fork, and the two states if others than the fork and what it was made from are compared."""
+def _requested_session(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
+    """Yield the session, the fork, and the two states to compare; None: the fork and its base."""
     old, new = call.query.old, call.query.new
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        for one in (old, new):
-            if one and one not in ("base", "now", name) and not one.startswith(name + "@"):
-                raise Refusal(400, "bad-request", f"that is no state of {name}: base, now, {name} or {name}@CHECKPOINT")
+        for state in (old, new):
+            if state and state not in ("base", "now", name) and not state.startswith(name + "@"):
+                raise Refusal(400, "bad-request", f"not a state of {name}: base, now, {name} or {name}@CHECKPOINT")
         between = (old or "base", new or name)
         yield session, name, None if between == ("base", name) else between
 
 
 @contextmanager
-def _sought() -> Iterator[None]:
-    """What is not there (any more), in the words of HTTP."""
+def _refusing_missing() -> Iterator[None]:
+    """Convert exceptions about missing and changing files to refusals."""
     try:
         yield
-    except ForkMoved as moved:
-        said = f"{show_path(moved.path)} is being changed in the fork"
-        raise Refusal(409, "moved", said, AGAIN) from None
+    except ForkMoved as error_moved:
+        message = f"{show_path(error_moved.path)} is being changed in the fork"
+        raise Refusal(409, "moved", message, AGAIN) from None
     except UsageError as error:
         raise Refusal(404, "not-found", error.message, error.hint) from None
 
 
 @contextmanager
-def _read(call: ApiCall) -> Iterator[int]:
-    """A descriptor of the side that is asked for."""
+def _open_requested(call: ApiCall) -> Iterator[int]:
+    """Yield a descriptor of the requested side."""
     path = path_of(call.query.file)
-    with _asked(call) as (session, name, between), _sought():
+    with _requested_session(call) as (session, name, between), _refusing_missing():
         descriptor = open_side(session, name, path, call.query.side, between)
         if descriptor is None:
-            raise Refusal(404, "not-found", f"there is nothing to show of {show_path(path)} on that side")
+            raise Refusal(404, "not-found", f"{show_path(path)} has no content on that side")
         try:
             yield descriptor
         finally:
@@ -200,8 +202,8 @@ def _read(call: ApiCall) -> Iterator[int]:
 _AT = "/projects/{project}/forks/{fork}"
 ENDPOINTS = (
     Endpoint(
-        "GET", _AT + "/diff", "What it would change in one file, by hunks", diff, shape.DifferenceShape, query=DiffQuery
+        "GET", _AT + "/diff", "The differences of one file, by hunks", diff, shape.DifferenceShape, query=DiffQuery
     ),
     Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.TextShape, query=TextQuery),
-    Endpoint("GET", _AT + "/blob", "One side of a file as it is, for pictures", blob, None, query=BlobQuery),
+    Endpoint("GET", _AT + "/blob", "The bytes of one side of a file, for images", blob, None, query=BlobQuery),
 )

@@ -1,4 +1,4 @@
-"""What has happened: checkpoints and the way back to them, the journal, and what went to the network."""
+"""History: checkpoints and rollbacks, the journal, and network requests."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from mudroom.core.journal.event_text import event_words, flow_text, gravity, pri
 from mudroom.core.network.flow import flow_from_json
 from mudroom.review.activity import points, preview, roll_back, search
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint
 from mudroom.web.api.project import summary_of
 from mudroom.web.api.review import row_of
-from mudroom.web.state.house import require_fork
 from mudroom.web.state.job import JobMessage
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 _MS = 10**6
 """Nanoseconds."""
 _ROWS = 2000
-"""Of a preview that are sent; ``total`` says how many there are."""
+"""Rows of a preview that are sent; ``total`` is the number of all."""
 _MOST = 500
-"""Events at once."""
+"""Events in one answer."""
 _DATA = 64 << 10
 """Characters of an event's data that are sent."""
 
@@ -32,7 +33,7 @@ _DATA = 64 << 10
 
 
 def timeline(call: ApiCall) -> shape.TimelineShape:
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         rows = [
             shape.CheckpointShape(point.name, point.time // _MS, point.automatic, current)
@@ -43,31 +44,31 @@ def timeline(call: ApiCall) -> shape.TimelineShape:
 
 def checkpoint(call: ApiCall) -> shape.CheckpointShape:
     asked: shape.CheckpointRequestShape = call.body
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_idle(session, name)
-        made = session.forks.checkpoint(name, asked.name)
-        return shape.CheckpointShape(made.name, made.time // _MS, made.automatic, True)
+        point = session.forks.checkpoint(name, asked.name)
+        return shape.CheckpointShape(point.name, point.time // _MS, point.automatic, True)
 
 
 class PreviewQuery(Struct):
     checkpoint: str
 
 
-def previewed(call: ApiCall) -> shape.PreviewShape:
+def preview_rollback(call: ApiCall) -> shape.PreviewShape:
     query: PreviewQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_point(session, name, query.checkpoint)
-        found = preview(session, name, query.checkpoint)
-    rows = [row_of(change) for change in found.rows[:_ROWS]]
-    summary = summary_of(found.changes)
-    return shape.PreviewShape(query.checkpoint, found.fingerprint, summary, rows, len(found.rows))
+        result = preview(session, name, query.checkpoint)
+    rows = [row_of(change) for change in result.rows[:_ROWS]]
+    summary = summary_of(result.changes)
+    return shape.PreviewShape(query.checkpoint, result.fingerprint, summary, rows, len(result.rows))
 
 
 def rollback(call: ApiCall) -> shape.RolledBackShape:
     asked: shape.RollbackRequestShape = call.body
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_point(session, name, asked.checkpoint)
         _require_idle(session, name)
@@ -83,8 +84,9 @@ def _require_point(session: Any, fork: str, name: str) -> None:
 
 
 def _require_idle(session: Any, fork: str) -> None:
-    """What runs in the foreground of another process holds the fork for as long as it takes: nobody waits for that."""
-    busy = next((what for name, what, _since in session.sandboxes.foreground() if name == fork), None)
+    """Raise Refusal if a command of another process runs in the foreground: it holds the fork until it ends, and is not
+    waited for."""
+    busy = next((command for name, command, _since in session.sandboxes.foreground() if name == fork), None)
     if busy is not None:
         raise Refusal(409, "busy", f"{printable(busy)} runs in {fork}", "try again when it has ended")
 
@@ -94,7 +96,7 @@ def _require_idle(session: Any, fork: str) -> None:
 
 class EventsQuery(Struct):
     kind: str = ""
-    """Several with commas."""
+    """Several kinds are separated by commas."""
     fork: str = ""
     agent: str = ""
     verdict: str = ""
@@ -102,7 +104,7 @@ class EventsQuery(Struct):
     since: int | None = None
     """Milliseconds since 1970."""
     before: int | None = None
-    """The number of an event: only older ones."""
+    """The number of an event: only older events."""
     count: int = 100
 
 
@@ -112,10 +114,10 @@ def events(call: ApiCall) -> shape.EventsShape:
     kinds = tuple(kind.strip() for kind in query.kind.split(",") if kind.strip())
     forks = (query.fork,) if query.fork else ()
     where = EventFilter(kinds, forks, query.agent or None, since, None, query.verdict or None, query.grep or None)
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         head = session.vault.journal.head().number
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
-    return shape.EventsShape([_event(one) for one in page.events], head, page.following)
+    return shape.EventsShape([_event(event) for event in page.events], head, page.following)
 
 
 def _before(number: int | None) -> int:
@@ -131,43 +133,45 @@ def _event(event: Event) -> shape.EventShape:
     if len(event.data) > _DATA:
         data = {"…": f"{len(event.data):,} characters: mudroom log --json has them"}
     line = "  ".join(event_words(event))
-    plain: dict[str, Any] = _plain(data)
+    plain: dict[str, Any] = _to_json(data)
     return shape.EventShape(
         event.number, wall(event) // _MS, printable(event.kind), printable(event.fork), line, gravity(event), plain
     )
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it for everybody: somebody may have edited the journal."""
+def _to_json(value: Any) -> Any:
+    """Return a value that every JSON parser accepts: the journal may have been edited."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_plain(str(key)): _plain(one) for key, one in value.items()}
+        return {_to_json(str(key)): _to_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 53:
-        return str(value)  # a page's numbers end there: ECMA-262, Number.MAX_SAFE_INTEGER
+        return str(value)  # larger numbers are not exact in a page: ECMA-262, Number.MAX_SAFE_INTEGER
     return value
 
 
 def verify(call: ApiCall) -> shape.JobShape:
     name = call.path["project"]
-    house = call.house
-    with house.session(name):
-        pass  # whether there is one is said at once
+    server = call.server
+    with server.session(name):
+        pass  # refuse an unknown project at once
 
-    def work(tell: JobMessage) -> dict[str, Any]:
-        with house.session(name) as session:
-            found = session.vault.journal.examine(lambda done, total: tell.phase("checking the journal", done, total))
-        problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
+    def work(reporter: JobMessage) -> dict[str, Any]:
+        with server.session(name) as session:
+            check = session.vault.journal.examine(
+                lambda done, total: reporter.phase("checking the journal", done, total)
+            )
+        problems = [problem.text for problem in ((check.broken,) if check.broken is not None else ()) + check.gaps]
         return {
             "intact": not problems,
-            "events": found.head.number,
-            "head": f"{found.head.number}:{found.head.digest}",
+            "events": check.head.number,
+            "head": f"{check.head.number}:{check.head.digest}",
             "problems": problems,
         }
 
-    return house.jobs.start(name, "", "verify-journal", work)
+    return server.jobs.start(name, "", "verify-journal", work)
 
 
 # --- the network ---
@@ -183,18 +187,18 @@ class FlowsQuery(Struct):
 def flows(call: ApiCall) -> shape.FlowsShape:
     query: FlowsQuery = call.query
     where = EventFilter(("flow",), (query.fork,) if query.fork else (), verdict="deny" if query.denied else None)
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
-    return shape.FlowsShape([_flow(one) for one in page.events], page.following)
+    return shape.FlowsShape([_flow(event) for event in page.events], page.following)
 
 
 def _flow(event: Event) -> shape.FlowShape:
     time, fork = wall(event) // _MS, printable(event.fork)
     try:
         flow = flow_from_json({key: value for key, value in data_of(event).items() if key != "clock"})
-    except ValueError as error:  # of a newer mudroom, or somebody has edited it
+    except ValueError as error:  # of a newer mudroom, or the journal was edited
         return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", printable(error), 0, 0, printable(error))
-    port, sent, received = (_bounded(one, 0, 1 << 53) for one in (flow.port, flow.sent, flow.received))
+    port, sent, received = (_bounded(number, 0, 1 << 53) for number in (flow.port, flow.sent, flow.received))
     rule, reason = printable(flow.rule), printable(flow.reason)
     host, verdict = printable(flow.host), flow.verdict
     return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, flow_text(flow))
@@ -205,19 +209,20 @@ _AT = "/projects/{project}"
 ENDPOINTS = (
     Endpoint("GET", _FORK + "/checkpoints", "The checkpoints of a fork, oldest first", timeline, shape.TimelineShape),
     Endpoint(
-        "POST", _FORK + "/checkpoints", "Freeze what a fork holds under a name", checkpoint, shape.CheckpointShape,
+        "POST", _FORK + "/checkpoints", "Make a checkpoint of a fork", checkpoint, shape.CheckpointShape,
         shape.CheckpointRequestShape, status=201,
     ),
     Endpoint(
-        "GET", _FORK + "/rollback", "What a rollback would drop", previewed, shape.PreviewShape, query=PreviewQuery
+        "GET", _FORK + "/rollback", "The changes that a rollback would drop",
+        preview_rollback, shape.PreviewShape, query=PreviewQuery,
     ),
     Endpoint(
-        "POST", _FORK + "/rollback", "Drop what was previewed",
+        "POST", _FORK + "/rollback", "Drop the previewed changes",
         rollback, shape.RolledBackShape, shape.RollbackRequestShape
     ),
     Endpoint("GET", _AT + "/events", "The journal, newest first", events, shape.EventsShape, query=EventsQuery),
-    Endpoint("POST", _AT + "/journal/verify", "Whether the journal is as it was written", verify, shape.JobShape),
+    Endpoint("POST", _AT + "/journal/verify", "Verify that the journal was not edited", verify, shape.JobShape),
     Endpoint(
-        "GET", _AT + "/flows", "What went to the network, and what not", flows, shape.FlowsShape, query=FlowsQuery,
+        "GET", _AT + "/flows", "Network requests, allowed and denied", flows, shape.FlowsShape, query=FlowsQuery,
     ),
 )  # fmt: skip

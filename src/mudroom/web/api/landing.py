@@ -1,7 +1,8 @@
-"""Bringing a fork into the project, and taking it back: jobs.
+"""Applying a fork, undo and redo: jobs.
 
-What can be known at once is answered at once: a fork that is gone, a choice that cannot be, something else in the fork
-than what was looked at. The job finds out the rest, holding the vault; nobody is waited for.
+Errors that can be detected at once are answered at once: a missing fork, an invalid choice, a fork that has changed
+since it was reviewed. The job detects the others, while it holds the vault. It does not wait for other holders of the
+vault.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
-from mudroom.web.api.choice import ChosenChanges, chosen
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
-from mudroom.web.state.house import House, require_at_rest, require_fork
+from mudroom.web.api.choice import ChosenChanges, choice_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
 from mudroom.web.state.job import problem_of
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import ServerState, require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,22 +31,24 @@ if TYPE_CHECKING:
     from mudroom.session.upkeep import Recovery
     from mudroom.web.state.job import JobMessage
 
-_OFTEN = 0.1
-"""Seconds between two words about how far something is."""
+_PROGRESS_INTERVAL = 0.1
+"""Seconds between two progress messages."""
 
 
 def apply(call: ApiCall) -> shape.JobShape:
-    asked: shape.ApplyRequestShape = call.body
-    project, house = call.path["project"], call.house
-    with house.session(project) as session:
+    request: shape.ApplyRequestShape = call.body
+    project, server = call.path["project"], call.server
+    with server.session(project) as session:
         fork = require_at_rest(session, call.path["fork"])
-        if session.changes.fingerprint(fork) != asked.reviewed:
-            raise Refusal(409, "moved", "the fork is not what was looked at any more; nothing was applied", _AGAIN)
+        if session.changes.fingerprint(fork) != request.reviewed:
+            raise Refusal(409, "moved", "the fork has changed since it was reviewed; nothing was applied", _AGAIN)
         changes = session.changes.of(fork).changes
         if not changes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
-        what = None if asked.files is None else chosen(session, fork, changes, asked.files, git=asked.git)
-    return house.jobs.start(project, fork, "apply", lambda told: _apply(house, project, fork, what, asked, told))
+        choice = None if request.files is None else choice_of(session, fork, changes, request.files, git=request.git)
+    return server.jobs.start(
+        project, fork, "apply", lambda reporter: _apply(server, project, fork, choice, request, reporter)
+    )
 
 
 _AGAIN = "look at it again"
@@ -51,109 +56,117 @@ _NOTHING = "; nothing was applied"
 
 
 def _apply(
-    house: House, project: str, fork: str, what: ChosenChanges | None, asked: shape.ApplyRequestShape, told: JobMessage
+    server: ServerState,
+    project: str,
+    fork: str,
+    choice: ChosenChanges | None,
+    request: shape.ApplyRequestShape,
+    reporter: JobMessage,
 ) -> shape.LandedShape:
     def verifying(command: tuple[bytes, ...]) -> Callable[[bytes], None]:
-        told.phase(f"verifying: {show_words(command)}", 0, 0)
-        return told.output
+        reporter.phase(f"verifying: {show_words(command)}", 0, 0)
+        return reporter.output
 
-    with house.session(project) as session:
-        session.forks.tell_progress(_now_and_then(told))
-        with house.alone(session, f"apply {fork}") as recovered, _after(recovered, "applied"):
+    with server.session(project) as session:
+        session.forks.tell_progress(_throttled_progress(reporter))
+        with server.hold_vault(session, f"apply {fork}") as recovered, _naming_recovered(recovered, "applied"):
             require_fork(session, fork)
             landed = session.changes.apply(
                 fork,
-                what.paths if what is not None else (),
-                parts=what.parts if what is not None else None,
-                exact=what is not None,
-                reviewed=asked.reviewed,
-                git=asked.git,
-                backups=asked.backups,
-                markers=asked.markers,
+                choice.paths if choice is not None else (),
+                parts=choice.parts if choice is not None else None,
+                exact=choice is not None,
+                reviewed=request.reviewed,
+                git=request.git,
+                backups=request.backups,
+                markers=request.markers,
                 on_verify=verifying,
             )
-    found = landed_of(landed)
-    found.remarks[:0] = recovered_of(recovered)
-    return found
+    result = landed_shape(landed)
+    result.remarks[:0] = recovered_of(recovered)
+    return result
 
 
 @contextmanager
-def _after(recovered: Sequence[Recovery], done: str) -> Iterator[None]:
-    """What goes wrong is told with what was dealt with before: that has happened. Raises Refusal (``recovered``)."""
+def _naming_recovered(recovered: Sequence[Recovery], done: str) -> Iterator[None]:
+    """If the body fails after applies were recovered, raise Refusal (``recovered``) that names them: the recovery has
+    happened."""
     try:
         yield
     except Exception as error:
         if not recovered:
             raise
-        first = "; ".join(f"{one.path} {one.text}" for one in recovered_of(recovered))
-        why = problem_of(error)
+        first = "; ".join(f"{remark.path} {remark.text}" for remark in recovered_of(recovered))
+        problem = problem_of(error)
         raise Refusal(
-            409, "recovered", f"{first}. Nothing more was {done}: {why.error.removesuffix(_NOTHING)}", why.hint
+            409, "recovered", f"{first}. Nothing more was {done}: {problem.error.removesuffix(_NOTHING)}", problem.hint
         ) from error
 
 
 def undo(call: ApiCall) -> shape.JobShape:
-    return _turn(call, "undo")
+    return _start_turn(call, "undo")
 
 
 def redo(call: ApiCall) -> shape.JobShape:
-    return _turn(call, "redo")
+    return _start_turn(call, "redo")
 
 
 _TURNS: dict[str, tuple[str, str]] = {"undo": ("applied", "undone"), "redo": ("undone", "redone")}
-"""What an apply has to be, and what it has become."""
-_REACHED = {"undo": ("deferred", "undone"), "redo": ("finished",)}
-"""Outcomes of dealing with an apply that was cut off by which it has become that."""
+"""The state that an apply needs, and its state afterwards."""
+_DONE_BY_RECOVERY = {"undo": ("deferred", "undone"), "redo": ("finished",)}
+"""Outcomes of a recovery that equal the requested action."""
 
 
-def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
-    asked: shape.UndoRequestShape = call.body
-    project, house = call.path["project"], call.house
-    with house.session(project) as session:
-        _require_turnable(session, what, asked.apply)
+def _start_turn(call: ApiCall, action: Literal["undo", "redo"]) -> shape.JobShape:
+    request: shape.UndoRequestShape = call.body
+    project, server = call.path["project"], call.server
+    with server.session(project) as session:
+        _require_turnable(session, action, request.apply)
 
-    def work(told: JobMessage) -> shape.LandedShape:
-        with house.session(project) as session:
-            session.forks.tell_progress(_now_and_then(told))
-            with house.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
-                is_there = (
-                    one.applied for one in recovered if one.name == asked.apply and one.outcome in _REACHED[what]
+    def work(reporter: JobMessage) -> shape.LandedShape:
+        with server.session(project) as session:
+            session.forks.tell_progress(_throttled_progress(reporter))
+            with server.hold_vault(session, action) as recovered, _naming_recovered(recovered, _TURNS[action][1]):
+                done_by_recovery = (
+                    recovery.applied
+                    for recovery in recovered
+                    if recovery.name == request.apply and recovery.outcome in _DONE_BY_RECOVERY[action]
                 )
-                applied = next(is_there, None) or (session.changes.undo if what == "undo" else session.changes.redo)(
-                    asked.apply or None
-                )
-        found = turned(applied, "undone" if what == "undo" else "redone")
-        found.remarks[:0] = recovered_of(recovered)
-        return found
+                applied = next(done_by_recovery, None) or (
+                    session.changes.undo if action == "undo" else session.changes.redo
+                )(request.apply or None)
+        result = turned_shape(applied, action)
+        result.remarks[:0] = recovered_of(recovered)
+        return result
 
-    return house.jobs.start(project, "", what, work)
+    return server.jobs.start(project, "", action, work)
 
 
-def _require_turnable(session: Session, what: str, name: str) -> None:
-    """Raises Refusal. What was cut off is dealt with by the job, before anything else."""
-    states = {one["apply"]: one["state"] for one in session.changes.applies()}
-    needed = _TURNS[what][0]
+def _require_turnable(session: Session, action: str, name: str) -> None:
+    """Raise Refusal if the action is not possible. Interrupted applies are recovered by the job first."""
+    states = {applied["apply"]: applied["state"] for applied in session.changes.applies()}
+    needed = _TURNS[action][0]
     if not name and not {needed, "interrupted"} & set(states.values()):
-        raise Refusal(400, "bad-request", f"there is nothing to {what} in this project")
+        raise Refusal(400, "bad-request", f"there is nothing to {action} in this project")
     if name and name not in states:
-        raise Refusal(404, "not-found", "there is no such apply here", "it may be older than what is kept")
-    cut_off = ("interrupted", "deferred") if what == "undo" else ("interrupted",)
+        raise Refusal(404, "not-found", "there is no such apply here", "it may have been removed by mudroom vault gc")
+    cut_off = ("interrupted", "deferred") if action == "undo" else ("interrupted",)
     if name and states[name] not in (needed, *cut_off):
         raise Refusal(409, "decided", f"{name} is {states[name]} already")
 
 
 def jobs(call: ApiCall) -> list[shape.JobShape]:
-    return call.house.jobs.of(call.path["project"])
+    return call.server.jobs.of(call.path["project"])
 
 
 def job(call: ApiCall) -> shape.JobShape:
-    return call.house.jobs.get(call.path["job"])
+    return call.server.jobs.get(call.path["job"])
 
 
-# --- in the words of the API ---
+# # --- conversions ---
 
 
-def landed_of(landed: LandingResult) -> shape.LandedShape:
+def landed_shape(landed: LandingResult) -> shape.LandedShape:
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
     return shape.LandedShape(
@@ -168,12 +181,13 @@ def landed_of(landed: LandingResult) -> shape.LandedShape:
         landed.remaining,
         _verified(verified) if verified is not None else "",
         [show_path(path) for path in landed.kept],
+        summary="" if failed else apply_words(applied.written, applied.removed, len(landed.kept)),
     )
 
 
-def turned(applied: ApplyResult, state: Literal["undone", "redone"]) -> shape.LandedShape:
+def turned_shape(applied: ApplyResult, action: Literal["undo", "redo"]) -> shape.LandedShape:
     return shape.LandedShape(
-        "conflicts" if applied.conflicts else state,
+        "conflicts" if applied.conflicts else "undone" if action == "undo" else "redone",
         applied.written,
         applied.removed,
         conflict_rows(applied.conflicts),
@@ -184,15 +198,19 @@ def turned(applied: ApplyResult, state: Literal["undone", "redone"]) -> shape.La
         0,
         again=[show_path(path) for path in applied.again],
         holder=applied.holder,
+        summary=undo_words(action, applied.written, applied.removed, len(applied.again), applied.holder),
     )
 
 
 def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRowShape]:
-    return [shape.ConflictRowShape(id_of(one.path), show_path(one.path), one.reason) for one in conflicts]
+    return [
+        shape.ConflictRowShape(id_of(conflict.path), show_path(conflict.path), conflict.reason)
+        for conflict in conflicts
+    ]
 
 
 def remarks_of(remarks: Iterable[Remark]) -> list[shape.RemarkShape]:
-    return [shape.RemarkShape(id_of(one.path), show_path(one.path), one.text) for one in remarks]
+    return [shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text) for remark in remarks]
 
 
 _RECOVERED = {
@@ -202,27 +220,31 @@ _RECOVERED = {
 }
 
 
-def recovered_of(found: Iterable[Recovery]) -> list[shape.RemarkShape]:
-    """What was dealt with before anything else, in words."""
-    return [shape.RemarkShape("", f"apply {one.name} of {one.fork}", _RECOVERED[one.outcome]) for one in found]
+def recovered_of(recovered: Iterable[Recovery]) -> list[shape.RemarkShape]:
+    """Return the recovered applies as remarks."""
+    return [
+        shape.RemarkShape("", f"apply {recovery.name} of {recovery.fork}", _RECOVERED[recovery.outcome])
+        for recovery in recovered
+    ]
 
 
 def _verified(verified: Verification) -> str:
-    how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
-    return f"{show_words(verified.command)} " + ("succeeded" if verified.passed else how)
+    outcome = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
+    return f"{show_words(verified.command)} " + ("succeeded" if verified.passed else outcome)
 
 
-def _now_and_then(told: JobMessage) -> Callable[[str, int, int], None]:
-    """What is called for every file tells whoever looks a few times a second, and always at the end."""
+def _throttled_progress(reporter: JobMessage) -> Callable[[str, int, int], None]:
+    """Return a progress function, which is called for every file. It reports a few times a second, and always at the
+    end."""
     last, before = "", 0.0
 
     def progress(label: str, done: int, total: int) -> None:
         nonlocal last, before
         now = time.monotonic()
-        if label == last and done < total and now - before < _OFTEN:
+        if label == last and done < total and now - before < _PROGRESS_INTERVAL:
             return
         last, before = label, now
-        told.phase(label, done, total)
+        reporter.phase(label, done, total)
 
     return progress
 
@@ -231,7 +253,7 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         "/projects/{project}/forks/{fork}/apply",
-        "Bring what was chosen of a fork into the project",
+        "Apply the chosen changes of a fork to the project",
         apply,
         shape.JobShape,
         shape.ApplyRequestShape,
@@ -255,6 +277,6 @@ ENDPOINTS = (
         shape.UndoRequestShape,
         status=202,
     ),
-    Endpoint("GET", "/projects/{project}/jobs", "What takes a while here, or has lately", jobs, list[shape.JobShape]),
-    Endpoint("GET", "/jobs/{job}", "How far something is that takes a while", job, shape.JobShape),
+    Endpoint("GET", "/projects/{project}/jobs", "Running jobs, and the last finished ones", jobs, list[shape.JobShape]),
+    Endpoint("GET", "/jobs/{job}", "The state of a job", job, shape.JobShape),
 )

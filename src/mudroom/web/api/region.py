@@ -1,5 +1,4 @@
-"""A three-way merge as the page shows it: what is the same folded, each side's lines beside the others'; and what is
-decided about it."""
+"""A three-way merge as the page shows it, with unchanged lines folded; and the result of a decision."""
 
 from __future__ import annotations
 
@@ -14,36 +13,36 @@ from mudroom.core.text.linediff import split_lines
 from mudroom.core.text.worddiff import Budget, diff_words
 from mudroom.web import shape
 
-AROUND = 3
-"""Unchanged lines that are shown before and behind what is not the same."""
+CONTEXT_LINES = 3
+"""Unchanged lines that are shown before and after a change."""
 MOST = 2_000
 """Lines of one side of a region that are sent."""
 EDITABLE = 256 << 10
-"""Bytes of one side that are sent as they are, to be edited."""
+"""Bytes of one side that are sent unchanged, for editing."""
 REGIONS, LINES, BYTES = 1_000, 8_000, 8 << 20
-"""Of all regions together. What is more than any of these is not sent at all: a browser would stand still, and of half
-a file nobody can decide."""
+"""Limits of all regions together. A larger merge is not sent at all: a browser would hang, and half a file cannot be
+decided about."""
 
 
 def regions_of(merged: MergedText) -> list[shape.RegionShape] | None:
-    """None: it is too much to be sent."""
+    """Return the regions; None if they are too large to be sent."""
     if len(merged.chunks) > REGIONS:
         return None
-    found: list[shape.RegionShape] = []
+    regions: list[shape.RegionShape] = []
     base = ours = theirs = 1
     number, budget, lines, size = 0, Budget(), 0, 0
     last = len(merged.chunks) - 1
     for place, chunk in enumerate(merged.chunks):
         if chunk.kind == "same":
-            found.append(_same(chunk.ours, ours, before=place > 0, behind=place < last))
+            regions.append(_same(chunk.ours, ours, before=place > 0, after=place < last))
         else:
             number += chunk.kind == "conflict"
-            found.append(_changed(chunk, (base, ours, theirs), number, budget))
-        lines, size = lines + _lines(found[-1]), size + _bytes(found[-1])
+            regions.append(_changed(chunk, (base, ours, theirs), number, budget))
+        lines, size = lines + _lines(regions[-1]), size + _bytes(regions[-1])
         if lines > LINES or size > BYTES:
             return None
         base, ours, theirs = base + len(chunk.base), ours + len(chunk.ours), theirs + len(chunk.theirs)
-    return found
+    return regions
 
 
 def _lines(region: shape.RegionShape) -> int:
@@ -51,14 +50,15 @@ def _lines(region: shape.RegionShape) -> int:
 
 
 def _bytes(region: shape.RegionShape) -> int:
-    """About as many as are sent of it."""
+    """Return about the number of bytes that are sent."""
     shown = sum(len(line.text) for side in (region.base, region.ours, region.theirs) for line in side)
     return shown + sum(map(len, region.texts or ()))
 
 
-def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.RegionShape:
-    """Folded in the middle; at the ends of the file only towards what is not the same."""
-    head, tail = AROUND * before, AROUND * behind
+def _same(lines: Lines, first: int, *, before: bool, after: bool) -> shape.RegionShape:
+    """Return unchanged lines, folded in the middle; at the beginning and the end of the file, context is shown on the
+    side of the change only."""
+    head, tail = CONTEXT_LINES * before, CONTEXT_LINES * after
     hidden = len(lines) - head - tail
     if hidden <= 1:
         return shape.RegionShape("same", [], shown_lines(lines, first), [])
@@ -87,9 +87,9 @@ def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Bu
 
 
 def _mark(ours: list[shape.LineShape], theirs: list[shape.LineShape], budget: Budget) -> None:
-    """What is different between the two."""
-    found = diff_words([line.text for line in ours], [line.text for line in theirs], budget)
-    for lines, marked in ((ours, found.old), (theirs, found.new)):
+    """Mark the words that differ between the two."""
+    differing = diff_words([line.text for line in ours], [line.text for line in theirs], budget)
+    for lines, marked in ((ours, differing.old), (theirs, differing.new)):
         for line, spans in zip(lines, marked, strict=True):
             line.words = utf16_spans(line.text, spans)
 
@@ -98,7 +98,7 @@ def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
     sides = [b"".join(side) for side in (chunk.base, chunk.ours, chunk.theirs)]
     if any(len(side) > EDITABLE for side in sides):
         return None
-    base, ours, theirs = (side.decode() for side in sides)  # what is not UTF-8 is not merged (core/merge/marker.py)
+    base, ours, theirs = (side.decode() for side in sides)  # other encodings are not merged (core/merge/marker.py)
     return base, ours, theirs
 
 
@@ -107,21 +107,21 @@ def result_of(merged: MergedText | None, content: bytes | None) -> shape.ResultS
         return None
     is_text = not why_not_mergeable(content)
     choices = read_choices(merged, content) if merged is not None and is_text else None
-    written = [line for one in choices or () if isinstance(one, list) for line in one]
-    if sum(map(len, written)) > EDITABLE or any("\r" in line for line in written):
+    own_lines = [line for choice in choices or () if isinstance(choice, list) for line in choice]
+    if sum(map(len, own_lines)) > EDITABLE or any("\r" in line for line in own_lines):
         choices = None
     text = editable(content)
-    found = shape.ResultShape(len(content), choices, text=text)
+    result = shape.ResultShape(len(content), choices, text=text)
     lines = split_lines(content) if is_text else []
     if choices is None:
-        found.lines, found.more = shown_lines(lines[:MOST], 1), max(0, len(lines) - MOST)
-    edited = lines if text is not None else [line.encode() for line in written] if choices is not None else []
-    found.unseen = any(map(_is_unseen, edited))
-    return found
+        result.lines, result.more = shown_lines(lines[:MOST], 1), max(0, len(lines) - MOST)
+    edited = lines if text is not None else [line.encode() for line in own_lines] if choices is not None else []
+    result.unseen = any(map(_is_unseen, edited))
+    return result
 
 
 def editable(content: bytes) -> str | None:
-    """As it is; None: a browser would make something else of it, or take long."""
+    """Return the text for editing; None if a browser would change it, or take long."""
     if len(content) > EDITABLE or why_not_mergeable(content):
         return None
     return content.decode() if b"\r" not in content.replace(b"\r\n", b"") else None

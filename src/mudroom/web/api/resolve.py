@@ -1,6 +1,6 @@
-"""Deciding conflicts, for the next apply.
+"""Decide conflicts, for the next apply.
 
-A decision is held to what was looked at: all three sides, and whatever somebody else has decided meanwhile.
+A decision is bound to the reviewed state: all three sides, and the decision so far.
 """
 
 from __future__ import annotations
@@ -15,92 +15,106 @@ from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.api.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, path_of
+from mudroom.web.api.conflict import (
+    are_same_sides,
+    changed_refusal,
+    require_conflict,
+    require_same_versions,
+    shown_conflict,
+    versions_of,
+)
+from mudroom.web.api.endpoint import ApiCall, Endpoint, path_of
 from mudroom.web.api.region import editable
-from mudroom.web.state.house import require_at_rest
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_at_rest
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
 
 
 def decide(call: ApiCall) -> shape.DecidedShape:
-    asked: shape.DecideRequestShape = call.body
-    path = path_of(asked.id)
-    place = call.path["project"], call.path["fork"]
-    # of two tabs that decide about the same the second is told of the first
-    with call.house.turns.take("decide", *place), call.house.session(place[0]) as session:
+    request: shape.DecideRequestShape = call.body
+    path = path_of(request.id)
+    key = call.path["project"], call.path["fork"]
+    # of two tabs that decide at the same time, the second is refused
+    with call.server.locks.hold("decide", *key), call.server.session(key[0]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session, fork, path)
-        require_same(found, asked.versions)
-        beside = _decide(session, fork, found, asked)
-        now = session.changes.conflict(fork, path)
-        if now is not None and not same_sides(versions_of(now), asked.versions):  # in this very moment
+        current = require_conflict(session, fork, path)
+        require_same_versions(current, request.versions)
+        beside = _decide(session, fork, current, request)
+        after = session.changes.conflict(fork, path)
+        if after is not None and not are_same_sides(
+            versions_of(after), request.versions
+        ):  # a side has changed just now
             session.changes.forget_decision(fork, path)
-            raise moved(path)
-        return shape.DecidedShape(shown_conflict(session, now, found) if now is not None else None, show_path(beside))
+            raise changed_refusal(path)
+        return shape.DecidedShape(
+            shown_conflict(session, after, current) if after is not None else None, show_path(beside)
+        )
 
 
-def _decide(session: Session, fork: str, found: ForkConflict, asked: shape.DecideRequestShape) -> bytes:
-    """Where the fork's file will be, if it is beside the project's; else empty."""
-    if asked.take == "undecide":
-        if not session.changes.forget_decision(fork, found.path):
-            raise Refusal(400, "bad-request", f"nothing is decided about {show_path(found.path)}")
-    elif asked.take == "regions":
-        session.changes.decide(fork, found, "content", _content(session, found, asked.regions))
-    elif asked.take == "text":
-        session.changes.decide(fork, found, "content", _edited(session, found, asked), edited=True)
-    elif asked.take == "both":
-        return _both(session, fork, found)
+def _decide(session: Session, fork: str, current: ForkConflict, request: shape.DecideRequestShape) -> bytes:
+    """Decide; return the path of the fork's file if it is put beside the project's, else empty."""
+    if request.take == "undecide":
+        if not session.changes.forget_decision(fork, current.path):
+            raise Refusal(400, "bad-request", f"nothing is decided about {show_path(current.path)}")
+    elif request.take == "regions":
+        session.changes.decide(fork, current, "content", _content(session, current, request.regions))
+    elif request.take == "text":
+        session.changes.decide(fork, current, "content", _edited(session, current, request), edited=True)
+    elif request.take == "both":
+        return _both(session, fork, current)
     else:
-        session.changes.decide(fork, found, asked.take)
+        session.changes.decide(fork, current, request.take)
     return b""
 
 
-def _both(session: Session, fork: str, found: ForkConflict) -> bytes:
-    """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
-    if found.merged is not None:
-        session.changes.decide(fork, found, "content", resolve_text(found.merged, ["both"] * found.merged.conflicts))
+def _both(session: Session, fork: str, current: ForkConflict) -> bytes:
+    """Keep the project's lines, then the fork's, at each conflict; of files that cannot be merged, keep both."""
+    if current.merged is not None:
+        session.changes.decide(
+            fork, current, "content", resolve_text(current.merged, ["both"] * current.merged.conflicts)
+        )
         return b""
-    kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
+    kinds = {side.entry.kind if side.entry is not None else "" for side in (current.ours, current.theirs)}
     if kinds == {"file"}:
-        return session.changes.keep_both(fork, found)
-    raise Refusal(400, "bad-request", f"of {show_path(found.path)} only one can be kept: {found.reason}")
+        return session.changes.keep_both(fork, current)
+    raise Refusal(400, "bad-request", f"only one version of {show_path(current.path)} can be kept: {current.reason}")
 
 
-def _content(session: Session, found: ForkConflict, choices: list[Any]) -> bytes:
-    if found.merged is None or is_masked_conflict(session, found):
-        raise Refusal(400, "bad-request", f"{show_path(found.path)} can only be decided as a whole")
+def _content(session: Session, current: ForkConflict, choices: list[Any]) -> bytes:
+    if current.merged is None or is_masked_conflict(session, current):
+        raise Refusal(400, "bad-request", f"{show_path(current.path)} can only be decided as a whole")
     try:
-        return resolve_text(found.merged, choices)
+        return resolve_text(current.merged, choices)
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
 
 
-def _edited(session: Session, found: ForkConflict, asked: shape.DecideRequestShape) -> bytes:
-    before = found.result if not is_masked_conflict(session, found) else None
+def _edited(session: Session, current: ForkConflict, request: shape.DecideRequestShape) -> bytes:
+    before = current.result if not is_masked_conflict(session, current) else None
     if before is None or editable(before) is None:
-        raise Refusal(400, "bad-request", f"{show_path(found.path)} cannot be edited as a whole", "decide it first")
+        raise Refusal(400, "bad-request", f"{show_path(current.path)} cannot be edited as a whole", "decide it first")
     lines = split_lines(before)
     try:
-        edited = rewrite_lines(lines, asked.lines)
-        begun = rewrite_lines(lines, asked.begun) if asked.begun is not None else before
+        edited = rewrite_lines(lines, request.lines)
+        begun = rewrite_lines(lines, request.begun) if request.begun is not None else before
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
-    return edited if begun == before else _with_what_came(begun, before, edited)
+    return edited if begun == before else _merge_edit(begun, before, edited)
 
 
-def _with_what_came(begun: bytes, now: bytes, edited: bytes) -> bytes:
-    """An edit of a text that is another one by now: it takes nothing back."""
+def _merge_edit(begun: bytes, now: bytes, edited: bytes) -> bytes:
+    """Merge an edit with a text that has changed since the edit began, so that it reverts no change."""
     reason = why_not_mergeable(begun) or why_not_mergeable(edited)
     if reason:
-        raise Refusal(400, "bad-request", f"the edit cannot be merged with what has come since: {reason}")
+        raise Refusal(400, "bad-request", f"the edit cannot be merged with the changes since: {reason}")
     merged = merge3(begun, now, edited)
     if merged.clean:
         return merged.content()
     starts = accumulate((len(chunk.theirs) for chunk in merged.chunks), initial=1)
     first = next(at for at, chunk in zip(starts, merged.chunks, strict=False) if chunk.kind == "conflict")
-    error = f"the edit and what has come since do not go together, from line {first} of the edit on"
+    error = f"the edit conflicts with changes since, from line {first} of the edit on"
     raise Refusal(409, "overlaps", error, "nothing was saved")
 
 

@@ -1,4 +1,4 @@
-"""What a fork would change, row by row. What is in a row is shown by ``file.py``."""
+"""The changes of a fork as rows. The content of a row is sent by ``file.py``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from zlib import crc32
 
 from msgspec import Meta, Struct, msgpack, structs
 
+from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import has_hunks, is_at_rest, review_fork, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
-from mudroom.web.state.house import require_fork
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 FEW = 2_000
-"""Changes among which conflicts are looked for whenever somebody looks at the rows; and rows that are sent if nobody
-says how many: a page shows these while it asks for the rest."""
+"""Up to this number of changes, conflicts are included in the answer. Also the default number of rows: a page shows
+these while it loads the others."""
 MOST = 20_000
 DRIFTED = 100
-_TOGETHER = 1_000
+_BATCH = 1_000
 """Rows that are made at once."""
 Index = Annotated[int, Meta(ge=0, le=1 << 40)]
 AGAIN = "look at it again"
@@ -35,70 +37,77 @@ class ChangesQuery(Struct):
     first: Index = 0
     count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
     reviewed: str = ""
-    """The fingerprint of the page before: of something else, no further page is given."""
+    """The fingerprint of the page before: if the fork has changed since, the next page is refused."""
 
 
 def changes(call: ApiCall) -> shape.ChangesShape:
     query: ChangesQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        looked = review_fork(session, name)
-        if query.reviewed and query.reviewed != looked.fingerprint:
+        reviewed = review_fork(session, name)
+        if query.reviewed and query.reviewed != reviewed.fingerprint:
             raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
-        # Of many changes the list comes first: how they stand to the project now is asked for apart.
-        drift = session.changes.drift(name) if len(looked.changes) <= FEW else None
-        conflicts = _conflicts(session, looked, drift) if drift is not None else None
-        here = looked.rows[query.first : query.first + query.count]
-        rows = zip(here, looked.tagged.once(_Rows).some(query.first, len(here)), strict=True)
+        # Of many changes, the list is sent first; ``standing`` answers how they relate to the project.
+        drift = session.changes.drift(name) if len(reviewed.changes) <= FEW else None
+        conflicts = _conflicts(session, reviewed, drift) if drift is not None else None
+        page = reviewed.rows[query.first : query.first + query.count]
+        rows = zip(page, reviewed.tagged.once(_Rows).range_of(query.first, len(page)), strict=True)
         return shape.ChangesShape(
             name,
-            looked.fingerprint,
-            shape.SummaryShape(*looked.summary),
-            len(looked.rows),
+            reviewed.fingerprint,
+            shape.SummaryShape(*reviewed.summary),
+            len(reviewed.rows),
             query.first,
             [_in_conflict(row) if conflicts and change.path in conflicts else row for change, row in rows],
-            [_remark(remark) for remark in looked.remarks],
+            [_remark(remark) for remark in reviewed.remarks],
             len(conflicts) if conflicts is not None else None,
             [_remark(remark) for remark in (drift or [])[:DRIFTED]],
             len(drift) if drift is not None else None,
             list(session.forks.opened_credentials(name)),
-            looked.running,
+            reviewed.running,
             session.vault.fork(name).created // 1_000_000,
         )
 
 
-def _conflicts(session: Session, looked: ReviewedFork, drift: list[Remark]) -> set[bytes] | None:
-    """Paths of what is in conflict and not decided. None: to find that out takes more than a look."""
-    if not drift and all(change.original_known for change in looked.changes):
+def _conflicts(session: Session, reviewed: ReviewedFork, drift: list[Remark]) -> set[bytes] | None:
+    """Return the paths of undecided conflicts; None if finding them takes too long."""
+    if not drift and all(change.original_known for change in reviewed.changes):
         return set()
-    if not is_at_rest(session, looked.fork):
+    if not is_at_rest(session, reviewed.fork):
         return None
     try:
-        return {path for path, decided in session.changes.conflict_paths(looked.fork).items() if not decided}
+        return {path for path, decided in session.changes.conflict_paths(reviewed.fork).items() if not decided}
     except (MudroomError, OSError):
-        return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
+        return None  # the fork is mounted or busy after all; or an interrupted apply has taken files out of it
 
 
 class _Rows:
-    """Rows as they are sent, each made when it is asked for first: a page asks for some at a time. Nobody changes them:
-    they may be sent more than once."""
+    """Rows as they are sent, made when first requested. They are shared between answers: do not modify them."""
 
     def __init__(self, tagged: TaggedRows) -> None:
         self._tagged = tagged
-        self._made: dict[int, list[shape.RowShape]] = {}
+        self._batches: dict[int, list[shape.RowShape]] = {}
+        self._needs: dependent_rows.Needs = {}
+        if any(map(dependent_rows.has_turned, tagged.rows)):
+            self._needs = dependent_rows.needs(map(dependent_rows.row_of, tagged.rows))
 
-    def some(self, first: int, count: int) -> list[shape.RowShape]:
-        """There have to be so many."""
-        begin = first - first % _TOGETHER
-        found = [row for at in range(begin, first + count, _TOGETHER) for row in self._together(at)]
-        return found[first - begin : first - begin + count]
+    def range_of(self, first: int, count: int) -> list[shape.RowShape]:
+        """Return rows; the range has to exist."""
+        begin = first - first % _BATCH
+        rows = [row for at in range(begin, first + count, _BATCH) for row in self._batch(at)]
+        return rows[first - begin : first - begin + count]
 
-    def _together(self, at: int) -> list[shape.RowShape]:
-        made = self._made.get(at)
-        if made is None:
-            rows, tags = self._tagged.rows[at : at + _TOGETHER], self._tagged.tags
-            made = self._made[at] = [row_of(change, tags[change.path]) for change in rows]
-        return made
+    def _batch(self, at: int) -> list[shape.RowShape]:
+        rows_ = self._batches.get(at)
+        if rows_ is None:
+            rows, tags = self._tagged.rows[at : at + _BATCH], self._tagged.tags
+            rows_ = self._batches[at] = [self._row(change, tags[change.path]) for change in rows]
+        return rows_
+
+    def _row(self, change: Change, tags: tuple[str, ...]) -> shape.RowShape:
+        row = row_of(change, tags)
+        row.needs = [id_of(path) for path in sorted(self._needs.get(change.path, ()))]
+        return row
 
 
 def _in_conflict(row: shape.RowShape) -> shape.RowShape:
@@ -106,7 +115,7 @@ def _in_conflict(row: shape.RowShape) -> shape.RowShape:
 
 
 def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:
-    """``tags``: if they are known already."""
+    """Return a change as a row. ``tags``: if they are known already."""
     return shape.RowShape(
         id_of(change.path),
         show_path(change.path),
@@ -125,7 +134,7 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
 
 
 def _modes(old: Entry | None, new: Entry | None) -> tuple[str, str] | None:
-    """Both, if they differ."""
+    """Return both modes if they differ."""
     if old is None or new is None or old.kind != new.kind or old.mode == new.mode:
         return None
     return mode_of(old), mode_of(new)
@@ -143,7 +152,7 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         "/projects/{project}/forks/{fork}/changes",
-        "What a fork would change",
+        "The changes of a fork",
         changes,
         shape.ChangesShape,
         query=ChangesQuery,

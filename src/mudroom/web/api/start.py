@@ -1,4 +1,4 @@
-"""New sessions: choosing a folder, and what staging it would take."""
+"""New projects: choosing a folder, and the cost of staging it."""
 
 from __future__ import annotations
 
@@ -12,97 +12,98 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.review import new_project
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.web.api.project import badge_of
-from mudroom.web.state.house import House
-from mudroom.web.state.means import ServerMeans
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_environment import ServerEnvironment
+from mudroom.web.state.server_state import ServerState
 
 _SHOWN = 50
-"""Paths that are listed of what is left out, and of secrets."""
+"""Excluded paths and secrets that are listed."""
 
 
 class FoldersQuery(Struct):
     at: str = ""
-    """A folder's id; empty: the roots."""
+    """The id of a folder; empty: the roots."""
 
 
 def folders(call: ApiCall) -> shape.FoldersShape:
     query: FoldersQuery = call.query
-    means, known = call.house.means, _known(call.house)
+    environment, ids = call.server.environment, _project_ids(call.server)
     if not query.at:
-        roots = [new_project.inspect_folder(root, root, None) for root in means.roots]
-        return shape.FoldersShape(None, None, [_folder(one, known) for one in roots])
+        roots = [new_project.inspect_folder(root, root, None) for root in environment.roots]
+        return shape.FoldersShape(None, None, [_folder(root, ids) for root in roots])
     path = path_of(query.at)
-    with _opened(call.house, path) as (root, descriptor):
+    with _open_folder(call.server, path) as (root, descriptor):
         name = os.path.basename(path)
-        marked = new_project.describe_folder(path, name or path, descriptor)
-        found = new_project.list_folders(path, descriptor)
+        described = new_project.describe_folder(path, name or path, descriptor)
+        listing = new_project.list_folders(path, descriptor)
     above = "" if path == root else id_of(os.path.dirname(path))
-    rows = [_folder(row, known) for row in found.folders]
-    refused = new_project.why_no_project(path, means.home, means.state)
-    return shape.FoldersShape(_folder(marked, known), above, rows, refused, found.more)
+    rows = [_folder(row, ids) for row in listing.folders]
+    refused = new_project.why_no_project(path, environment.home, environment.state)
+    return shape.FoldersShape(_folder(described, ids), above, rows, refused, listing.more)
 
 
-def _folder(folder: new_project.Folder, known: dict[bytes, str]) -> shape.FolderShape:
-    vault = known.get(folder.path, "")
+def _folder(folder: new_project.Folder, ids: dict[bytes, str]) -> shape.FolderShape:
+    vault = ids.get(folder.path, "")
     name, path = show_path(folder.name), show_path(folder.path)
     return shape.FolderShape(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
 
 
-def _known(house: House) -> dict[bytes, str]:
-    """Projects that have a vault, by their path."""
-    found = {}
-    for vault in house.vaults():
+def _project_ids(server: ServerState) -> dict[bytes, str]:
+    """Return the ids of projects that have a vault, by path."""
+    ids = {}
+    for vault in server.vaults():
         with closing(vault):
             if vault.project:
-                found[vault.project] = os.path.basename(vault.path).decode()
-    return found
+                ids[vault.project] = os.path.basename(vault.path).decode()
+    return ids
 
 
 @contextmanager
-def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
-    """Raises Refusal."""
+def _open_folder(server: ServerState, path: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the root and a descriptor of a folder. Raise Refusal."""
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(new_project.open_folder(house.means.roots, path))
+            opened = stack.enter_context(new_project.open_folder(server.environment.roots, path))
         except UsageError as error:
             raise Refusal(403, "forbidden", error.message, error.hint) from None
         except OSError as error:
             words = error.strerror or str(error)
             raise Refusal(404, "not-found", f"{show_path(path)} cannot be opened: {words.lower()}") from None
-        yield found
+        yield opened
 
 
 def measure(call: ApiCall) -> shape.MeasureShape:
-    asked: shape.OpenRequestShape = call.body
-    path, means = path_of(asked.id), call.house.means
-    with _opened(call.house, path) as (_root, descriptor):
-        _require_possible(path, means)
-        seen = means.outlook(path)
-        found = new_project.measure(descriptor, seen.settings)
-    limit = seen.settings.copy_limit
-    notes = [*seen.notes]
-    if found.unread:
-        notes.append(f"{found.unread:,} directories cannot be read, and are not counted")
+    request: shape.OpenRequestShape = call.body
+    path, environment = path_of(request.id), call.server.environment
+    with _open_folder(call.server, path) as (_root, descriptor):
+        _require_possible(path, environment)
+        outlook = environment.outlook(path)
+        measured = new_project.measure(descriptor, outlook.settings)
+    limit = outlook.settings.copy_limit
+    notes = [*outlook.notes]
+    if measured.unread:
+        notes.append(f"{measured.unread:,} directories cannot be read, and are not counted")
     return shape.MeasureShape(
-        found.files,
-        found.size,
-        found.complete,
-        [_remark(path, words) for path, words in found.excluded[:_SHOWN]],
+        measured.files,
+        measured.size,
+        measured.complete,
+        [_remark(path, words) for path, words in measured.excluded[:_SHOWN]],
         limit,
-        seen.view,
-        badge_of(seen.level),
-        [show_path(path) for path in found.secrets[:_SHOWN]],
+        outlook.view,
+        badge_of(outlook.level),
+        [show_path(path) for path in measured.secrets[:_SHOWN]],
         notes,
-        found.copied,
-        len(found.excluded),
-        len(found.secrets),
+        measured.copied,
+        len(measured.excluded),
+        len(measured.secrets),
     )
 
 
-def _require_possible(path: bytes, means: ServerMeans) -> None:
-    """Raises Refusal if a folder cannot be a project."""
-    refused = new_project.why_no_project(path, means.home, means.state)
+def _require_possible(path: bytes, environment: ServerEnvironment) -> None:
+    """Raise Refusal if a folder cannot be a project."""
+    refused = new_project.why_no_project(path, environment.home, environment.state)
     if refused:
         raise Refusal(409, "failed", refused)
 
@@ -111,18 +112,18 @@ def _remark(path: bytes, words: str) -> shape.RemarkShape:
     return shape.RemarkShape(id_of(path), show_path(path), words)
 
 
-def make(call: ApiCall) -> shape.ProjectRowShape:
-    """What was looked at becomes the project, and nothing that came into its place meanwhile."""
-    asked: shape.OpenRequestShape = call.body
-    path, means = path_of(asked.id), call.house.means
-    with _opened(call.house, path) as (_root, descriptor):
-        _require_possible(path, means)
+def make_project(call: ApiCall) -> shape.ProjectRowShape:
+    """Make a folder a project, unless another folder has taken its place since it was shown."""
+    request: shape.OpenRequestShape = call.body
+    path, environment = path_of(request.id), call.server.environment
+    with _open_folder(call.server, path) as (_root, descriptor):
+        _require_possible(path, environment)
         if os.path.realpath(path) != path:
-            raise Refusal(409, "moved", f"{show_path(path)} is somewhere else by now")
-        session, notes = means.open(path)
+            raise Refusal(409, "moved", f"{show_path(path)} was moved")
+        session, notes = environment.open(path)
         with session:
             if session.project != path or not new_project.is_same(descriptor, session.project):
-                raise Refusal(409, "moved", f"{show_path(path)} is not the folder any more that it was", "look again")
+                raise Refusal(409, "moved", f"{show_path(path)} is another folder now", "look again")
             forks = len(session.vault.forks())
             name = os.path.basename(session.vault.path).decode()
     return shape.ProjectRowShape(name, show_path(path), True, forks, 0, 0, 0, list(notes))
@@ -133,12 +134,18 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         "/folders/measure",
-        "What staging a folder would take",
+        "The cost of staging a folder",
         measure,
         shape.MeasureShape,
         shape.OpenRequestShape,
     ),
     Endpoint(
-        "POST", "/projects", "Make a folder a project", make, shape.ProjectRowShape, shape.OpenRequestShape, status=201
+        "POST",
+        "/projects",
+        "Make a folder a project",
+        make_project,
+        shape.ProjectRowShape,
+        shape.OpenRequestShape,
+        status=201,
     ),
 )

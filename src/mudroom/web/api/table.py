@@ -1,4 +1,4 @@
-"""All of the API as one table; ``web/server/openapi.py`` makes the document of it."""
+"""The whole API as one table, from which ``web/server/openapi.py`` makes the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from mudroom.web.api import conflict, decide, file, history, landing, project, r
 from mudroom.web.api.endpoint import Endpoint
 
 BASE = "/api/v1"
-_ROOMS = (project, start, review, file, conflict, resolve, landing, decide, watch, history)
-ENDPOINTS: tuple[Endpoint, ...] = tuple(one for room in _ROOMS for one in room.ENDPOINTS)
+_MODULES = (project, start, review, file, conflict, resolve, landing, decide, watch, history)
+ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in _MODULES for endpoint in module.ENDPOINTS)

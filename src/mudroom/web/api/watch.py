@@ -1,4 +1,4 @@
-"""What runs, what it prints, and what it uses."""
+"""Commands that run, their output, and their resources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from mudroom.errors import UsageError
 from mudroom.session import Background, Session
 from mudroom.session.upkeep import usage_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
-from mudroom.web.state.house import require_fork
+from mudroom.web.api.endpoint import ApiCall, Endpoint
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 _MS = 10**6
 """Nanoseconds."""
 _SLACK = 2 * 10**9
-"""Nanoseconds, between what a command printed last and the event that tells of it."""
+"""Nanoseconds between the last output of a command and its event in the journal."""
 _LIMIT = 64 << 10
 """Bytes of a stream that are sent at once."""
 _LONGEST = 2000
 """Characters of a command in a list."""
 _PATIENCE = 20.0
-"""Seconds that are waited, beyond the grace, for a command that was asked to end."""
+"""Seconds to wait for a command to end, beyond the grace period."""
 
 
 class CommandsQuery(Struct):
@@ -43,17 +44,17 @@ class CommandsQuery(Struct):
 
 def commands(call: ApiCall) -> shape.CommandsShape:
     query: CommandsQuery = call.query
-    with call.house.session(call.path["project"]) as session:
-        used = session.sandboxes.usages()
-        rows = [_row(one, ended, used.get(one.id)) for one, ended in session.sandboxes.backgrounds()]
+    with call.server.session(call.path["project"]) as session:
+        usages = session.sandboxes.usages()
+        rows = [_row(row, ended, usages.get(row.id)) for row, ended in session.sandboxes.backgrounds()]
         rows += [
-            shape.CommandShape("", fork, "", show(what.encode("utf-8", "replace")), "foreground", since // _MS)
-            for fork, what, since in session.sandboxes.foreground()
+            shape.CommandShape("", fork, "", show(command.encode("utf-8", "replace")), "foreground", since // _MS)
+            for fork, command, since in session.sandboxes.foreground()
         ]
         if query.all and query.fork and not any(row.fork == query.fork and not row.id for row in rows):
-            rows += _last(session, require_fork(session, query.fork))
-    wanted = [one for one in rows if query.fork in ("", one.fork) and (query.all or one.state != "ended")]
-    return shape.CommandsShape(wanted)
+            rows += _last_foreground(session, require_fork(session, query.fork))
+    selected = [row for row in rows if query.fork in ("", row.fork) and (query.all or row.state != "ended")]
+    return shape.CommandsShape(selected)
 
 
 def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: Used | None) -> shape.CommandShape:
@@ -73,9 +74,9 @@ def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: Used | Non
     return row
 
 
-def _last(session: Session, fork: str) -> list[shape.CommandShape]:
-    """The last command that ran in the foreground of a fork, if what it has printed is still there. Of one that the
-    journal has archived meanwhile nothing is told: this is asked for again and again."""
+def _last_foreground(session: Session, fork: str) -> list[shape.CommandShape]:
+    """Return the last command that ran in the foreground of a fork, if its output is still stored. Archived events are
+    not searched: this is polled."""
     when = session.sandboxes.printed_at(fork)
     if when is None:
         return []
@@ -85,7 +86,7 @@ def _last(session: Session, fork: str) -> list[shape.CommandShape]:
     data, ended = data_of(event), wall(event)
     began = ended - _number(data, "duration_ms") * _MS
     if not began - _SLACK <= when <= ended + _SLACK:
-        return []  # that is another one's
+        return []  # the output of another command
     words = data.get("command")
     command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
     row = shape.CommandShape(
@@ -96,8 +97,8 @@ def _last(session: Session, fork: str) -> list[shape.CommandShape]:
 
 
 def _number(data: Mapping[str, Any], name: str) -> int:
-    found = data.get(name)
-    return found if isinstance(found, int) and abs(found) < 1 << 40 else 0
+    value = data.get(name)
+    return value if isinstance(value, int) and abs(value) < 1 << 40 else 0
 
 
 def _background(session: Session, identity: str) -> Background:
@@ -112,26 +113,26 @@ class OutputQuery(Struct):
 
 
 def output(call: ApiCall) -> shape.OutputShape:
-    """Cheap to ask again and again: only what is new is sent, and no more than the last of it."""
+    """Cheap to poll: only new output is sent, and no more than its end."""
     query: OutputQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
-        ended = command.poll() is not None  # first: what it prints last is read after that
+        ended = command.poll() is not None  # before reading, so that its last output is read after it ended
         return _output(command.id, ended, command.printed(_marks(query.stamp), _LIMIT))
 
 
 def foreground_output(call: ApiCall) -> shape.OutputShape:
-    """The same of what runs in the foreground of another process, as far as that captures it."""
+    """The same for a command in the foreground of another process, as far as its output is captured."""
     query: OutputQuery = call.query
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         ended = all(fork != name for fork, _what, _since in session.sandboxes.foreground())
         return _output("", ended, session.sandboxes.printed(name, _marks(query.stamp), _LIMIT))
 
 
 def _marks(stamp: str) -> tuple[str, str]:
-    given = stamp.split("-")
-    return (given[0], given[1]) if len(given) == 2 else ("", "")
+    parts = stamp.split("-")
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", "")
 
 
 def _output(identity: str, ended: bool, parts: tuple[StreamPart, StreamPart]) -> shape.OutputShape:
@@ -142,8 +143,8 @@ def _output(identity: str, ended: bool, parts: tuple[StreamPart, StreamPart]) ->
 
 
 def _text(part: StreamPart, ended: bool) -> tuple[str, str]:
-    """As text, and the mark at its end. A character that is not whole yet is left for the next time; one whose
-    beginning is not there any more is left out."""
+    """Return the output as text, and the mark at its end. An incomplete character at the end is left for the next
+    request; one at the beginning is dropped."""
     data = part.data
     if part.before:
         skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
@@ -155,22 +156,22 @@ def _text(part: StreamPart, ended: bool) -> tuple[str, str]:
 
 
 def start(call: ApiCall) -> shape.CommandShape:
-    asked: shape.StartRequestShape = call.body
-    words = [_word(word) for word in asked.command]
+    request: shape.StartRequestShape = call.body
+    words = [_word(word) for word in request.command]
     if not words or not words[0]:
         raise Refusal(400, "bad-request", "no command was given")
-    if asked.timeout is not None and not 0 < asked.timeout < 1e7:
-        raise Refusal(400, "bad-request", "that is no time limit", "seconds")
-    with call.house.session(call.path["project"]) as session:
+    if request.timeout is not None and not 0 < request.timeout < 1e7:
+        raise Refusal(400, "bad-request", "the time limit is not valid", "seconds, more than 0")
+    with call.server.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        busy = next((what for fork, what, _since in session.sandboxes.foreground() if fork == name), None)
+        busy = next((command for fork, command, _since in session.sandboxes.foreground() if fork == name), None)
         if busy is not None:
             raise Refusal(409, "busy", f"{show(busy.encode('utf-8', 'replace'))} runs in {name}", "wait for its end")
-        # of two that start at once the second would not see yet what it can join, and would wait for the fork instead,
-        # until what the first has started ends
-        with call.house.turns.take("start", call.path["project"], name):
-            identity = call.house.means.start(session.project, name, words, asked.timeout)
-        return _one(session, identity)
+        # of two that start at once the second would not find the sandbox to join yet, and would wait for the fork,
+        # until the first command ends
+        with call.server.locks.hold("start", call.path["project"], name):
+            identity = call.server.environment.start(session.project, name, words, request.timeout)
+        return _started_row(session, identity)
 
 
 def _word(word: str) -> bytes:
@@ -179,42 +180,44 @@ def _word(word: str) -> bytes:
     return os.fsencode(word)
 
 
-def _one(session: Session, identity: str) -> shape.CommandShape:
+def _started_row(session: Session, identity: str) -> shape.CommandShape:
     for started, ended in session.sandboxes.backgrounds():
         if started.id == identity:
             return _row(started, ended, None)
-    raise Refusal(409, "failed", "the command was started, and is gone already")
+    raise Refusal(409, "failed", "the command was started, but its fork is gone already")
 
 
 def end(call: ApiCall) -> shape.CommandShape:
-    asked: shape.EndRequestShape = call.body
-    if not 0 <= asked.grace <= 600:
+    request: shape.EndRequestShape = call.body
+    if not 0 <= request.grace <= 600:
         raise Refusal(400, "bad-request", "the grace is not between 0 and 600 seconds")
-    with call.house.session(call.path["project"]) as session:
+    with call.server.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
         if command.poll() is None:
-            session.sandboxes.end(command.fork, [command.id], asked.grace)
-            if command.wait(asked.grace + _PATIENCE) is None:
-                raise Refusal(409, "busy", "it was asked to end, and has not ended yet", "look again in a while")
-        return _one(session, command.id)
+            session.sandboxes.end(command.fork, [command.id], request.grace)
+            if command.wait(request.grace + _PATIENCE) is None:
+                raise Refusal(
+                    409, "busy", "the command was asked to end, and has not ended yet", "look again in a while"
+                )
+        return _started_row(session, command.id)
 
 
 class UsageQuery(Struct):
     disk: bool = True
-    """False: what runs only, which costs no walk over the vault."""
+    """False: running commands only, without a walk over the vault."""
 
 
 def usage(call: ApiCall) -> shape.UsageShape:
     query: UsageQuery = call.query
-    with call.house.session(call.path["project"]) as session:
-        used = session.sandboxes.usages().values()
-        cpu, memory = sum(one.cpu for one in used), sum(one.memory for one in used)
-        found = shape.UsageShape(0, [], memory, round(cpu, 2), sum(one.processes for one in used))
+    with call.server.session(call.path["project"]) as session:
+        usages = session.sandboxes.usages().values()
+        cpu, memory = sum(usage_.cpu for usage_ in usages), sum(usage_.memory for usage_ in usages)
+        totals = shape.UsageShape(0, [], memory, round(cpu, 2), sum(usage_.processes for usage_ in usages))
         if query.disk:
-            held = usage_of(session)
-            found.total, found.remarks = held.size, list(held.remarks)
-            found.amounts = [shape.AmountShape(what, *getattr(held, what)) for what in _KINDS]
-    return found
+            disk = usage_of(session)
+            totals.total, totals.remarks = disk.size, list(disk.remarks)
+            totals.amounts = [shape.AmountShape(what, *getattr(disk, what)) for what in _KINDS]
+    return totals
 
 
 _KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal")
@@ -222,13 +225,13 @@ _KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal
 _AT = "/projects/{project}"
 ENDPOINTS = (
     Endpoint(
-        "GET", _AT + "/commands", "What runs in the forks of a project",
+        "GET", _AT + "/commands", "The commands that run in the forks of a project",
         commands, shape.CommandsShape, query=CommandsQuery
     ),
     Endpoint(
         "GET",
         _AT + "/commands/{command}/output",
-        "What a command in the background has printed, the last of it",
+        "The end of the output of a background command",
         output,
         shape.OutputShape,
         query=OutputQuery,
@@ -236,7 +239,7 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         _AT + "/forks/{fork}/output",
-        "What the command in the foreground of a fork has printed, or the last one if none runs",
+        "The output of the foreground command of a fork, or of the last one if none runs",
         foreground_output,
         shape.OutputShape,
         query=OutputQuery,

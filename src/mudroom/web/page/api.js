@@ -3,7 +3,7 @@ import { follow } from "./events.js";
 
 import { BASE, early, forget, HEADER, known, place, read } from "./early.js";
 
-/** What the server said no to, in its words. */
+/** An error answer of the server, with its message. */
 export class Refused extends Error {
   /** @param {number} status @param {{error: string, code: string, hint?: string}} problem */
   constructor(status, problem) {
@@ -14,12 +14,10 @@ export class Refused extends Error {
   }
 }
 
-let kept = ""; // where nothing can be stored
+let kept = ""; // where the browser stores no data
 
-/**
- * What a request of this page has to bring: its cookie is sent to every port of this host. This is what a login has told,
- * and only pages of this origin, which has its port, can read it.
- */
+/** The page's key, which every request has to bring: browsers send the cookie to every port of this host. It comes
+ * with a login, and only pages of this origin, which includes the port, can read it. */
 const key = () => known() || kept;
 
 /** @param {string} found */
@@ -28,21 +26,21 @@ function keep(found) {
   try {
     localStorage.setItem(place(), found);
   } catch {
-    // the browser stores nothing for this page: it is asked to log in when it is loaded again
+    // the browser stores no data for this page: after a reload it has to log in again
   }
 }
 
-/** Which key there is: nothing is asked before. */
+/** Resolves when the key is known: no request is sent before. */
 let settled = Promise.resolve();
 
-/** Before anything else of the page. */
+/** Call before all other code of the page. */
 export function arrive() {
   settled = settle();
-  // A service worker that is registered here is somebody else's, who once had this port: ours has none.
+  // A service worker that is registered here belongs to a former user of this port: we have none.
   navigator.serviceWorker?.getRegistrations().then((all) => all.forEach((one) => void one.unregister()), () => {});
 }
 
-/** The key that a login has put into the address is taken out of it; and it is kept if it is one: anybody may link here. */
+/** Take the key of a login out of the address, and keep it if it is valid: any site may link here. */
 async function settle() {
   const found = /^#k=(\w+)$/.exec(location.hash)?.[1];
   if (!found) return;
@@ -51,23 +49,23 @@ async function settle() {
   if (answer?.ok || !key()) keep(found);
 }
 
-/** The address of what is asked for without headers. @param {string} path below /api/v1 */
+/** A URL for requests without headers, with the key. @param {string} path below /api/v1 */
 export const keyed = (path) => BASE + path + (path.includes("?") ? "&" : "?") + "k=" + encodeURIComponent(key());
 
-/** By which the server knows an answer again. @type {WeakMap<object, string>} */
+/** Entity tags of answers. @type {WeakMap<object, string>} */
 const tags = new WeakMap();
-/** What was sent of an answer that has no such tag. @type {WeakMap<object, string>} */
+/** Texts of answers without an entity tag. @type {WeakMap<object, string>} */
 const texts = new WeakMap();
-/** Answers from before anybody listened. @type {WeakSet<object>} */
+/** Answers that were requested before the event stream was open. @type {WeakSet<object>} */
 const olds = new WeakSet();
 
-/** Whether what an answer says may have changed without a word: told once, to whoever asks again then. @param {any} found */
+/** Whether an answer may be stale without an event; true once for each answer. @param {any} found */
 export const takeOld = (found) => olds.delete(found);
 
 /**
  * @param {string} method @param {string} path below /api/v1
  * @param {any} [body] @param {AbortSignal} [signal]
- * @param {any} [before] an earlier answer to the same: it is the answer again if it would be the same
+ * @param {any} [before] an earlier answer to the same request: returned if the answer has not changed
  * @returns {Promise<any>}
  */
 export async function ask(method, path, body, signal, before) {
@@ -116,7 +114,7 @@ export const post = (path, body = {}) => ask("POST", path, body);
 /** @param {string} path */
 export const remove = (path) => ask("DELETE", path);
 
-/** Who serves this. */
+/** Ask for the version and the roots of the server. */
 export const begin = () => get("/me");
 
 /** @param {Record<string, unknown>} pairs */
@@ -134,15 +132,15 @@ export const at = (project) => "/projects/" + encodeURIComponent(project);
 /** @param {string} project @param {string} fork */
 export const atFork = (project, fork) => `${at(project)}/forks/${encodeURIComponent(fork)}`;
 
-const PAUSE = 2000; // milliseconds until it is asked again how a job is, if nobody has answered
+const PAUSE = 2000; // milliseconds until the state of a job is asked again, if there was no answer
 
 /** @type {Set<(kind: string, data: any) => void>} */
 const listeners = new Set();
 let connecting = false;
 
 /**
- * Be told what happens. Everything may have changed after "hello" (the connection is new) and "missed". "lost": nothing
- * is told until the next "hello". "over": this browser may not ask any more.
+ * Listen to events. After "hello" (a new connection) and "missed" everything may have changed. "lost": no events until
+ * the next "hello". "over": this browser is logged out.
  * @param {(kind: string, data: any) => void} listener
  * @returns {() => void} stop
  */
@@ -158,10 +156,11 @@ export function listen(listener) {
 function connect() {
   const again = follow(() => new URL(keyed("/events"), location.href).href, (kind, data) => {
     tell(kind, data);
-    // What was refused: is it over, or a pause?
+    // refused: is the login over, or the server busy?
     if (kind === "lost" && data.over) get("/me").then(again, (error) => error.status === 401 || again());
   });
-  // Another window has logged in: until its key was kept, the cookie of that login went with the key before, and was refused.
+  // Another window has logged in. Until it stored its key, our requests had the new cookie with the old key, and were
+  // refused.
   globalThis.addEventListener?.("storage", (event) => void (event.key === place() && again()));
 }
 
@@ -179,7 +178,7 @@ function tell(kind, data) {
 export function finished(job, step = () => {}) {
   return new Promise((resolve) => {
     let output = job.output ?? "";
-    let over = false; // an answer may be older than an event that has come before it
+    let over = false; // an answer may be older than an event that arrived before it
     const settle = (/** @type {any} */ now) => {
       if (over) return;
       if (now.state === "running") return step({ ...now, output });
@@ -194,10 +193,10 @@ export function finished(job, step = () => {}) {
     });
     const look = () => void (over || get(`/jobs/${job.id}`).then((now) => settle((job = now)), (error) => {
       if (over) return;
-      if (error.code === "gone") return void setTimeout(look, PAUSE); // it goes on without us
+      if (error.code === "gone") return void setTimeout(look, PAUSE); // the job goes on without us
       over = true;
       stop();
-      resolve({ ...job, state: "failed", problem: { error: "what has come of it is not known", hint: [error.message, error.hint].filter(Boolean).join(": "), code: "lost" } });
+      resolve({ ...job, state: "failed", problem: { error: "the outcome is not known", hint: [error.message, error.hint].filter(Boolean).join(": "), code: "lost" } });
     }));
     look();
   });

@@ -1,4 +1,4 @@
-// The page: what the address says is shown, in the frame that all views have.
+// The page: shows the view of the address, in the frame that all views share.
 import { arrive, begin } from "./api.js";
 import { Conflicts } from "./conflict.js";
 import { Questions } from "./decide.js";
@@ -38,7 +38,7 @@ function App() {
   const [me, setMe] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const start = () => begin().then((found) => (setProblem(null), setMe(found)), setProblem);
-  useLayoutEffect(() => void start(), []); // before it is painted: there is nothing to be seen yet
+  useLayoutEffect(() => void start(), []); // before painting
   if (connection === "over" || problem?.status === 401) return html`<${Over} />`;
   if (problem) return html`<${Alone} title="mudroom"><p class="problem">${problem.message}</p><p>${problem.hint}</p>
     <p><button type="button" onClick=${start}>Try again</button></p></${Alone}>`;
@@ -72,11 +72,11 @@ function Gone({ route: { project, fork } }) {
     <p class="row"><a href=${toProject(project)}>Its project</a> ${all}</p></${Alone}>`;
 }
 
-/** A new view has its title, and the keyboard: as if a page had been loaded. @param {string} key @param {(string | undefined)[]} titles */
+/** A new view sets the title and takes the focus, like a loaded page. @param {string} key @param {(string | undefined)[]} titles */
 function useArrival(key, titles) {
   const title = titles.filter(Boolean).join(" · ");
   useEffect(() => void (document.title = title), [title]);
-  useLayoutEffect(() => { // not a frame later: somebody may have taken it somewhere by then
+  useLayoutEffect(() => { // now, not a frame later: the user may have moved the focus by then
     const main = document.querySelector("main");
     if (!main || first) return void (first = false);
     main.tabIndex = -1;

@@ -1,16 +1,15 @@
-// What was brought into a project, and taking it back.
+// The applies of a project, with undo and redo.
 import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./home.js";
 import { toProject } from "./route.js";
-import { turned } from "./telling.js";
 import { complain, toast } from "./toast.js";
 
 /** @type {Record<string, string>} */
 const STATES = { applied: "applied", undone: "undone", deferred: "not finished", interrupted: "interrupted" };
-/** How what was done about one has ended. @type {Record<string, string>} */
+/** Words for a finished action. @type {Record<string, string>} */
 const ENDED = { undo: "undone", redo: "applied again" };
-/** What can be done about an apply in each state, and what that is called. @type {Record<string, ["undo" | "redo", string][]>} */
+/** The actions on an apply in each state, with their labels. @type {Record<string, ["undo" | "redo", string][]>} */
 const OFFERED = {
   applied: [["undo", "Undo"]], undone: [["redo", "Redo"]], deferred: [["undo", "Take back"]],
   interrupted: [["redo", "Apply the rest"], ["undo", "Take back"]],
@@ -19,8 +18,8 @@ const OFFERED = {
 const NAMED = 3; // files in a message
 
 /**
- * Undo or redo an apply, and tell how it went.
- * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} what landed; null: it did not
+ * Undo or redo an apply, and show the outcome.
+ * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} the outcome; null: it failed
  */
 export async function act(project, act, apply) {
   try {
@@ -28,7 +27,7 @@ export async function act(project, act, apply) {
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${turned(act, job.landed ?? {})}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${job.landed?.summary ? `: ${job.landed.summary}` : ""}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
     return job.landed;
   } catch (error) {
     complain(error);
@@ -36,7 +35,7 @@ export async function act(project, act, apply) {
   }
 }
 
-/** What is so where a fork changes nothing (any more), and where to go from there. @param {{project: string, fork: string, applies: any[]}} props */
+/** Shown for a fork without changes, with links to go on. @param {{project: string, fork: string, applies: any[]}} props */
 export function Emptied({ project, fork, applies }) {
   const [busy, setBusy] = useState(false);
   const last = applies.find((one) => one.fork === fork);

@@ -1,4 +1,4 @@
-// Bringing what was chosen into the project: the bar below the files, how it goes, and what came of it.
+// The bar below the files: apply the choice, show progress and outcome.
 import { act } from "./applies.js";
 import { atFork, finished, post } from "./api.js";
 import { spelled } from "./code.js";
@@ -8,7 +8,7 @@ import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
-import { amount, fates, landed } from "./telling.js";
+import { amount, fates } from "./telling.js";
 
 const NAMED = 8; // files that are named before an apply
 
@@ -18,7 +18,7 @@ function some(names) {
   return html`<span class="name">${names.slice(0, NAMED).map((one, at) => [at ? ", " : "", spelled(one)])}</span>${more}`;
 }
 
-/** What somebody should know before it is applied. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing */
+/** Warnings before an apply. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing */
 function warnings(rows, picked, standing) {
   const chosen = rows.filter((row) => picked.has(row.id));
   const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
@@ -34,7 +34,7 @@ function warnings(rows, picked, standing) {
   ]).filter(([, names]) => names.length);
 }
 
-/** Whether something of what was chosen is in the project now. @param {any} job */
+/** Whether changes were applied. @param {any} job */
 const isLanded = (job) => Boolean(job.landed && job.landed.state !== "unverified");
 
 /**
@@ -46,12 +46,12 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
   const [how, setHow] = useState({ backups: false, markers: false });
   const total = changes.total;
   const count = countOf(changes.rows, picked);
-  /** @param {boolean} [byKey] a key may have been meant for something else: nothing is applied by one alone */
+  /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
     if (!count || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
     if (found.length || byKey) {
-      const text = !found.length ? html`<p>What is chosen goes into the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
+      const text = !found.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: `Apply ${amount(changes.rows, picked, total)}?`, text, action: "Apply" }))) return;
     }
     started(true);
@@ -84,7 +84,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
   </div>`;
 }
 
-/** An apply, from its beginning to what came of it. @param {{job: any, project: string, name: string, close: () => void}} props */
+/** An apply, from its start to its outcome. @param {{job: any, project: string, name: string, close: () => void}} props */
 function Course({ job, project, name, close }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const ended = job.state !== "running";
@@ -109,7 +109,7 @@ function Output({ text, open }) {
 /** @type {Record<string, string>} */
 const SAID = { moved: "The fork has changed since you looked.", "not-found": "The fork is gone." };
 
-/** Of what was under way, or on its way there. */
+/** Of a request whose outcome is unknown. */
 const UNSURE = new Set(["gone", "lost"]);
 
 /** @param {{job: any, project: string, name: string, close: () => void}} props */
@@ -132,11 +132,11 @@ function Outcome({ job, project, name, close }) {
     setBusy(false);
   };
   return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
-    <strong>${undone ? "Applied, and taken back." : `Applied: ${landed(job.landed)}.`}</strong>
+    <strong>${undone ? "Applied, and taken back." : `Applied: ${job.landed.summary}.`}</strong>
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}
-    ${withheld.length > 0 && html`<span>Left out, for nobody named it: ${some(withheld)}.</span>`}
+    ${withheld.length > 0 && html`<span>Not applied, protected: ${some(withheld)}.</span>`}
     ${remarks.map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
     <span class="grow"></span>
     ${undo && html`<button type="button" disabled=${busy} onClick=${turn}>${undone ? "Redo" : "Undo"}</button>`}

@@ -1,4 +1,4 @@
-// What is wanted of one file: a set of the numbers of changed blocks, or null for all of them. Pure.
+// The choice of changed blocks in one file: a set of their numbers, or null for all of them. Pure.
 
 /** @typedef {Set<number> | null} Chosen */
 
@@ -15,7 +15,7 @@ export function extent(chosen, blocks) {
 }
 
 /**
- * The same with some blocks wanted, or not.
+ * The choice with some blocks added or removed.
  * @param {Chosen} chosen @param {readonly number[]} blocks @param {boolean} wanted
  * @param {number} total blocks of the whole file
  * @returns {Chosen}

@@ -1,4 +1,4 @@
-// What somebody chooses of a fork, kept until it is applied: while other views are looked at, and over a reload.
+// The choice of changes of a fork, kept until it is applied: across views and reloads.
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { makePending } from "./pending.js";
 import { among, carried, dropped, everything, initial, together } from "./picked.js";
@@ -13,7 +13,7 @@ const PAUSE = 300; // milliseconds: many choices in a row are written once
 /** @param {string} project @param {string} fork */
 const keyOf = (project, fork) => `${project}/${fork}`;
 
-/** It is gone, or what was chosen of it is applied. @param {string} project @param {string} fork */
+/** Forget the choice: the fork is gone, or its choice was applied. @param {string} project @param {string} fork */
 export function forgetChoice(project, fork) {
   pending.forget(keyOf(project, fork));
   pending.write();
@@ -21,9 +21,9 @@ export function forgetChoice(project, fork) {
 
 /** @typedef {import("./picked.js").Picked} Picked */
 /** @typedef {import("./picked.js").Row & import("./together.js").Row} Row */
-/** @typedef {{picked: Picked, others: readonly string[]}} Chosen `others`: what is not chosen any more, for it is another one now */
+/** @typedef {{picked: Picked, others: readonly string[]}} Chosen `others`: rows that are no longer chosen, because they have changed */
 
-/** What is wanted as long as nobody has chosen. @param {Row[]} rows */
+/** The choice before the user has made one. @param {Row[]} rows */
 const first = (rows) => gathered(initial(rows), needs(rows), null);
 
 /** @param {Chosen} now @param {Row[]} known @param {Row[]} rows @param {number} total @param {boolean} lost @returns {Chosen} */
@@ -49,7 +49,7 @@ export function usePicked(project, fork, { rows, total, created }) {
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
-  useLayoutEffect(() => { // before it is painted: nobody applies what was chosen of other rows
+  useLayoutEffect(() => { // before painting: a choice among other rows must not be applied
     if (last.current === rows) return;
     const known = before.current;
     last.current = rows;

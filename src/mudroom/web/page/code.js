@@ -1,4 +1,4 @@
-// The text of a line: its pieces as elements, and the rest of one that is too long to be sent at once.
+// The text of a line as elements, with a button for the rest of a line that is too long to be sent at once.
 import { html, useState } from "./html.js";
 import { CUT, ENDS, ODD, returned, TEXT, UNTIL, WORDS } from "./rows.js";
 import { nameParts, pieces } from "./segments.js";
@@ -17,7 +17,7 @@ function element({ text, kind, word, odd }) {
 /** @param {string} text @param {[number, number][]} [words] @param {[number, number][]} [odd] @param {readonly Token[]} [tokens] */
 export const drawn = (text, words, odd, tokens) => pieces(text, words, odd, tokens).map(element);
 
-/** A path, and what cannot be seen of it. @param {string} path as the server writes one */
+/** A path with its invisible characters as chips. @param {string} path as the server writes one */
 export const spelled = (path) => nameParts(path).map(element);
 
 /**
@@ -31,7 +31,7 @@ export function code(line, returns, tokens) {
 const NO_NEWLINE = html`<span class="note" title="the file ends without a newline">no newline at end of file</span>`;
 
 /**
- * A long line: what was sent of it, and more when asked for.
+ * A long line: the part that was sent, and more on request.
  * @param {{line: Line, returns: boolean, tokens?: readonly Token[],
  *   more: (column: number) => Promise<{lines: Line[]}>}} props
  */

@@ -1,5 +1,5 @@
-// Colours for code, made in a worker: highlight.js reads what a fork wrote, so it gets neither this thread nor any time
-// that it likes. What comes back is numbers and names out of a list; without it, text is just not coloured.
+// Syntax colours, made in a worker: highlight.js reads text of a fork, so it runs outside of this thread and with a
+// time limit. The answer consists of numbers and names out of a list. Without it, text is shown without colours.
 import { useEffect, useState } from "./html.js";
 import { text } from "./source.js";
 
@@ -13,7 +13,7 @@ const PAGE = 5000; // lines that are asked for at once
 /** @typedef {{old: Token[][], new: Token[][]}} Colours by line, from 0 */
 
 const ADDRESS = new URL("colour.worker.js", import.meta.url).href;
-/** The page makes a script of nothing but its own worker: all other text is refused (Trusted Types, W3C). */
+/** The page creates no scripts but its own worker: other URLs are refused (Trusted Types, W3C). */
 const trusted = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("worker", {
   createScriptURL: (/** @type {string} */ address) => {
     if (address !== ADDRESS) throw new TypeError("that is not the worker");
@@ -50,7 +50,7 @@ async function coloured(place, data, signal) {
   if (signal.aborted || sides.every((lines) => lines === null)) return null;
   const worker = start();
   try {
-    await answer(worker, LIMIT * 10, signal); // "ready": loading is not its fault
+    await answer(worker, LIMIT * 10, signal); // "ready": loading does not count
     const found = [];
     for (const lines of sides) {
       if (lines) worker.postMessage({ language: data.language, text: lines.join("\n") });
@@ -76,7 +76,7 @@ function answer(worker, limit, signal) {
 }
 
 /**
- * All lines of a side; null: there are none, or too many.
+ * All lines of a side; null: there is no text, or it is too long.
  * @param {import("./source.js").Place} place @param {"old" | "new"} side @param {any} facts
  */
 async function allLines(place, side, facts) {

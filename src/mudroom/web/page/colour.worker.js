@@ -1,4 +1,4 @@
-// Asked {language, text}; answers tokens by line. Whoever asks ends it when it takes too long.
+// Receives {language, text}; answers tokens by line. The page terminates it if it takes too long.
 import hljs from "./vendor/highlight.js";
 import { byLine } from "./tokens.js";
 

@@ -1,4 +1,4 @@
-// What runs in the forks of a project, and starting more.
+// The commands that run in the forks of a project, with a form to start one.
 import { at, atFork, post, query } from "./api.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
@@ -30,7 +30,7 @@ export function Commands({ project, fork }) {
 /** @param {any} one */
 const keyOf = (one) => one.id || "foreground in " + one.fork;
 
-/** Look again now and then while something runs and the page is seen. @param {boolean} active @param {() => void} look */
+/** Poll while a command runs and the page is visible. @param {boolean} active @param {() => void} look */
 function useTick(active, look) {
   useEffect(() => {
     if (!active) return;

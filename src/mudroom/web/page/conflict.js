@@ -1,4 +1,4 @@
-// Where a fork and the project do not go together: which files, and for each what becomes of it.
+// The conflicts of a fork with the project, and their decisions.
 import { atFork, post, query } from "./api.js";
 import { spelled } from "./code.js";
 import { show } from "./diff.js";
@@ -15,6 +15,7 @@ import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
 import { editedLines, Result } from "./result.js";
 import { toFork } from "./route.js";
 import { named } from "./sides.js";
+import { TAKE_WORDS } from "./tables.js";
 import { Unfitting, unsavedOf, useKept } from "./unsaved.js";
 import { plural, size } from "./wording.js";
 
@@ -22,13 +23,12 @@ import { plural, size } from "./wording.js";
  *   regions?: import("./merge.js").Region[] | null, take?: string, secret?: boolean, result?: import("./merge.js").Result | null}} Conflict */
 /** @typedef {import("./drafts.js").Draft} Draft */
 
-const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after which one has to look again
+const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after which the conflict has to be loaded again
 /** @typedef {{regions?: any[], lines?: string[], begun?: string[]}} How as the API has it */
-/** `moved`: one has to look again. `mine`: the edit can be saved all the same, without what has come since it began */
+/** `moved`: the conflict has to be loaded again. `mine`: the edit can be saved without the changes since it began */
 const FRESH = { busy: false, problem: "", hint: "", moved: false, mine: false };
 
-/** What is decided. */
-const DECIDED = /** @type {Record<string, string>} */ ({ ours: "decided: the project's", theirs: "decided: the fork's", delete: "decided: deleted", content: "decided: merged" });
+/** The decision. */
 
 /** @param {{project: string, fork: string, file?: string}} props `file`: the id of the one to begin with */
 export function Conflicts({ project, fork, file }) {
@@ -53,7 +53,7 @@ export function Conflicts({ project, fork, file }) {
   if (!all.length) {
     return html`<main class="page conflicts"><h1>Conflicts</h1>
       ${note && html`<p class="banner" role="status">${note}</p>`}
-      <p class="empty">What this fork changes goes together with the project as it is. <a href=${review}>Review it</a></p></main>`;
+      <p class="empty">The changes of this fork do not conflict with the project. <a href=${review}>Review it</a></p></main>`;
   }
   const left = all.filter((one) => !one.decided);
   const one = all.find(({ id }) => id === asked) ?? left[0] ?? all[0];
@@ -68,7 +68,7 @@ export function Conflicts({ project, fork, file }) {
       <nav aria-label="Files in conflict"><ul class="panel">${all.map((other) => html`<li key=${other.id}>
         <button type="button" class="quiet" aria-current=${other === one ? "true" : undefined} onClick=${() => setAsked(other.id)}>
           <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
-          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
+          <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? TAKE_WORDS[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
       <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} unsaved=${unsaved} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
@@ -104,19 +104,19 @@ function Loaded({ project, fork, row, unsaved, onDecided, onNext, data, reload }
   const deciding = { data, draft, change, busy: state.busy, decide, problem };
   return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
     <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
-      <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
+      <div class="row">${data.decided && html`<span class="tag">${TAKE_WORDS[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
-    ${unsaved.lost.has(row.id) && html`<p class="banner warn">What you had chosen here and not saved was too much to be kept.</p>`}
+    ${unsaved.lost.has(row.id) && html`<p class="banner warn">Your unsaved choices here were too large to be kept.</p>`}
     ${data.places !== null && data.regions ? html`<${Text} place=${place} ...${deciding} />` : html`<${Undivided} ...${deciding} />`}
   </section>`;
 }
 
-/** @typedef {{current: {versions: string, saved: Partial<Draft>}}} Own the versions that this view has decided about, or leaves:
+/** @typedef {{current: {versions: string, saved: Partial<Draft>}}} Own the versions that this view has decided about, or is leaving:
  *   the next are looked at anew. `saved`: what is no draft any more then */
 
 /**
- * What was chosen here is about the versions that were here then: it is not saved as if it were about others.
+ * Choices are bound to the versions they were made for: they are not saved for other versions.
  * @param {string} id @param {import("./drafts.js").Unsaved} unsaved @param {any} data @returns {Own}
  */
 function useOwn(id, unsaved, data) {
@@ -131,7 +131,7 @@ function useOwn(id, unsaved, data) {
 }
 
 /**
- * Deciding about the versions that somebody has looked at, and looking again.
+ * Decide about the shown versions, and load them again.
  * @param {{place: string, id: string, based: Map<string, string>, own: Own, data: any, reload: () => void,
  *   change: (next: Partial<Draft>) => void, onDecided: (note: string) => void}} what
  */
@@ -144,8 +144,8 @@ function useDecision({ place, id, based, own, data, reload, change, onDecided })
     return post(`${place}/decide`, { id: data.id, versions, take, ...how }).then(
       ({ beside, conflict }) => {
         const saved = take === "undecide" ? {} : take === "text" ? { edited: null } : { places: null };
-        if (conflict?.versions === data.versions) change(saved); // the same once more
-        else own.current = { versions: data.versions, saved }; // the next others are those of this decision
+        if (conflict?.versions === data.versions) change(saved); // the same version again
+        else own.current = { versions: data.versions, saved }; // the next change of versions is this decision
         setState(FRESH);
         onDecided(beside ? `The fork's ${data.path} will be put beside the project's, as ${beside}.` : "");
         reload();
@@ -155,7 +155,7 @@ function useDecision({ place, id, based, own, data, reload, change, onDecided })
   };
   const again = () => {
     if (versions !== data.versions) based.set(id, data.versions);
-    else own.current = { versions: data.versions, saved: {} }; // those that come now
+    else own.current = { versions: data.versions, saved: {} }; // the versions that arrive now
     setState(FRESH);
     onDecided("");
     reload();
@@ -166,14 +166,14 @@ function useDecision({ place, id, based, own, data, reload, change, onDecided })
 /** @param {{state: typeof FRESH, overtaken: boolean, data: any, edited: Draft["edited"], again: () => void, decide: Deciding["decide"]}} props */
 function Trouble({ state, overtaken, data, edited, again, decide }) {
   return html`<div class="banner bad" role="alert">${state.moved || overtaken
-    ? html`<span>${state.problem || (data.decided ? "Somebody else has decided about it meanwhile" : "One side has changed meanwhile")}. What was chosen here is kept where it still fits.</span><button type="button" onClick=${again}>Look again</button>`
+    ? html`<span>${state.problem || (data.decided ? "Somebody else has decided about it meanwhile" : "One side has changed meanwhile")}. Choices made here are kept where they still fit.</span><button type="button" onClick=${again}>Look again</button>`
     : html`<span>${state.problem}${state.hint && ` (${state.hint})`}</span>
-      ${state.mine && edited && html`<button type="button" disabled=${state.busy} onClick=${() => decide("text", { lines: editedLines(edited).lines })}>Mine, without what has come</button>`}`}</div>`;
+      ${state.mine && edited && html`<button type="button" disabled=${state.busy} onClick=${() => decide("text", { lines: editedLines(edited).lines })}>Save mine, drop the other changes</button>`}`}</div>`;
 }
 
 /** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: How) => void}} Deciding */
 
-/** What can be decided place by place. @param {Deciding & {place: string}} props */
+/** A text, decided place by place. @param {Deciding & {place: string}} props */
 function Text({ place, data, draft, change, busy, problem, decide }) {
   const [pane, setPane] = useState(SIDES[0]);
   const [root, narrow] = useNarrow(700);
@@ -201,7 +201,7 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
     <div class="row"><button type="button" disabled=${off} onClick=${() => everywhere("ours")}>Project's everywhere</button>
       <button type="button" disabled=${off} onClick=${() => everywhere("theirs")}>Fork's everywhere</button>
       <span class="dim small">${settled ? (known ? "It is decided; choose again to change that." : "It is decided, not place by place: the result says how.") : open ? `${plural(open, "place")} of ${keys.length} not decided` : "every place is decided"}</span>
-      ${data.decided && !settled && html`<button type="button" class="quiet small" onClick=${() => change({ places: null })}>Back to what is decided</button>`}</div>
+      ${data.decided && !settled && html`<button type="button" class="quiet small" onClick=${() => change({ places: null })}>Back to the decision</button>`}</div>
     ${narrow && html`<div class="segments" role="group" aria-label="Side that is shown">${SIDES.map((side) => html`<button type="button" key=${side}
       aria-pressed=${pane === side ? "true" : "false"} onClick=${() => setPane(side)}>${SIDE_NAMES[side]}</button>`)}</div>`}
     <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} off=${off} decide=${set} open=${show_} /></div>
@@ -221,7 +221,7 @@ const NONE = new Map();
 /** @param {{draft: Draft, busy: boolean, decide: Deciding["decide"]}} props */
 const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", editedLines(draft.edited))}>Save the whole result</button>`;
 
-/** What can be done with the file as a whole, besides its text. @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
+/** Decisions about the whole file. @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
 const Others = ({ data, busy, decide }) => html`<details class="others"><summary>The whole file</summary><div class="row"><${Takes} data=${data} busy=${busy} decide=${decide} /></div></details>`;
 
 /** @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
@@ -239,7 +239,7 @@ function Takes({ data, busy, decide }) {
     onClick=${() => decide(take)}>${label}</button>`);
 }
 
-/** What can only be decided as a whole. @param {Deciding} props */
+/** A file that can only be decided as a whole. @param {Deciding} props */
 function Undivided({ data, draft, change, busy, problem, decide }) {
   return html`<div class="stack">
     <div class="sides">${SIDES.map((name) => html`<div key=${name}><h3>${SIDE_NAMES[name]}</h3><${Version} version=${data[name]} /></div>`)}</div>
@@ -261,7 +261,7 @@ function Version({ version: { side, path, known } }) {
 }
 
 /**
- * What keys do here: next and previous place; what becomes of the one that has the keyboard.
+ * Keys: next and previous place; decide the focused place.
  * @param {{current: any}} root @param {string[]} keys @param {(key: string, decision: import("./merge.js").Decision) => void} set
  */
 function usePlaceKeys(root, keys, set) {

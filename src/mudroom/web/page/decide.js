@@ -1,8 +1,9 @@
-// What waits for somebody to allow it: beside whatever is open, never in its way, and never with the keyboard.
-// 1. What lies under the pointer when a question comes may be clicked that very moment: a card takes no answer before it
-//    has been where it is for a while, and none that has ended goes while the pointer is in the panel.
-// 2. First those that somebody waits for, then those that are only queued, then those that have ended.
-// 3. A rule is written only as it is shown; the server refuses another.
+// The panel of questions, beside every view. It never takes the focus.
+//
+// 1. The user may be clicking at the place where a new card appears: a card accepts no answer before it has been at its
+//    place for a while, and a decided card stays while the pointer is in the panel.
+// 2. Order: questions with a waiter, then queued ones, then decided ones.
+// 3. A rule is written only as it is shown; the server refuses another one.
 import { at, post } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
@@ -10,12 +11,12 @@ import { useKeys } from "./keys.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
 import { ofTab } from "./store.js";
 
-const EARLY = 600; // milliseconds in which nobody can have read it
-const LINGER = 6000; // milliseconds that a card says how it has ended
+const EARLY = 600; // milliseconds: too early for the card to have been read
+const LINGER = 6000; // milliseconds that a decided card stays
 
 /** @typedef {import("./questions.js").Question} Question */
 
-/** Whether the panel is wanted though nothing waits, or not though something does: until the next question. */
+/** Whether the user has opened or closed the panel; null: automatic, until the next question. */
 let opened = /** @type {boolean | null} */ (null);
 /** @type {Set<(opened: boolean | null) => void>} */
 const openers = new Set();
@@ -27,10 +28,10 @@ function open(now) {
 }
 
 const LATER = "later";
-/** Those that somebody has put off, in this tab. */
+/** Questions that were put off in this tab. */
 const putOff = () => new Set((ofTab.get(LATER) ?? "").split(" "));
 
-/** Whether the panel is shown unless somebody says otherwise: what was put off, and nobody waits for, is left alone. @param {Question[]} asks */
+/** Whether the panel is shown automatically: not for questions that were put off and have no waiter. @param {Question[]} asks */
 function calls(asks) {
   const later = putOff();
   return asks.some((one) => one.waiting || !later.has(keyOf(one)));
@@ -45,7 +46,7 @@ function useOpened() {
   return now;
 }
 
-/** For the bar at the top: how many wait, and the panel if it is pressed. */
+/** The button in the top bar: how many questions wait; it opens the panel. */
 export function QuestionsButton() {
   const { waiting } = useQuestions();
   const shown = useOpened() ?? calls(waiting);
@@ -80,7 +81,7 @@ export function Questions() {
 }
 
 /**
- * Those that wait, and for a while those that waited, below them. And what is to be said of a new one.
+ * The waiting questions, and for a while the decided ones below them; and the announcement of a new one.
  * @param {import("./questions.js").Known} known @param {{current: any}} panel
  * @returns {[Question[], string]}
  */
@@ -90,7 +91,7 @@ function useShown(known, panel) {
   const kept = useRef({ known: /** @type {import("./questions.js").Known | null} */ (null), left: /** @type {Question[]} */ ([]), heard: "", news: false });
   const state = kept.current;
   if (state.known !== known) {
-    // while it is drawn, not after it: a card that ends is the same card, with what it has to say
+    // during rendering, so that a card that ends is the same card
     const was = state.known?.waiting ?? [];
     const news = known.waiting.filter((one) => !was.some((other) => keyOf(other) === keyOf(one)));
     const ended = was.filter((one) => !known.waiting.some((other) => keyOf(other) === keyOf(one)))
@@ -98,7 +99,7 @@ function useShown(known, panel) {
     const said = [...ended.map((one) => `${one.what.slice(0, 200)}: ${endOf(one)}`), ...news.map((one) => `${headOf(one)}: ${one.what.slice(0, 200)}`)];
     kept.current = { known, left: [...state.left, ...ended], heard: said.join(". ") || state.heard, news: news.length > 0 };
   }
-  useLayoutEffect(() => void (kept.current.news && open(null)), [known]); // before anybody can have put it off
+  useLayoutEffect(() => void (kept.current.news && open(null)), [known]); // before the user can put it off
   useEffect(() => {
     setHeard(kept.current.heard);
     const last = kept.current.left;
@@ -119,10 +120,10 @@ function useShown(known, panel) {
 /** @param {Question} one */
 const rank = (one) => (one.state !== "waiting" ? 2 : one.waiting ? 0 : 1);
 
-/** Whether somebody is at work there: not, if he has answered and nothing more. @param {Element | null} panel */
+/** Whether the user is in the panel; not if the user has only answered. @param {Element | null} panel */
 const isBusy = (panel) => Boolean(panel?.matches(":hover") || (panel?.matches(":focus-within") && !document.activeElement?.closest("li.ask:not(.waiting)")));
 
-/** The time, a second at a time. @param {boolean} runs */
+/** The current time, updated every second. @param {boolean} runs */
 function useNow(runs) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -134,7 +135,7 @@ function useNow(runs) {
   return now;
 }
 
-/** What is pressed here is for nobody else: the list of files has other ideas of an "a". @param {KeyboardEvent} event @param {() => void} away */
+/** Keys pressed here do not reach other views: "a" means something else in the list of files. @param {KeyboardEvent} event @param {() => void} away */
 function pressed(event, away) {
   if (event.key === "Escape") away();
   if (!"?Qyn".includes(event.key)) event.stopPropagation();
@@ -147,10 +148,10 @@ function answered(name) {
   button.click();
 }
 
-/** Where the keyboard was before it came here. @type {Element | null} */
+/** The element that had the focus before the panel. @type {Element | null} */
 let from = null;
 
-/** To where the keyboard came from, or else to what opens the panel. */
+/** Return the focus to where it came from, or to the button that opens the panel. */
 function goBack() {
   const back = from instanceof HTMLElement && from.isConnected && from !== document.body ? from : document.querySelector('[aria-controls="decide"]');
   if (back instanceof HTMLElement) back.focus();
@@ -162,7 +163,7 @@ function leave() {
   open(false);
 }
 
-/** To the first card, or to the panel, and back again. */
+/** Move the focus to the first card, or to the panel, and back again. */
 function goThere() {
   const panel = document.getElementById("decide");
   if (panel?.contains(document.activeElement)) return goBack();
@@ -174,10 +175,10 @@ function goThere() {
   });
 }
 
-/** @param {{one: Question, now: number, above: string}} props `above`: what is above it: as long as that is the same, it stays where it is */
+/** @param {{one: Question, now: number, above: string}} props `above`: the cards above it; while they are the same, it stays at its place */
 function Card({ one, now, above }) {
   const [busy, setBusy] = useState(false);
-  const [settled, setSettled] = useState(/** @type {string | null} */ (null)); // what was above it for long enough
+  const [settled, setSettled] = useState(/** @type {string | null} */ (null)); // the cards above for long enough
   const early = settled !== above;
   const [problem, setProblem] = useState("");
   const [reason, setReason] = useState("");
@@ -222,7 +223,7 @@ function What({ one, now }) {
     ${one.terms.length > 0 && html`<p class="small name">${one.terms.join(", ")}</p>`}
     ${one.files.length > 0 && html`<${Files} files=${one.files} />`}
     ${one.note && html`<p class="banner warn"><span class="name">Asked anew: ${one.note}</span></p>`}
-    ${one.state === "waiting" && !one.waiting && html`<p class="banner">Nobody waits for it any more. An answer holds once, if the same is asked within an hour.</p>`}`;
+    ${one.state === "waiting" && !one.waiting && html`<p class="banner">The command no longer waits. An answer holds once, if the same is asked within an hour.</p>`}`;
 }
 
 /** @param {{files: string[]}} props */
@@ -255,7 +256,7 @@ function Recent({ recent }) {
     <li key=${keyOf(one)}><code class="name">${one.what.slice(0, 300)}</code> <span class="small dim">${endOf(one)}, ${ageOf(Date.now() - one.ended)} ago</span></li>`)}</ul></details>`;
 }
 
-/** How somebody hears of it who looks elsewhere. */
+/** Settings: sound and desktop notifications. */
 function Telling() {
   const [sound, setSound] = useState(wants("sound"));
   const [desktop, setDesktop] = useState(wants("desktop"));

@@ -1,11 +1,11 @@
-// What is decided where a fork and the project do not go together, as the review shows it.
+// Decided conflicts, as the review shows them.
 import { counted } from "./home.js";
 import { html, useEffect, useRef } from "./html.js";
 import { useLoaded } from "./load.js";
 import { loses } from "./telling.js";
 
 /**
- * Where both have changed something that does not go together, and what is decided about it; null: it is not known.
+ * The conflicts with their decisions; null: not known.
  * @param {string} path @param {any} standing @param {any} changes @returns {import("./telling.js").Conflict[] | null}
  */
 export function useKnown(path, standing, changes) {
@@ -23,20 +23,20 @@ export function useKnown(path, standing, changes) {
 /** @type {import("./telling.js").Conflict[]} */
 const NONE = [];
 
-/** Why nothing can be chosen in a file. @param {{said: string, isPart: boolean, to: string}} props */
+/** Why no part of a file can be chosen. @param {{said: string, isPart: boolean, to: string}} props */
 export function Decided({ said, isPart, to }) {
   return html`<p class="banner"><span>Decided as a whole: see <a href=${to}>Conflicts</a>.</span> <span class="dim">${said}</span>
     ${isPart && html`<strong>Only a part of it is chosen: choose all of it, or none.</strong>`}</p>`;
 }
 
-/** What becomes of what both have changed. @param {{standing: any, to: string}} props */
+/** Files that both the fork and the project have changed. @param {{standing: any, to: string}} props */
 export function Drift({ standing: { drift, conflicts, known }, to }) {
   const settled = (known ?? []).filter((/** @type {any} */ one) => one.decided);
   const lost = settled.filter(loses).length;
   const rest = drift - conflicts - settled.length;
   const parts = [
     conflicts > 0 && html`${counted(conflicts, "conflict")} to <a href=${to}>decide</a>`,
-    settled.length > 0 && html`${settled.length.toLocaleString("en")} <a href=${to}>decided</a>${lost > 0 && `, ${lost.toLocaleString("en")} of them so that what the project has changed is lost`}`,
+    settled.length > 0 && html`${settled.length.toLocaleString("en")} <a href=${to}>decided</a>${lost > 0 && `, ${lost.toLocaleString("en")} of them overwrite changes of the project`}`,
     known && rest > 0 && (conflicts || settled.length ? "the rest is merged" : "what you apply is merged with that"),
   ].filter(Boolean);
   return html`<p class=${"banner" + (lost ? " warn" : "")}><span>${counted(drift, "of these files was", "of these files were")} changed in the project meanwhile${parts.map((one, at) => [at ? "; " : ": ", one])}.</span></p>`;

@@ -1,27 +1,27 @@
-// Dialogs, which have the keyboard to themselves while they are open, and give it back where it was.
+// Modal dialogs. They have the focus while they are open, and return it afterwards.
 import { belongs, holder } from "./focus.js";
 import { html, useEffect, useRef } from "./html.js";
 import { makeStore } from "./store.js";
 
 /**
  * @param {{title: string, onClose: () => void, wide?: boolean, children?: any}} props
- * Shown as long as it is rendered. `onClose`: Escape was pressed. What has the attribute `autofocus` has the keyboard.
+ * Shown as long as it is rendered. `onClose`: Escape was pressed. The element with the attribute `autofocus` has the focus.
  */
 export function Dialog({ title, onClose, wide = false, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const opener = useRef(holder()); // now: what opened it may be out of use when it is there
+  const opener = useRef(holder()); // now: the opener may be disabled by then
   useEffect(() => {
     const dialog = /** @type {HTMLDialogElement} */ (element.current);
     const before = opener.current;
     dialog.showModal();
     const first = dialog.querySelector("[autofocus]");
     if (first instanceof HTMLElement) first.focus({ preventScroll: true });
-    dialog.scrollTop = 0; // what has the keyboard may be its last button
+    dialog.scrollTop = 0; // the focused element may be its last button
     return () => {
       dialog.close();
       if (before instanceof HTMLElement && before.isConnected) {
         before.focus();
-        if (document.activeElement !== before) belongs(before); // what it has begun is at work
+        if (document.activeElement !== before) belongs(before); // the action that it began is running
       } else document.querySelector("main")?.focus();
     };
   }, []);
@@ -37,7 +37,7 @@ export function Dialog({ title, onClose, wide = false, children }) {
 const asked = makeStore(/** @type {Asked | null} */ (null));
 
 /**
- * Ask before something that cannot be taken back.
+ * Ask for confirmation of an action that cannot be undone.
  * @param {{title: string, text: any, action: string, danger?: boolean}} what
  * @returns {Promise<boolean>}
  */
@@ -55,7 +55,7 @@ function end(yes) {
   now?.done(yes);
 }
 
-addEventListener("hashchange", () => end(false)); // it was about what was shown; "back" leads to something else
+addEventListener("hashchange", () => end(false)); // it was about the view before; "back" leads to another one
 
 export function Confirmation() {
   const now = asked.use();

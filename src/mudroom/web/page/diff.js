@@ -1,4 +1,4 @@
-// One file: what is different in it.
+// The differences of one file.
 import { atFork, get } from "./api.js";
 import { choose, extent } from "./choice.js";
 import { drawn } from "./code.js";
@@ -20,8 +20,8 @@ import { difference } from "./source.js";
 /**
  * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
  *   picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
- * `still`: it stays as it is: it is being applied, and there may be nothing of it afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
- * `picked`: the rows that are wanted: said of a file that was moved and changed. `chosen`: the changed blocks that are wanted; null or none: all. `onChoose` is told what is wanted now (null: all);
+ * `still`: do not reload: the fork is being applied, and may be gone afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
+ * `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
  * without it nothing can be chosen.
  */
 export function Diff({ project, fork, file, old, new: now, chosen = null, picked, still = false, onChoose }) {
@@ -29,7 +29,7 @@ export function Diff({ project, fork, file, old, new: now, chosen = null, picked
   const place = useMemo(() => ({ project, fork, file, old, new: now, asNew }), [project, fork, file, old, now, asNew]);
   const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
   const steady = useSteady(data);
-  const known = useRef(/** @type {any} */ (null)); // what is said of a move stays while the other view of it is loaded
+  const known = useRef(/** @type {any} */ (null)); // the line about a move stays while its other view is loading
   if (data) known.current = data.moved ? data : null;
   const from = data?.moved?.compared ? data.moved.id : undefined;
   const sides = useMemo(() => ({ ...place, from }), [place, from]);
@@ -40,7 +40,7 @@ export function Diff({ project, fork, file, old, new: now, chosen = null, picked
     onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
 }
 
-/** The same value as long as it says the same; `stamp`: how often it did not. @param {any} data */
+/** The same object as long as its content is the same; `stamp`: number of changes. @param {any} data */
 function useSteady(data) {
   const kept = useRef(/** @type {{data: any, text: string, stamp: number}} */ ({ data: undefined, text: "", stamp: 0 }));
   const text = useMemo(() => JSON.stringify(data) ?? "", [data]);
@@ -118,7 +118,7 @@ function More({ place, first, total, version, reload, onPage }) {
 }
 
 /**
- * What keys do here.
+ * Keys of the hunks.
  * @param {{current: any}} root @param {import("./rows.js").Hunk[]} hunks @param {Set<number> | null} chosen
  * @param {((blocks: readonly number[], wanted: boolean) => void) | undefined} pick @param {() => void} layout
  */
@@ -138,7 +138,7 @@ function useHunkKeys(root, hunks, chosen, pick, layout) {
   });
 }
 
-/** Give it the keyboard, and have its beginning seen. @param {HTMLElement | undefined} target */
+/** Focus an element, and scroll to its beginning. @param {HTMLElement | undefined} target */
 export function show(target) {
   if (!target) return false;
   target.focus({ preventScroll: true });

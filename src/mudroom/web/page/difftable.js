@@ -1,7 +1,8 @@
 // Lines of a difference as tables: unified, or side by side.
 //
-// Each table is one for a screen reader, too: a row says its numbers and "added" or "removed" before the text. What is
-// long is several tables, made as they come near (near.js); rows of one changed block are one group of rows.
+// Each table is accessible to screen readers: a row has its line numbers and "added" or "removed" before the text. A
+// long difference consists of several tables, made as they come near the viewport (near.js); the rows of a changed
+// block are one group of rows.
 import { code, Long } from "./code.js";
 import { html, useMemo } from "./html.js";
 import { Near } from "./near.js";
@@ -60,7 +61,7 @@ function range(lines) {
  * One table.
  * @param {{groups: {block: number, begins: boolean, lines: Line[]}[], manner: Manner, off: string,
  *   pick?: (block: number) => any}} props
- * `off`: numbers of the blocks in it that are not wanted; `pick`: what stands above a block
+ * `off`: numbers of its blocks that are not chosen; `pick`: returns the element above a block
  */
 function Table({ groups, manner, off, pick }) {
   return useMemo(() => {
@@ -109,7 +110,7 @@ function tabled(lines) {
   return found;
 }
 
-/** Where a hunk is, in words. @param {import("./rows.js").Hunk} hunk */
+/** The position of a hunk, in words. @param {import("./rows.js").Hunk} hunk */
 export function whereabouts({ old_start, old_lines, new_start, new_lines }) {
   const range_ = (/** @type {number} */ start, /** @type {number} */ lines) =>
     lines === 0 ? "nothing" : lines === 1 ? `line ${number(start)}` : `lines ${number(start)}–${number(start + lines - 1)}`;

@@ -1,4 +1,4 @@
-// What a project's forks use of this machine.
+// The resources that a project's forks use on this machine.
 import { at } from "./api.js";
 import { html, useEffect } from "./html.js";
 import { useLoaded } from "./load.js";
@@ -32,7 +32,7 @@ export function Disk({ project }) {
     <p class="dim small">In a terminal, <code>mudroom vault gc</code> makes room.</p></section>`;
 }
 
-/** While the page is seen. @param {number} pause milliseconds @param {() => void} run */
+/** Repeat while the page is visible. @param {number} pause milliseconds @param {() => void} run */
 function useEvery(pause, run) {
   useEffect(() => {
     const timer = setInterval(() => document.visibilityState === "visible" && run(), pause);

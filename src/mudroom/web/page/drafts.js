@@ -1,9 +1,9 @@
-// What is chosen in conflicts and not saved: while other views are looked at, and over a reload. Pure, but for its memory.
+// Unsaved choices in conflicts, kept across views and reloads. Pure, apart from the storage that is passed in.
 //
-// 1. It is about one fork: of one of the same name that was made at another time nothing is kept.
-// 2. With each draft goes the version of the conflict that it is about: it is not saved as if it were about another one.
-// 3. Over a reload only so much is kept as fits, what was worked on last first. Of the rest it is kept that there was one.
-// 4. What comes back from the memory may be anything: a draft, or nothing.
+// 1. Drafts belong to one fork: a fork of the same name that was made at another time has none.
+// 2. Each draft has the version of its conflict, and is not saved for another version.
+// 3. Across a reload, as much is kept as fits, the most recent first. Of the others only their existence is kept.
+// 4. Stored data may be anything; it is validated when it is read.
 
 /** @typedef {import("./merge.js").Decisions} Decisions */
 /** @typedef {{places: Decisions | null, edited: import("./result.js").Edited}} Draft what is chosen and not saved.
@@ -14,8 +14,8 @@
 /** @typedef {import("./pending.js").Memory} Memory */
 
 const FORKS = 20;
-const FILES = 200; // of a fork
-const LONGEST = 1_000_000; // characters: as pending.js, which has as much again of the 5 MiB of a tab
+const FILES = 200; // per fork
+const LONGEST = 1_000_000; // characters: as in pending.js, which uses as much of the 5 MiB of a tab
 const KEY = "drafts";
 const TAKES = ["ours", "theirs", "both", "base", "written"];
 
@@ -30,7 +30,7 @@ const fresh = (created) => ({ created, drafts: new Map(), based: new Map(), lost
 
 /** @param {Memory} memory @param {number} [longest] */
 export function makeDrafts(memory, longest = LONGEST) {
-  /** The last one looked at is the last. @type {Map<string, Unsaved>} */
+  /** The most recently used is the last. @type {Map<string, Unsaved>} */
   const known = unpacked(memory.get(KEY));
   return {
     /** @param {string} fork @param {number} created when it was made @returns {Unsaved} */
@@ -41,15 +41,15 @@ export function makeDrafts(memory, longest = LONGEST) {
       known.set(fork, now);
       return now;
     },
-    /** Bring it to the memory. */
+    /** Write to the storage. */
     write() {
       const text = packed(known, longest);
-      if (text !== (memory.get(KEY) ?? "") && !memory.set(KEY, text)) memory.set(KEY, packed(known, 0)); // it takes less than we thought
+      if (text !== (memory.get(KEY) ?? "") && !memory.set(KEY, text)) memory.set(KEY, packed(known, 0)); // the storage has less room than expected
     },
   };
 }
 
-/** What is worked on last is the last. @param {Unsaved} unsaved @param {string} id @param {Partial<Draft>} next */
+/** The most recently edited is the last. @param {Unsaved} unsaved @param {string} id @param {Partial<Draft>} next */
 export function put({ drafts, lost }, id, next) {
   const now = { ...NOTHING, ...drafts.get(id), ...next };
   drafts.delete(id);
@@ -93,7 +93,7 @@ function unpacked(text) {
       found.set(checked(fork, "string"), unsaved);
     }
   } catch {
-    return new Map(); // another version of the page has written it
+    return new Map(); // written by another version of the page
   }
   return found;
 }

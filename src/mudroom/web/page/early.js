@@ -1,12 +1,13 @@
-// What the first view shows, asked for before its modules are here: this one imports nothing, so it runs first.
+// Requests of the first view, sent before its modules are loaded: this module imports nothing, so it runs first.
 //
-// 1. Nothing is asked that the view does not ask itself (by its address, as route.js reads it), with the key that this browser has; each answer is given away once.
-// 2. It may be an old one by then: who takes it asks again. None is kept when the server tells that something has changed.
+// 1. Only requests are sent that the view would send (by its address, as route.js reads it), with the key of this
+//    browser. Each answer is used once.
+// 2. An answer may be stale by then: the view asks again. All answers are dropped when the server reports a change.
 
 export const BASE = "api/v1";
 export const HEADER = "x-mudroom-csrf";
 
-/** Where the key is kept: others of this origin have other paths. */
+/** The name under which the key is stored: servers on this origin have different paths. */
 export const place = () => "mudroom-key " + new URL("./", location.href).pathname;
 
 /** @typedef {[answer: Response, text: string]} Answer */
@@ -25,17 +26,17 @@ export function early(path, key) {
 
 export const forget = () => asked.clear();
 
-/** What a view shows first: below /api/v1. @param {string} hash of its address @returns {string[]} */
+/** The requests of the first view, below /api/v1. @param {string} hash of its address @returns {string[]} */
 export function first(hash) {
   if (/^(#\/?)?$/.test(hash)) return ["/me", "/projects"];
   const found = /^#\/p\/([^/]+)(?:\/f\/([^/]+)(?:\/review(?:\/[\w-]+)?)?)?$/.exec(hash);
   if (!found) return [];
   try {
-    const [project, fork] = found.slice(1).map((part) => part && encodeURIComponent(decodeURIComponent(part))); // as a view spells it
+    const [project, fork] = found.slice(1).map((part) => part && encodeURIComponent(decodeURIComponent(part))); // as a view encodes it
     const at = "/projects/" + project;
     return ["/me", at, ...(fork ? [`${at}/forks/${fork}/changes`] : [])];
   } catch {
-    return []; // it is not percent-encoded text
+    return []; // not percent-encoded text
   }
 }
 
@@ -43,12 +44,12 @@ export function first(hash) {
 function begin(key) {
   for (const path of first(location.hash)) {
     const answer = fetch(BASE + path, { headers: { accept: "application/json", [HEADER]: key }, credentials: "same-origin" }).then(read);
-    answer.catch(() => {}); // who wants it is told
+    answer.catch(() => {}); // reported where the answer is used
     asked.set(path, { key, answer });
   }
 }
 
-/** The key that a login has left; empty: there is none, or it cannot be had. */
+/** The key of the last login; empty: there is none, or the browser denies access. */
 export function known() {
   try {
     return localStorage.getItem(place()) ?? "";

@@ -1,8 +1,8 @@
-// One for all pages of a browser (HTML, shared workers): each hears what comes.
+// A shared worker (HTML) with one connection for all pages of a browser.
 //
-// A page says the address that it knows when it comes, and for each other try. The last one said counts: it has the key of
-// the last login, and a connection that was begun with another one is refused when it breaks off. What is refused is tried
-// again only if a page asks for it: one that may not ask any more does not.
+// A page passes its URL when it connects, and at each retry. The last URL counts: it has the key of the last login, and
+// a connection with an older key is refused when it reconnects. A refused connection is retried only when a page asks
+// for it: a page that is logged out does not.
 import { AGAIN, stream } from "./events.js";
 
 /** @type {MessagePort[]} Of pages that are gone, too: nobody is told when one goes, and what it is sent is dropped. */

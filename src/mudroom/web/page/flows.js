@@ -1,4 +1,4 @@
-// What went to the network, and what could not.
+// Network requests of commands, allowed and denied.
 import { at } from "./api.js";
 import { html, useState } from "./html.js";
 import { usePages } from "./pages.js";

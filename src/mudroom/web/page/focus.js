@@ -1,35 +1,36 @@
-// The keyboard is never lost (WCAG 2.2, 2.4.3 and 2.4.7): what had it may go, or be out of use for a while, when something
-// is done; a browser gives it to the whole document then (https://html.spec.whatwg.org/multipage/interaction.html#focus-fixup-rule),
-// and whoever cannot see where that is begins at the top.
+// Focus is never lost (WCAG 2.2, 2.4.3 and 2.4.7). The focused element may be removed, or disabled for a while; a
+// browser then focuses the document (https://html.spec.whatwg.org/multipage/interaction.html#focus-fixup-rule), and a
+// user who cannot see the position starts again at the top.
 //
-// 1. Gone: the nearest that is left of what was around it has it next, or the view as a whole.
-// 2. Out of use (a button that is at work): it has it again when it can be used, if nobody took it meanwhile. That may never
-//    be: after a while it is lent to what is around, and whoever goes on from there has it.
-// 3. Whoever clicks on nothing wants it nowhere: then nothing is done.
-// Who knows better where it belongs, gives it there himself before; a dialog does (dialog.js).
+// 1. Removed: the nearest remaining element around it gets the focus, or the view as a whole.
+// 2. Disabled (a button whose action is running): it gets the focus back when it is enabled, unless the user has moved
+//    the focus. After a while the focus is lent to an element around it.
+// 3. A click on an empty place removes the focus on purpose: nothing is done.
+//
+// Code that knows a better place focuses it first; a dialog does (dialog.js).
 
-const PATIENCE = 1000; // milliseconds that it is kept for what is out of use
+const PATIENCE = 1000; // milliseconds to wait for a disabled element
 
-/** What had the keyboard last, and all that is around it, the nearest first. @type {Element[]} */
+/** The last focused element and its ancestors, the nearest first. @type {Element[]} */
 let chain = [];
 
-/** What has it meanwhile, and all around what it belongs to. */
+/** The element that has the focus meanwhile, and the chain of the owner. */
 let lent = /** @type {{to: Element, from: Element[]} | null} */ (null);
 let waits = 0;
 
-/** Whether it can have the keyboard. @param {Element} element */
+/** Whether an element can have the focus. @param {Element} element */
 const usable = (element) => element.isConnected && !element.matches(":disabled") && element.getClientRects().length > 0;
 
-/** What has just gone out of use has it for the rest of the frame, after which nobody may be told of anything any more. */
+/** A disabled element stays document.activeElement for the rest of the frame, and gets no events. */
 const nowhere = () => document.activeElement === null || document.activeElement.matches("body, :disabled");
 
-/** It belongs there, though it may be out of use at the moment. @param {Element | null} element */
+/** Set the owner of the focus, even if it is disabled now. @param {Element | null} element */
 export function belongs(element) {
   chain = [];
   for (let one = element; one && one !== document.body; one = one.parentElement) chain.push(one);
 }
 
-/** What has the keyboard, or had it before that was out of use. */
+/** The focused element, or the one that had the focus before it was disabled. */
 export const holder = () => (nowhere() ? chain[0] ?? null : document.activeElement);
 
 function look() {
@@ -37,7 +38,7 @@ function look() {
   const [last, ...around] = chain;
   if (!last || !nowhere()) return;
   if (last.isConnected && last.matches(":disabled")) {
-    waits ||= window.setTimeout(lend, PATIENCE); // it may come back
+    waits ||= window.setTimeout(lend, PATIENCE); // the element may be enabled again
     return;
   }
   give(usable(last) ? last : next(around));
@@ -54,7 +55,7 @@ function lend() {
   if (document.activeElement && !nowhere()) lent = { to: document.activeElement, from };
 }
 
-/** Back to what it belongs to, if that can have it. @param {Element} owner */
+/** Return the focus to its owner, if possible. @param {Element} owner */
 function bring(owner) {
   if (owner.isConnected && !usable(owner)) return;
   lent = null;
@@ -68,7 +69,7 @@ function give(element) {
   element.focus({ preventScroll: true });
 }
 
-/** From now on, for as long as the page is open. */
+/** Start; lasts as long as the page is open. */
 export function keepFocus() {
   addEventListener("focusin", ({ target }) => {
     if (target !== lent?.to) lent = null;
@@ -77,7 +78,7 @@ export function keepFocus() {
   addEventListener("pointerdown", ({ target }) => {
     lent = null;
     const owner = document.activeElement;
-    // what has it already, and is clicked, is given it by nobody once more
+    // an element that is focused and clicked gets no second focus event
     belongs(!nowhere() && target instanceof Node && owner?.contains(target) ? owner : null);
   }, true);
   const changes = new MutationObserver(() => ((chain.length && nowhere()) || lent) && requestAnimationFrame(look));

@@ -1,4 +1,4 @@
-// A fork as a card, and throwing it away.
+// The card of a fork, and discarding it.
 import { at, atFork, get, query, remove } from "./api.js";
 import { confirmed } from "./dialog.js";
 import { html, useState } from "./html.js";
@@ -6,7 +6,7 @@ import { counted, Level } from "./home.js";
 import { toFork } from "./route.js";
 import { complain, toast } from "./toast.js";
 
-/** What a state is called, and how it is marked. @type {Record<string, [string, string]>} */
+/** Label and mark of each state. @type {Record<string, [string, string]>} */
 const STATES = {
   idle: ["idle", ""], running: ["running", "warn"], mounted: ["mounted", "warn"],
   "cut off": ["cut off: its last command was interrupted", "bad"], damaged: ["damaged", "bad"],
@@ -22,8 +22,8 @@ export function Counts({ summary }) {
 }
 
 /**
- * Ask, and throw a fork away: what was looked at, and nothing else. If more has come since, that is told, and asked about.
- * @param {string} project @param {any} fork as it was looked at @param {any} [before] the same, as it was asked about before
+ * Confirm and discard a fork in its reviewed state. If it has changed since, show that and ask again.
+ * @param {string} project @param {any} fork as reviewed @param {any} [before] the state of the first question
  * @returns {Promise<boolean>} whether it is gone
  */
 export async function discard(project, fork, before = null) {
@@ -40,7 +40,7 @@ export async function discard(project, fork, before = null) {
   return true;
 }
 
-/** What is lost. @param {string} project @param {any} fork @param {any} before */
+/** The text of the question: what is lost. @param {string} project @param {any} fork @param {any} before */
 function told(project, fork, before) {
   const files = filesOf(fork.summary);
   const lost = files ? `${counted(files, "changed file")} that ${files === 1 ? "is" : "are"} in no project` : "nothing is changed in it";
@@ -49,7 +49,7 @@ function told(project, fork, before) {
     <p>This cannot be undone.</p>`;
 }
 
-/** The fork as it is now, if it is the same one, and another than it was. @param {string} project @param {any} fork */
+/** The fork now, if it is the same fork and has changed. @param {string} project @param {any} fork */
 async function asItIs(project, fork) {
   const found = await get(at(project)).then(({ forks }) => forks.find((/** @type {any} */ one) => one.name === fork.name && one.created === fork.created), () => null);
   return found?.fingerprint !== fork.fingerprint ? found ?? null : null;
@@ -62,7 +62,7 @@ export function ForkCard({ project, fork, changed }) {
   const away = async () => {
     setBusy(true);
     if (!(await discard(project, fork))) setBusy(false);
-    changed(); // it may be another one than is shown
+    changed(); // the fork may differ from the card
   };
   return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3><${Level} badge=${fork.badge} /></div>
     ${fork.command && html`<p><code class="name clip" title=${fork.command}>${fork.command}</code></p>`}

@@ -1,4 +1,4 @@
-// What is around every view: where we are, where one may go, and whether the server is still there.
+// The frame of every view: breadcrumbs, tabs, and the state of the connection.
 import { at, listen } from "./api.js";
 import { spelled } from "./code.js";
 import { QuestionsButton } from "./decide.js";
@@ -11,7 +11,7 @@ import { nextTheme, ThemeSwitch } from "./theme.js";
 import { Toasts } from "./toast.js";
 import { Confirmation } from "./dialog.js";
 
-/** Undecided conflicts of forks that were looked at: by `project/fork`. */
+/** Number of undecided conflicts, by `project/fork`. */
 export const conflicts = makeStore(/** @type {Record<string, number>} */ ({}));
 
 /** @param {string} project @param {string} fork @param {number} count */
@@ -89,7 +89,7 @@ export function Alone({ title, children, busy = false }) {
   return html`<main class="alone" tabindex="-1" aria-busy=${String(busy)}><h1>${title}</h1>${children}</main>`;
 }
 
-/** This browser may not ask any more. */
+/** Shown when this browser is logged out. */
 export function Over() {
   return html`<${Alone} title="This session of the page is over">
     <p>The server does not know this browser any more, or what this page has kept of its login is gone. Nothing is lost: forks stay where they are.</p>

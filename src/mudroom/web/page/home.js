@@ -1,4 +1,4 @@
-// Projects, and the forks and applies of one.
+// The list of projects, and one project with its forks and applies.
 import { html } from "./html.js";
 import { spelled } from "./code.js";
 import { ForkCard } from "./fork.js";
@@ -12,7 +12,7 @@ export function Waiting({ label = "Loading" }) {
     <div class="skeleton w40"></div><div class="skeleton w80"></div><div class="skeleton w60"></div></main>`;
 }
 
-/** @param {{error: any, again: () => void, more?: any}} props `more`: what else can be done */
+/** @param {{error: any, again: () => void, more?: any}} props `more`: further actions */
 export function Failed({ error, again, more = null }) {
   return html`<main class="page" tabindex="-1"><h1>That did not work</h1><p class="problem name">${error.message}</p>
     ${error.hint && html`<p class="name">${error.hint}</p>`}<p class="row"><button type="button" onClick=${again}>Try again</button>${more}</p></main>`;
@@ -21,7 +21,7 @@ export function Failed({ error, again, more = null }) {
 /** @param {number} count @param {string} one @param {string} [many] */
 export const counted = (count, one, many = one + "s") => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
-/** How what runs there is kept apart from the machine. @param {{badge: any}} props */
+/** The isolation level of a fork. @param {{badge: any}} props */
 export function Level({ badge }) {
   return html`<span class=${"badge " + (badge.safe ? "safe" : badge.level === null ? "warn" : "open")} title=${badge.why}>${badge.label}<span class="hidden">: ${badge.why}</span></span>`;
 }

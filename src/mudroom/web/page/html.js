@@ -1,4 +1,4 @@
-// Elements as values: everything that is shown goes through here, so that text is always text.
+// Elements as values. All output goes through here, so that text is always escaped.
 import { h, render, Fragment } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 

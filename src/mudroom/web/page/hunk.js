@@ -1,4 +1,4 @@
-// One hunk with its choice, and the unchanged lines between two of them.
+// One hunk with its choice, and the unchanged lines between hunks.
 import { wants } from "./choice.js";
 import { blocksOf, Lines, whereabouts } from "./difftable.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
@@ -8,7 +8,7 @@ import { text } from "./source.js";
 import { number, plural } from "./wording.js";
 
 const STEP = 20; // lines that are opened at once
-const ALL = 5000; // of more lines there is no "all"
+const ALL = 5000; // with more lines there is no button for all
 
 /** @typedef {import("./rows.js").Line} Line */
 /** @typedef {import("./difftable.js").Manner} Manner */
@@ -26,7 +26,7 @@ function Tick({ extent: now, onToggle, label, children }) {
 }
 
 /**
- * One hunk; made anew only if something of it is different.
+ * One hunk; rendered again only if it has changed.
  * @param {{hunk: import("./rows.js").Hunk, at: number, total: number, manner: Manner, chosen: Set<number> | null,
  *   onPick?: (blocks: readonly number[], wanted: boolean) => void}} props
  */
@@ -40,7 +40,7 @@ export function Hunk({ hunk, at, total, manner, chosen, onPick }) {
 /**
  * @param {{hunk: import("./rows.js").Hunk, blocks: readonly number[], at: number, total: number, manner: Manner, left: string,
  *   onPick?: (blocks: readonly number[], wanted: boolean) => void}} props
- * `left`: the numbers of the blocks that are not wanted
+ * `left`: the numbers of the blocks that are not chosen
  */
 function Made({ hunk, blocks, at, total, manner, left, onPick }) {
   const off = useMemo(() => (left ? left.split(",").map(Number) : []), [left]);
@@ -75,7 +75,7 @@ const both = (lines, shift) => lines.map((line) => {
   return /** @type {Line} */ ([" ", at + shift, at, ...line.slice(3, 4), -1, [], ...line.slice(6)]);
 });
 
-/** @param {{gap: import("./rows.js").Gap, last: boolean, manner: Manner}} props `last`: nothing comes below */
+/** @param {{gap: import("./rows.js").Gap, last: boolean, manner: Manner}} props `last`: the end of the file */
 export function Fold({ gap, last, manner }) {
   const [opened, setOpened] = useState({ top: 0, bottom: 0 });
   const [lines, setLines] = useState(/** @type {{top: Line[], bottom: Line[]}} */ ({ top: [], bottom: [] }));

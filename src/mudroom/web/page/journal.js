@@ -1,4 +1,4 @@
-// The journal: what has happened, searched, as it comes, and whether it is as it was written.
+// The journal: search, new events, verification.
 import { at, finished, post } from "./api.js";
 import { html, useEffect, useState } from "./html.js";
 import { usePages } from "./pages.js";
@@ -36,7 +36,7 @@ export function Journal({ project, fork }) {
     ${!rows && !error && html`<div aria-busy="true"><div class="skeleton"></div><div class="skeleton"></div><div class="skeleton"></div></div>`}
     ${rows && !rows.length && html`<p class="empty">${following ? "Nothing of that kind so far." : "Nothing of that kind has happened."}</p>`}
     ${rows && rows.length > 0 && html`<ol class="events" aria-label="Events, newest first">${rows.map((/** @type {any} */ one) => html`<${Happened} key=${one.number} one=${one} />`)}</ol>`}
-    ${following !== null && following !== undefined && html`<p><button type="button" disabled=${busy} onClick=${more}>${busy ? "Looking…" : "Older ones"}</button> <span class="dim small">looked at down to event ${following.toLocaleString("en")}</span></p>`}
+    ${following !== null && following !== undefined && html`<p><button type="button" disabled=${busy} onClick=${more}>${busy ? "Looking…" : "Older ones"}</button> <span class="dim small">searched down to event ${following.toLocaleString("en")}</span></p>`}
   </section>`;
 }
 
@@ -62,7 +62,7 @@ function Verify({ project }) {
     });
   };
   const found = job?.result;
-  return html`<div class="row"><button type="button" disabled=${job?.state === "running"} onClick=${verify}>Is it as it was written?</button>
+  return html`<div class="row"><button type="button" disabled=${job?.state === "running"} onClick=${verify}>Verify the journal</button>
     <span role="status">${job?.state === "running" && html`<span class="dim">checking${job.total ? ` ${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}` : ""}…</span>`}
       ${found?.intact && html`<span class="tag intact">Intact: ${count(found.events, "event")}</span> <code class="dim small name">${found.head.slice(0, 24)}…</code>`}
       ${found && !found.intact && html`<span class="tag bad">Not intact</span>`}</span>
@@ -76,7 +76,7 @@ function Choice({ label, options, value, set }) {
     ${options.map(([one, text]) => html`<option key=${one} value=${one} selected=${one === value}>${text}</option>`)}</select>`;
 }
 
-/** Told when somebody has stopped typing. @param {{label: string, placeholder: string, small?: boolean, set: (value: string) => void}} props */
+/** A text field that reports its value when typing has paused. @param {{label: string, placeholder: string, small?: boolean, set: (value: string) => void}} props */
 function Typed({ label, placeholder, small = false, set }) {
   const [value, setValue] = useState("");
   useEffect(() => {

@@ -1,4 +1,4 @@
-// The keyboard: views say what they do for a shortcut, and the help is made of the same table.
+// Keyboard shortcuts: views register their handlers; the help is made from the same table.
 import { Dialog } from "./dialog.js";
 import { html, useLayoutEffect, useRef } from "./html.js";
 import { meant, named, SCOPES, SHORTCUTS } from "./shortcut.js";
@@ -12,14 +12,14 @@ const help = makeStore(false);
 const wanted = makeStore(kept.get("keys") !== "off");
 
 /**
- * As long as the component is there: what it does for the shortcuts of a scope, by their names in `SHORTCUTS`. One that
- * returns false has done nothing, and the key goes on.
+ * Register handlers for the shortcuts of a scope, by their names in `SHORTCUTS`, as long as the component exists. A handler
+ * that returns false passes the key on.
  * @param {string} scope @param {Handlers} handlers
  */
 export function useKeys(scope, handlers) {
   const latest = useRef(handlers);
   latest.current = handlers;
-  useLayoutEffect(() => { // with what is shown, not a frame after it: a key that came between was lost
+  useLayoutEffect(() => { // together with the shown elements, not a frame later: keys in between would be lost
     const one = { scope, handlers: latest };
     active = [one, ...active].sort((a, b) => near.indexOf(b.scope) - near.indexOf(a.scope));
     return () => void (active = active.filter((other) => other !== one));

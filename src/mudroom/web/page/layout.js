@@ -1,4 +1,4 @@
-// Unified or side by side: what was chosen last, and whether there is room for it.
+// Unified or side by side: the last choice, and whether there is room for it.
 import { useEffect, useRef, useState } from "./html.js";
 
 const KEY = "mudroom.diff";
@@ -20,7 +20,7 @@ export function useLayout() {
     try {
       localStorage.setItem(KEY, next ? "split" : "unified");
     } catch {
-      // Not remembered, then.
+      // It is not remembered then.
     }
   };
   return { split, setSplit };

@@ -1,8 +1,8 @@
-// A list or tree of any length: only what is to be seen is there.
+// A virtual list or tree: only visible lines are rendered.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 export const HEIGHT = 30; // pixels of a line
-const AROUND = 12; // lines above and below what is seen
+const AROUND = 12; // lines above and below the visible ones
 
 /**
  * @param {{label: string, tree: boolean, items: import("./tree.js").Item[], active: number, onActive: (at: number) => void,
@@ -46,7 +46,7 @@ export function Lines({ label, tree, items, active, onActive, draw, checked, onO
     </div></div>`;
 }
 
-/** The active line is there even if it is not to be seen: it is what `aria-activedescendant` names.
+/** The active line is rendered even if it is not visible, because `aria-activedescendant` refers to it.
  * @param {import("./tree.js").Item[]} shown @param {import("./tree.js").Item[]} items @param {number} active @param {number} first */
 function within(shown, items, active, first) {
   const found = shown.map((item, index) => ({ item, at: first + index }));

@@ -1,27 +1,27 @@
-// What a view shows, asked for again whenever it may have changed. Never the answer to another question.
+// Data of a view, loaded again whenever it may have changed. Answers to former requests are dropped.
 import { get, listen, takeOld } from "./api.js";
 import { useLayoutEffect, useRef, useState } from "./html.js";
 
-const PAUSE = 150; // milliseconds: many changes in a row are one
+const PAUSE = 150; // milliseconds: many changes in a row cause one request
 
 /**
- * The answer to GET path: `data`, or `error`; neither while it is on its way for the first time. The last answer stays
- * until there is a newer one, and `error` stands beside it.
- * @param {string | null} path null: nothing is asked
+ * The answer to GET path: `data`, or `error`; neither before the first answer. The last answer stays
+ * until there is a newer one, and `error` is set beside it.
+ * @param {string | null} path null: no request
  * @param {(what: string, project: string) => boolean} [matters] which changes it may be about: of all that "changed" tells
- * @returns {{data: any, error: any, reload: (anew?: unknown) => void}} `reload(true)`: `data` is another object then, though it
- *   may say the same: somebody waits for an answer of now
+ * @returns {{data: any, error: any, reload: (anew?: unknown) => void}} `reload(true)`: `data` is a new object then, even if it is
+ *   equal: the caller waits for a current answer
  */
 export function useLoaded(path, matters = () => false) {
   const [found, setFound] = useState(/** @type {{path: string | null, data?: any, error?: any}} */ ({ path: null }));
   const reload = useRef((/** @type {unknown} */ _anew) => {});
   const filter = useRef(matters);
   filter.current = matters;
-  useLayoutEffect(() => { // not when it has been painted: nothing is there to be seen yet
+  useLayoutEffect(() => { // before painting
     if (path === null) return;
     let timer = 0;
     let [asking, again, over] = [false, false, false];
-    let [wanted, had] = [0, 0]; // how often another object
+    let [wanted, had] = [0, 0]; // requests for a new object
     let last = /** @type {any} */ (undefined);
     const aborter = new AbortController();
     const ask = async () => {
@@ -37,7 +37,7 @@ export function useLoaded(path, matters = () => false) {
       }
     };
     const load = async () => {
-      if (asking) return void (again = true); // what is under way may be old by now; it is shown until there is a newer one
+      if (asking) return void (again = true); // the running request may be stale; its data is shown until the next answer
       asking = true;
       do {
         again = false;

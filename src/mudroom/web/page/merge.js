@@ -1,14 +1,15 @@
-// A three-way merge as it is decided: regions, what was chosen for each conflicting one, and what comes out. Pure.
+// A three-way merge that is decided by the user: regions, the choice for each conflicting one, and the result. Pure.
 //
-// 1. What was chosen is kept by what a region says, not by its number: it stays when another part of the file has moved.
-// 2. What is written by hand begins with a side's text as it is, never with what is shown of it.
+// 1. A choice is stored by the content of its region, not by its number: it stays valid when another part of the file
+//    has moved.
+// 2. Text that is edited by hand begins with the unchanged text of a side, never with its displayed form.
 
 import { NEW, ODD, OLD, returned, TEXT, UNTIL } from "./rows.js";
 
 /** @typedef {import("./rows.js").Line} Line */
 /** @typedef {"ours" | "theirs" | "both" | "base"} Take */
-/** @typedef {{take: Take | "written", text: string | null, unseen?: boolean}} Decision `text`: what was written instead; null: as it
- *   is. `take` is "written" if it is not known from which side that came. `unseen`: there is something in it that is not seen when it is edited */
+/** @typedef {{take: Take | "written", text: string | null, unseen?: boolean}} Decision `text`: the edited text; null: the side
+ *   unchanged. `take` is "written" if the origin of the text is not known. `unseen`: it holds characters that an editor does not show */
 /** @typedef {"same" | "ours" | "theirs" | "both" | "conflict"} Kind */
 /** @typedef {{kind: Kind, base: Line[], ours: Line[], theirs: Line[], number?: number, hidden?: number,
  *   more?: [number, number, number], texts?: [string, string, string] | null}} Region as the API has it */
@@ -18,14 +19,14 @@ import { NEW, ODD, OLD, returned, TEXT, UNTIL } from "./rows.js";
  * A region with all of its sides, and their own numbers.
  * @typedef {{kind: Kind, number: number, key: string, base: Line[], ours: Line[], theirs: Line[], hidden: number, fold: number,
  *   more: {base: number, ours: number, theirs: number}, texts: {base: string, ours: string, theirs: string} | null}} Placed
- * `key`: what tells a conflict from others. `hidden` lines are not here, before the one with the index `fold`; `more` are
+ * `key`: identifies a conflict. `hidden` lines are not here, before the one with the index `fold`; `more` are
  * not here at the end.
  */
 
 /** @type {readonly Take[]} */
 export const TAKES = ["ours", "theirs", "both", "base"];
 const SIDES = /** @type {const} */ (["base", "ours", "theirs"]);
-/** Of what region which side is sent for a side. @type {Record<Kind, {base: "base" | "ours", ours: "base" | "ours", theirs: "base" | "ours" | "theirs"}>} */
+/** The side that is sent for a side, by kind of region. @type {Record<Kind, {base: "base" | "ours", ours: "base" | "ours", theirs: "base" | "ours" | "theirs"}>} */
 const SENT = {
   same: { base: "ours", ours: "ours", theirs: "ours" },
   ours: { base: "base", ours: "ours", theirs: "base" },
@@ -70,7 +71,7 @@ function keyOf(region, seen) {
 /** Lines of a fold that are still hidden: the first of them, and how many to ask for. @typedef {{first: number, count: number}} Wanted */
 
 /**
- * What is to be asked for to see more of a region's fold.
+ * The lines to load to show more of a region's fold.
  * @param {Placed} region @param {"top" | "bottom" | "all"} where @param {number} step @returns {Wanted}
  */
 export function wanted({ ours, hidden, fold }, where, step) {
@@ -88,7 +89,7 @@ export const filled = (regions, at, { fold }, lines) => regions.map((one, index)
   : { ...one, ours: [...one.ours.slice(0, fold), ...lines, ...one.ours.slice(fold)], hidden: (one.hidden ?? 0) - lines.length }));
 
 /**
- * Where lines are left out: before that index.
+ * The index before which lines are left out.
  * @param {readonly Line[]} lines @param {number} first the number that the first line has if nothing is left out before it
  */
 function jump(lines, first) {
@@ -104,7 +105,7 @@ const numbered = (lines, first, hidden, fold) => lines.map((line, at) =>
  *   what is decided, as the API has it */
 
 /**
- * What is decided, to begin with when it is changed; null: it was not decided place by place.
+ * The stored decisions, as a start for changes; null: it was not decided place by place.
  * @param {readonly Placed[]} regions @param {Result | null | undefined} result
  * @returns {Decisions | null}
  */
@@ -124,7 +125,7 @@ export const places = (regions) => regions.filter((region) => region.kind === "c
 export const linesOf = ({ base, ours, theirs }, take) => ({ ours, theirs, base, both: [...ours, ...theirs], written: [] })[take];
 
 /**
- * A side as somebody edits it; null: it cannot be edited.
+ * A side as text for editing; null: it cannot be edited.
  * @param {Placed} region @param {Take | "written"} take
  */
 export function written({ texts }, take) {
@@ -135,11 +136,11 @@ export function written({ texts }, take) {
   return text.includes("\r") ? null : text;
 }
 
-/** Whether there is something in the lines that is not seen when they are edited. @param {readonly Line[]} lines */
+/** Whether the lines hold characters that an editor does not show. @param {readonly Line[]} lines */
 export const unseen = (lines) => lines.some((line) => (line[ODD] ?? []).length > (returned(line) ? 1 : 0));
 
 /**
- * What was edited, as lines; what follows the last newline is one, too.
+ * An edited text as lines; text after the last newline is a line, too.
  * @param {string} text
  */
 export function split(text) {
@@ -149,14 +150,14 @@ export function split(text) {
 }
 
 /**
- * For one place: a side, or lines.
+ * The answer for one place: a side, or lines.
  * @param {Placed} region @param {Decision} decision
  * @returns {Take | string[]}
  */
 export const answer = (region, { take, text }) => (take !== "written" && (text === null || text === written(region, take)) ? take : split(text ?? ""));
 
 /**
- * For all conflicting places; null: one is not decided.
+ * The answers for all conflicting places; null: a place is undecided.
  * @param {readonly Placed[]} regions @param {Decisions} decisions
  * @returns {(Take | string[])[] | null}
  */

@@ -1,4 +1,4 @@
-// Things that are made when they come near to what is seen: a long list stays cheap, and the scroll bar true.
+// Elements that are rendered when they come near the viewport: a long list stays cheap, and the scroll bar is right.
 import { html, useEffect, useRef, useState } from "./html.js";
 
 const MARGIN = "1500px";
@@ -27,8 +27,8 @@ export function useNear(come, wanted) {
 }
 
 /**
- * @param {{lines: number, now?: boolean, make: () => any}} props `lines`: how high it is until it is made;
- * `now`: not only when it is near
+ * @param {{lines: number, now?: boolean, make: () => any}} props `lines`: its height before it is rendered;
+ * `now`: render at once
  */
 export function Near({ lines, now = false, make }) {
   const [made, setMade] = useState(now);

@@ -1,4 +1,4 @@
-// Unchanged lines of a conflict, asked for as somebody opens their folds.
+// Unchanged lines of a conflict, loaded as their folds are opened.
 import { get, query } from "./api.js";
 import { useMemo, useState } from "./html.js";
 import { filled, placed, wanted } from "./merge.js";
@@ -21,7 +21,7 @@ export function useOpened(place, data) {
   const regions = useMemo(() => placed(all), [all]);
   /** @type {Open} */
   const open = (at, where) => get(`${place}/conflict/lines` + query({ file: data.id, versions: data.versions, ...wanted(regions[at], where, STEP) })).then(
-    // another fold may have been opened meanwhile, or this one: then it is another region
+    // a fold may have been opened meanwhile, and the region is another one
     ({ lines }) => setOpened((now) => (known(now)[at] === all[at] ? { sides, regions: filled(known(now), at, regions[at], lines), trouble: "" } : now)),
     (error) => setOpened((now) => ({ sides, regions: known(now), trouble: error.message })),
   );

@@ -1,10 +1,10 @@
-// What one command prints, as it comes.
+// The output of one command, as it arrives.
 import { get, listen, query } from "./api.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { size } from "./say.js";
 import { Screen } from "./screen.js";
 
-const PAUSE = 120; // milliseconds between two looks, however fast it prints
+const PAUSE = 120; // milliseconds between two requests, however fast it prints
 const MATTERS = ["output", "commands", "forks"];
 const SHOWN = 1000; // lines that are drawn at first
 

@@ -1,4 +1,4 @@
-// Lists of which more is asked for: the newest first, older ones when somebody wants them, new ones as they come.
+// Paged lists: the newest rows first, older ones on request, new ones as they arrive.
 import { get, listen, query } from "./api.js";
 import { useEffect, useRef, useState } from "./html.js";
 

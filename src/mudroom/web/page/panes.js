@@ -1,12 +1,13 @@
-// Three sides of a file beside each other: the project's, the original, the fork's. One group of rows for each region.
+// Three sides of a file beside each other: the project's, the original, the fork's. Each region is one group of rows.
 import { code } from "./code.js";
 import { Fragment, html, useState } from "./html.js";
 import { linesOf, numberOf, places, TAKES, unseen, written } from "./merge.js";
 import { STEP } from "./opened.js";
+import { SIDE_WORDS } from "./tables.js";
 import { number, plural } from "./wording.js";
 
 const MOST = 300; // rows of one region that are shown at once
-const ALL = 2000; // of more lines there is no "all": the server sends no more
+const ALL = 2000; // with more lines there is no button for all: the server sends no more
 
 /** @typedef {import("./merge.js").Placed} Placed */
 /** @typedef {import("./merge.js").Decision} Decision */
@@ -15,15 +16,18 @@ const ALL = 2000; // of more lines there is no "all": the server sends no more
 /** @typedef {"ours" | "base" | "theirs"} SideName */
 /** @type {readonly SideName[]} */
 export const SIDES = ["ours", "base", "theirs"];
-export const SIDE_NAMES = { ours: "The project's", base: "The original", theirs: "The fork's" };
-const TAKE_NAMES = { ours: "Project's", theirs: "Fork's", both: "Both", base: "Original" };
+const capital = (/** @type {string} */ word) => word[0].toUpperCase() + word.slice(1);
+/** @type {Record<string, string>} */
+export const SIDE_NAMES = Object.fromEntries(Object.entries(SIDE_WORDS).map(([side, words]) => [side, capital(words)]));
+/** Words of the buttons. @type {Record<string, string>} */
+const TAKE_NAMES = Object.fromEntries(Object.entries(SIDE_WORDS).map(([side, words]) => [side, capital(words.replace("the ", ""))]));
 const SAID = { same: "", conflict: "", ours: "Changed in the project: taken", theirs: "Changed in the fork: taken", both: "Changed in both in the same way: taken" };
 
 /**
  * @param {{regions: readonly Placed[], decisions: import("./merge.js").Decisions, sides: readonly SideName[],
  *   settled: boolean, off: boolean, decide: (key: string, decision: Decision | null) => void,
  *   open: import("./opened.js").Open}} props
- * `sides`: those that are shown. `settled`: all is decided already, and nothing was chosen again. `off`: nothing can be chosen here now.
+ * `sides`: the shown sides. `settled`: all places are decided and unchanged. `off`: choices are disabled.
  * `open`: more of the fold in a region is wanted
  */
 export function Panes({ regions, decisions, sides, settled, off, decide, open }) {
@@ -47,7 +51,7 @@ const row = (region, sides, at) => html`<tr key=${at}>${sides.map((side) => {
   return html`<td class=${"number " + name}>${numberOf(line)}</td><td class=${"code " + name}>${code(line, false)}${line[7] ? html`<span class="note">… ${plural(line[7], "byte")} more</span>` : null}</td>`;
 })}</tr>`;
 
-/** All rows of a region, with what is left out. @param {{region: Placed, sides: readonly SideName[], open?: (where: "top" | "bottom" | "all") => void}} props */
+/** All rows of a region, with its folds. @param {{region: Placed, sides: readonly SideName[], open?: (where: "top" | "bottom" | "all") => void}} props */
 function Rows({ region, sides, open }) {
   const [all, setAll] = useState(false);
   const columns = 2 * sides.length;

@@ -1,10 +1,11 @@
-// What was chosen of forks and is not applied yet, with the rows that it was chosen among. Pure, but for the memory it is given.
+// Choices of forks that are not applied yet, with the rows they were made among. Pure, apart from the storage that is
+// passed in.
 //
-// 1. It is about one fork: one of the same name that was made at another time has nothing chosen.
-// 2. Nothing is kept of a choice that nobody has made: everything, as at first.
-// 3. Over a reload only so much is kept as fits; what was chosen last goes first. Of what does not fit it is kept that there
-//    was a choice: nothing is chosen then, and it can be said why.
-// 4. What comes back from the memory may be anything. It chooses among rows that are there, or nothing.
+// 1. A choice belongs to one fork: a fork of the same name that was made at another time has none.
+// 2. The initial choice is not stored.
+// 3. Across a reload, as much is kept as fits, the most recent first. Of a choice that does not fit, its existence is
+//    kept: then no row is chosen, and the page says why.
+// 4. Stored data may be anything; it is validated when it is read.
 
 import { exact, request, withheld } from "./picked.js";
 
@@ -46,10 +47,10 @@ export function makePending(memory, longest = LONGEST) {
       for (const [name, { created }] of old) known.set(name, lost(created));
     },
     forget,
-    /** Bring it to the memory. */
+    /** Write to the storage. */
     write() {
       const text = packed(known, longest);
-      if (text !== (memory.get(KEY) ?? "") && !memory.set(KEY, text)) memory.set(KEY, packed(known, 0)); // it takes less than we thought
+      if (text !== (memory.get(KEY) ?? "") && !memory.set(KEY, text)) memory.set(KEY, packed(known, 0)); // the storage has less room than expected
     },
   };
 }
@@ -86,7 +87,7 @@ function packedFork(fork, { created, picked, rows, lost: isLost }) {
     last = row.id;
     ticks += (part === undefined ? 0 : CHOSEN) + (withheld(row) ? WITHHELD : 0);
     if (part) more.push([at, row.stamp, [part.blocks && [...part.blocks], part.mode]]);
-    else if (part === null && exact(row)) more.push([at, row.stamp, 1]); // of what else is chosen as a whole no state matters
+    else if (part === null && exact(row)) more.push([at, row.stamp, 1]); // for other rows that are chosen as a whole the state does not matter
   });
   return [fork, created, ids, ticks, more];
 }
@@ -105,7 +106,7 @@ function unpacked(text) {
   try {
     for (const one of /** @type {Packed[]} */ (JSON.parse(text || "[]"))) found.set(checked(one[0], "string"), unpackedFork(one));
   } catch {
-    return new Map(); // another version of the page has written it
+    return new Map(); // written by another version of the page
   }
   return found;
 }
@@ -129,7 +130,7 @@ function unpackedFork([, created, names, ticks, more]) {
   for (const [at, stamp, part] of more ?? []) {
     const row = rows[at];
     row.stamp = checked(stamp, "string");
-    row.flags.push("executes-later"); // it may be: so it is kept as it is, should it be kept again
+    row.flags.push("executes-later"); // it may be: so it is stored with its state again
     if (part !== 1) picked.set(row.id, { blocks: part[0] && new Set(part[0].map((block) => checked(block, "number"))), mode: part[1] === true });
   }
   return { created, rows, picked };

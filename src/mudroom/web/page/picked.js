@@ -1,26 +1,29 @@
-// Which files of a fork are wanted, and which changed blocks of them. Pure.
+// Which files of a fork are chosen, and which of their changed blocks. Pure.
 //
-// 1. A file that is not in the map is not wanted; null: all of it, else the blocks that are, and whether its mode is.
-// 2. At first everything is wanted but what is never applied without being named: what is protected, and repositories.
-// 3. Of a repository all is wanted or nothing: a part of a commit is a broken one. What is protected in it is named by itself.
-// 4. Who chooses blocks has not chosen a change of permissions: that has a tick of its own, or comes with all of the file.
-// 5. What is protected, or runs later, is wanted as it is: when it is another one it is not wanted any more.
+// 1. A file that is not in the map is not chosen. null: all of it; otherwise the chosen blocks, and whether its mode
+//    is.
+// 2. At first all rows are chosen, except those that have to be named: protected paths and repositories.
+// 3. A repository is chosen as a whole or not at all: a part of a commit is a broken one. Its protected files are
+//    chosen one by one.
+// 4. Choosing blocks does not choose a change of permissions: that has a box of its own, or comes with the whole file.
+// 5. Protected files, and files that run later, are chosen in their shown state: when they change, they are no longer
+//    chosen.
 
 /** @typedef {{blocks: Set<number> | null, mode: boolean}} Part `blocks`: null: all of them */
 /** @typedef {ReadonlyMap<string, Part | null>} Picked */
 /** @typedef {{id: string, path: string, flags: string[], stamp: string, mode?: [string, string] | null}} Row */
 
-/** Whether it is never applied without being named. @param {Pick<Row, "flags">} row */
+/** Whether it is applied only when it is named. @param {Pick<Row, "flags">} row */
 export const withheld = (row) => row.flags.includes("protected") || row.flags.includes("repository");
 
-/** Whether it is wanted as it is, or not at all. @param {Pick<Row, "flags">} row */
+/** Whether the choice is bound to its shown state. @param {Pick<Row, "flags">} row */
 export const exact = ({ flags }) => !flags.includes("repository") && (flags.includes("protected") || flags.includes("executes-later"));
 
 /** The repository that a row is a part of; empty: none. @param {Pick<Row, "flags" | "path">} row */
 export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");
 
 /**
- * What was wanted, with what belongs together: of a repository of which there is more or less than before all is wanted, or nothing.
+ * The choice with repositories completed: a repository that is chosen in part becomes chosen, or not chosen, as a whole.
  * @param {Picked} before @param {Picked} picked @param {readonly Row[]} rows @returns {Picked}
  */
 export function together(before, picked, rows) {
@@ -42,19 +45,18 @@ export function together(before, picked, rows) {
   return next;
 }
 
-/** The repositories that are wanted. @param {readonly Row[]} rows @param {Picked} picked @returns {string[]} */
+/** The chosen repositories. @param {readonly Row[]} rows @param {Picked} picked @returns {string[]} */
 export const repositories = (rows, picked) => [...new Set(rows.filter((row) => picked.has(row.id)).map(repositoryOf))].filter(Boolean);
 
 /** @param {Row[]} rows @returns {Picked} */
 export const initial = (rows) => new Map(rows.filter((row) => !withheld(row)).map((row) => [row.id, null]));
 
 /**
- * What was chosen of other rows, for these: the same where a file was there before. One that is new is wanted only
- * where all was: who had chosen some did not choose it. Of one that is another now no hunks are chosen: their numbers mean something else;
- * nor is one of those that are wanted as they are.
- * Of `total` rows not all may be here yet: what is not among them is not gone, and its choice is kept until all are.
+ * The choice carried over to other rows: the same for files that were there before. A new file is chosen only if all rows
+ * were. Of a changed file a choice of hunks is dropped, because their numbers differ; so is a choice that is bound to a state.
+ * If not all `total` rows are loaded yet, choices of other rows are kept until they are.
  * @param {Picked} picked @param {Row[]} before @param {Row[]} rows @param {number} [total]
- * @param {boolean} [all] whether all was wanted
+ * @param {boolean} [all] whether all rows were chosen
  * @returns {Picked}
  */
 export function carried(picked, before, rows, total = rows.length, all = everything(picked, initial(before))) {
@@ -70,16 +72,16 @@ export function carried(picked, before, rows, total = rows.length, all = everyth
 }
 
 /**
- * Whether all was wanted that is wanted at first: of very many rows the first may all be withheld, and nothing is.
+ * Whether the choice has all rows of the initial one, which is empty if all loaded rows have to be named.
  * @param {Picked} picked @param {Picked} usual @returns {boolean}
  */
 export const everything = (picked, usual) => !usual.size || extentOf(picked, [...usual.keys()]) === "all";
 
-/** Which of these were wanted, and are not any more. @param {Picked} before @param {Picked} after @param {Row[]} rows */
+/** The rows that are no longer chosen. @param {Picked} before @param {Picked} after @param {Row[]} rows */
 export const dropped = (before, after, rows) => rows.filter((row) => before.has(row.id) && !after.has(row.id)).map((row) => row.id);
 
 /**
- * Rows that a choice has been made among: these, and as long as not all `total` of them are here, those before.
+ * The rows that a choice is made among: these, and until all `total` are loaded, also those before.
  * @template {Row} T
  * @param {T[]} before @param {T[]} rows @param {number} total @returns {T[]}
  */
@@ -89,7 +91,7 @@ export function among(before, rows, total) {
   return [...rows, ...before.filter((row) => !there.has(row.id))];
 }
 
-/** How many of these rows are wanted. @param {Row[]} rows @param {Picked} picked */
+/** How many of these rows are chosen. @param {Row[]} rows @param {Picked} picked */
 export const counted = (rows, picked) => rows.reduce((sum, row) => sum + (picked.has(row.id) ? 1 : 0), 0);
 
 /** @param {Picked} picked @param {readonly string[]} ids @param {boolean} wanted @returns {Picked} */
@@ -103,8 +105,8 @@ export function want(picked, ids, wanted) {
 }
 
 /**
- * With one tick for many: what is protected is not named by that, unless there is nothing else.
- * @param {Picked} picked @param {readonly string[]} ids @param {ReadonlySet<string>} guarded what is protected @returns {Picked}
+ * Toggle many rows at once: protected rows are not chosen by that, unless there are no others.
+ * @param {Picked} picked @param {readonly string[]} ids @param {ReadonlySet<string>} guarded protected rows @returns {Picked}
  */
 export function ticked(picked, ids, guarded) {
   const some = ids.filter((id) => !guarded.has(id));
@@ -153,8 +155,8 @@ export function extentOf(picked, ids) {
 }
 
 /**
- * What the server is asked to apply; null: everything, which is said only if all `total` rows are here: nobody is to get
- * more than the number that was shown.
+ * The request to apply; null: all changes, sent only if all `total` rows are loaded, so that never more is applied than
+ * was shown.
  * @param {Row[]} rows @param {Picked} picked @param {number} [total]
  * @returns {{id: string, blocks: number[] | null, mode: boolean}[] | null}
  */

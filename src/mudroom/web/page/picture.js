@@ -1,9 +1,9 @@
-// A picture before and after: beside each other, or one over the other.
+// An image before and after: side by side, or one over the other.
 //
-// 1. What has very few pixels is drawn larger, and that is said; nobody sees one pixel.
-// 2. What has very many is not drawn before somebody wants it: a file of some kilobytes may need gigabytes (a file of an
-//    agent's, too). An <img> that is not displayed is not decoded: seen in Chromium 156 with 144 million pixels, which took
-//    50 MB while they were hidden and 800 MB when they were shown.
+// 1. An image with very few pixels is enlarged, with a note.
+// 2. An image with very many pixels is drawn only on request: a file of some kilobytes may need gigabytes, and the file
+//    may be an agent's. An <img> that is not displayed is not decoded: seen in Chromium 156 with 144 million pixels,
+//    which took 50 MB while they were hidden and 800 MB when they were shown.
 import { html, useState } from "./html.js";
 import { Facts, named } from "./sides.js";
 import { blob } from "./source.js";
@@ -12,9 +12,9 @@ import { number, size } from "./wording.js";
 /** @typedef {import("./sides.js").Side} Side */
 /** @typedef {{wide: number, high: number}} Extent in pixels; both 0: it has no size of its own */
 
-const FEW = 64; // pixels: smaller ones are enlarged up to that
+const FEW = 64; // pixels: smaller images are enlarged up to that
 const NOTHING = { wide: 0, high: 0 };
-const MANY = 40_000_000; // pixels of one picture that is drawn at once
+const MANY = 40_000_000; // pixels of an image that is drawn at once
 
 /** How many times larger than it is. @param {Extent} extent */
 export const enlarged = ({ wide, high }) => (wide && high ? Math.max(1, Math.floor(FEW / Math.max(wide, high))) : 1);
@@ -74,7 +74,7 @@ function Overlaid({ place, swipe }) {
   const know = (/** @type {string} */ side, /** @type {Extent} */ extent) => setExtents((before) => ({ ...before, [side]: extent }));
   const both = Object.values(extents);
   const held = both.some(tooMany) && !wanted;
-  const times = both.length === 2 ? Math.min(...both.map(enlarged)) : 1; // the same for both: they are compared
+  const times = both.length === 2 ? Math.min(...both.map(enlarged)) : 1; // the same for both, to compare them
   const shape = (/** @type {string} */ side) => (times > 1 ? { width: extents[side].wide * times + "px", imageRendering: "pixelated" } : {});
   const over = swipe ? { clipPath: `inset(0 0 0 ${at}%)` } : { opacity: String(at / 100) };
   const one = (/** @type {"old" | "new"} */ side, /** @type {string} */ label, /** @type {any} */ more) => html`<img src=${blob(place, side)} alt=${label}

@@ -1,4 +1,4 @@
-// A file that is not compared: the lines of one side, as far as somebody wants to read.
+// A file without a comparison: the lines of one side.
 import { Lines } from "./difftable.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { NEW, OLD } from "./rows.js";

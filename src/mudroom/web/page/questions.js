@@ -1,9 +1,9 @@
-// The questions that wait, as all parts of the page know them: asked for at once when a queue rings, and told to whoever
-// looks elsewhere, by the title, a sound or the desktop, as he wants it.
+// The waiting questions, shared by all parts of the page: loaded when a queue rings, and announced by the title, a
+// sound or a desktop notification, as the user wants.
 import { get, listen } from "./api.js";
 import { useEffect, useState } from "./html.js";
 
-const LOOK = 5000; // milliseconds: that nobody waits any more is told by nobody
+const LOOK = 5000; // milliseconds: there is no event when a waiter gives up
 
 /**
  * @typedef {{id: string, project: string, project_path: string, kind: "command" | "host", state: string, asked: number,
@@ -23,7 +23,7 @@ const watchers = new Set();
 let asking = false;
 let again = false;
 
-/** What is known now, and whenever it is something else. @returns {Known} */
+/** The questions, for components. @returns {Known} */
 export function useQuestions() {
   const [now, setNow] = useState(known);
   useEffect(() => {
@@ -35,7 +35,7 @@ export function useQuestions() {
   return now;
 }
 
-/** Ask once more. Never two at a time; what comes meanwhile is asked about afterwards. */
+/** Load the questions. Requests do not overlap; events that arrive meanwhile cause another one. */
 export async function look() {
   if (asking) return void (again = true);
   asking = true;
@@ -77,21 +77,21 @@ function settle(now) {
   for (const tell of [...watchers]) tell(now);
 }
 
-/** The title says how many wait, whoever else sets it. */
+/** The title has the number of waiting questions, whatever view sets it. */
 function titled() {
   const plain = document.title.replace(/^\(\d+\) /, "");
   const wanted = known.waiting.length ? `(${known.waiting.length}) ${plain}` : plain;
   if (document.title !== wanted) document.title = wanted;
 }
 
-// --- to those who look elsewhere ---
+// --- announcements ---
 
-/** What somebody has chosen in this browser; off unless he has. @param {"sound" | "desktop"} what */
+/** The setting in this browser; off by default. @param {"sound" | "desktop"} what */
 export function wants(what) {
   try {
     return localStorage.getItem("mudroom.decide." + what) === "on";
   } catch {
-    return false; // the browser may be told to keep nothing
+    return false; // the browser may deny storage
   }
 }
 
@@ -104,7 +104,7 @@ export function want(what, on) {
   }
 }
 
-/** Whether the browser lets us, asked because somebody has just clicked. */
+/** Ask for permission; browsers require a click before. */
 export async function mayNotify() {
   if (!("Notification" in window)) return false;
   return (await Notification.requestPermission()) === "granted";
@@ -120,7 +120,7 @@ function alarm(news) {
   }
 }
 
-/** Two short notes; a browser that was not clicked in yet stays silent, and never says that they have ended. */
+/** Two short notes. A browser without a click so far stays silent, and never reports their end. */
 export function beep() {
   const audio = new AudioContext();
   const gain = audio.createGain();
@@ -136,13 +136,13 @@ export function beep() {
   setTimeout(() => audio.close(), 1000);
 }
 
-/** Who wants what, in a line. @param {Question} one */
+/** The question in one line. @param {Question} one */
 export function headOf(one) {
   const who = one.agent || "A command of yours";
   return one.kind === "host" ? `${who} wants to reach` : `${one.agent || "You"} ${one.agent ? "wants" : "want"} to run`;
 }
 
-/** How one has ended, in a line. @param {Question} one */
+/** The decision in one line. @param {Question} one */
 export function endOf(one) {
   const places = /** @type {Record<string, string>} */ ({ terminal: " on the terminal", page: " on the page", "mudroom approve": " by mudroom approve", nobody: "" });
   const by = places[one.by] ?? ` by ${one.by}`;

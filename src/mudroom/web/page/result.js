@@ -1,22 +1,23 @@
-// What comes of a conflict: shown with where each line is from, and edited as a whole once it is decided.
-// 1. What is edited is the decided text itself, as the server has it; never what is shown of it.
-// 2. Lines end as they did, and so does the last one: a browser does not show how, so it is not its to say.
-// 3. With an edit goes the text that it began from. If the result is another one by now, what has come since is shown, and
-//    nothing of it is taken back unless somebody says so.
+// The result of a conflict: shown with the origin of each line, and edited as a whole once it is decided.
+//
+// 1. The decided text itself is edited, as the server has it, never its displayed form.
+// 2. Line ends stay, and so does the end of the last line: a browser does not show them.
+// 3. An edit has the text that it began from. If the result has changed since, its changes are shown, and are reverted
+//    only on request.
 import { html } from "./html.js";
 import { onePiece, split } from "./merge.js";
 import { Outcome } from "./panes.js";
 import { size } from "./wording.js";
 
-const ROWS = 40; // of the text that is edited
+const ROWS = 40; // of the text area
 const FROM = /** @type {Record<string, import("./merge.js").Piece["from"]>} */ ({ ours: "ours", theirs: "theirs" });
 
 /** @typedef {{text: string, begun: string} | null} Edited all of the result, as somebody has it, and as it was then; null: it is not edited */
 
 /**
- * What comes of it.
+ * The result.
  * @param {{data: any, pieces: import("./merge.js").Piece[] | null, settled: boolean, edited: Edited, edit: (edited: Edited) => void}} props
- * `pieces`: place by place; null: it was decided in another way. `settled`: it is what is decided
+ * `pieces`: place by place; null: it was decided in another way. `settled`: it is the stored decision
  */
 export function Result({ data, pieces, settled, edited, edit }) {
   const { result, take } = data;
@@ -33,13 +34,13 @@ export function Result({ data, pieces, settled, edited, edit }) {
   </details>`;
 }
 
-/** As a browser has it. @param {import("./merge.js").Result} result */
+/** The text as a text area has it. @param {import("./merge.js").Result} result */
 const plain = ({ text }) => (text ?? "").replaceAll("\r\n", "\n");
 
-/** What is sent of it. @param {NonNullable<Edited>} edited */
+/** The request for an edit. @param {NonNullable<Edited>} edited */
 export const editedLines = ({ text, begun }) => ({ lines: split(text), begun: split(begun) });
 
-/** Whether the result is another one than the edit began from. @param {import("./merge.js").Result | null} result @param {NonNullable<Edited>} edited */
+/** Whether the result has changed since the edit began. @param {import("./merge.js").Result | null} result @param {NonNullable<Edited>} edited */
 const isBehind = (result, { begun }) => Boolean(result && plain(result) !== begun);
 
 /** @param {{result: import("./merge.js").Result | null, edited: NonNullable<Edited>, edit: (edited: Edited) => void}} props */
@@ -48,10 +49,10 @@ function EditedResult({ result, edited, edit }) {
   return html`<section class="panel whole-edit" aria-label="The whole result, edited"><label class="field"><span>The whole result, edited</span>
       <textarea aria-label="The whole result" spellcheck=${false} autocomplete="off" rows=${Math.min(ROWS, Math.max(4, edited.text.split("\n").length + 1))} value=${edited.text}
         onInput=${(/** @type {any} */ event) => edit({ ...edited, text: event.currentTarget.value })}></textarea></label>
-    ${isBehind(result, edited) && html`<p class="banner warn" role="status">The result has changed since you began: it is shown below. What has come since is merged with your edit when you save that.</p>`}
+    ${isBehind(result, edited) && html`<p class="banner warn" role="status">The result has changed since you began: it is shown below. The changes since are merged with your edit when you save it.</p>`}
     <div class="row">${result?.unseen && html`<span class="tag warn">It holds characters that are not visible here.</span>`}
       ${text?.includes("\r\n") && html`<span class="tag">Lines end with CR LF, as before.</span>`}
       ${text && !text.endsWith("\n") && html`<span class="tag">It ends without a newline, as before.</span>`}
-      ${text === null && html`<span class="tag warn">What this was is not decided any more: decide the places, then it can be saved.</span>`}
+      ${text === null && html`<span class="tag warn">The conflict is no longer decided: decide its places, then this can be saved.</span>`}
       <button type="button" class="small" onClick=${() => edit(null)}>Drop this edit</button></div></section>`;
 }

@@ -1,4 +1,4 @@
-// What a fork would change: the files on the left, one of them on the right, and below what is done about it.
+// The review of a fork: the files on the left, one of them on the right, and the bar below.
 import { Bar } from "./bar.js";
 import { atFork, get, query } from "./api.js";
 import { Emptied } from "./applies.js";
@@ -21,10 +21,10 @@ import { flat, grow, lines, offered, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
 const NAMED = 8; // files in a line
-const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page; and before what had no answer is asked again
-const MOST = 20_000; // rows that are asked for at once; at first the server sends fewer
-const CALM = 5_000; // rows that are sifted at each letter
-const PAUSE = 150; // milliseconds without a letter
+const OFTEN = 5000; // milliseconds between two checks of the project while the page is visible; also before a failed request is repeated
+const MOST = 20_000; // rows in a request; the first answer has fewer
+const CALM = 5_000; // rows that are filtered at each key
+const PAUSE = 150; // milliseconds without a key
 /** @type {Record<string, [string, string]>} */
 const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 /** @type {Record<string, [string, string]>} */
@@ -44,7 +44,7 @@ export function Review({ project, fork, file, place }) {
   useEffect(() => {
     if (!fresh || (!take.current && held)) return;
     take.current = false;
-    const more = held?.fingerprint === fresh.fingerprint && held.rows.length > fresh.rows.length; // they are here already
+    const more = held?.fingerprint === fresh.fingerprint && held.rows.length > fresh.rows.length; // they are loaded already
     setHeld(more ? { ...fresh, rows: held.rows } : fresh);
   }, [fresh]);
   useRest(path, held, setHeld);
@@ -59,8 +59,8 @@ export function Review({ project, fork, file, place }) {
       take.current = false;
       setHeld(fresh);
     } else {
-      if (anew) setHeld(null); // what is shown is not what there is to choose from
-      reload(true); // what is waited for may say the same
+      if (anew) setHeld(null); // the shown rows are stale
+      reload(true); // the awaited answer may be equal
     }
   };
   const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
@@ -68,7 +68,7 @@ export function Review({ project, fork, file, place }) {
   return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} working=${working} setWorking=${setWorking} place=${place} />`;
 }
 
-/** Rows that did not fit into one answer: all of them at once, for each list is drawn anew. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
+/** The rows after the first answer, set all at once, because each list is rendered again. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
 function useRest(path, held, setHeld) {
   const next = held && held.rows.length < held.total ? held.rows.length : 0;
   const [tries, setTries] = useState(0);
@@ -86,7 +86,7 @@ function useRest(path, held, setHeld) {
 }
 
 /**
- * As many as there are to be had: what is missing is said, and whoever applies is held to the fingerprint.
+ * As many rows as can be loaded: missing rows are shown as such, and an apply is bound to the fingerprint.
  * @param {string} path @param {any} held @param {AbortSignal} signal
  */
 async function rest(path, held, signal) {
@@ -101,7 +101,7 @@ async function rest(path, held, signal) {
   return { rows, failed: !more };
 }
 
-/** What was typed, when somebody pauses: to sift very many rows takes longer than a letter. @param {string} text @param {number} count of rows */
+/** The typed filter, delayed until typing pauses: filtering very many rows takes longer than a key press. @param {string} text @param {number} count of rows */
 function useTyped(text, count) {
   const [typed, setTyped] = useState(text);
   const waits = text !== "" && count > CALM;
@@ -112,7 +112,7 @@ function useTyped(text, count) {
   return waits ? typed : text;
 }
 
-/** How the fork stands to the project now. @param {string} path @param {any} changes */
+/** How the fork relates to the project now. @param {string} path @param {any} changes */
 function useStanding(path, changes) {
   const { data, reload } = useLoaded(path + "/standing" + query({ reviewed: changes.fingerprint }), (what) => what === "applies");
   useEffect(() => {
@@ -127,7 +127,7 @@ function useStanding(path, changes) {
   return known ? { ...now, known, conflicts: known.filter((one) => !one.decided).length } : { ...now, known };
 }
 
-/** Which files somebody has looked at, as long as they are what they were. @param {string} name @param {any[]} rows */
+/** The files that were marked as reviewed, as long as they have not changed. @param {string} name @param {any[]} rows */
 function useLooked(name, rows) {
   const key = "looked." + name;
   const [marks, setMarks] = useState(() => new Set((ofTab.get(key) ?? "").split(" ").filter(Boolean)));
@@ -162,13 +162,13 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const items = useMemo(() => (isTree ? lines(grow(listed), closed) : flat(listed)), [listed, isTree, closed]);
   const first = useMemo(() => items.find((item) => item.row)?.row?.id, [items]);
   const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
-  const [folder, setFolder] = useState(""); // the directory that the keyboard is at, if it is at one
+  const [folder, setFolder] = useState(""); // the directory at the cursor; empty: a file
   const active = items.findIndex((item) => (folder ? item.key === folder && !item.row : item.row?.id === current));
   const open = (/** @type {string} */ id) => {
     setFolder("");
     if (id === file) return;
     const to = toFork(project, fork, "review", id);
-    if (!file && matchMedia(NARROW).matches) location.hash = to; // where the file covers the list, "back" leads to it
+    if (!file && matchMedia(NARROW).matches) location.hash = to; // where the file covers the list, "back" leads to the list
     else location.replace(to);
   };
   const at = (/** @type {number} */ index) => {
@@ -247,7 +247,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
         <label class="check every"><${Box} extent=${extentOf(picked, listed.map((one) => one.id))} label=${listed.length === rows.length ? "Apply all files" : "Apply all listed files"} onChange=${() => toggle(listed.map((one) => one.id))} tabs />
           <span class="count">${countOf(rows, picked).toLocaleString("en")} of ${changes.total.toLocaleString("en")} chosen${parts > 0 && `, ${parts.toLocaleString("en")} of them in part`}${listed.length < rows.length ? `, ${listed.length.toLocaleString("en")} listed` : ""}</span></label>
       </div>
-      ${items.length === 0 && rows.length > 0 && html`<p class="empty">No file fits.</p>`}
+      ${items.length === 0 && rows.length > 0 && html`<p class="empty">No file matches.</p>`}
       <${Lines} label="Changed files" tree=${isTree} items=${items} active=${active} onActive=${at} onOpen=${(/** @type {any} */ one) => fold(one.key)}
         checked=${(/** @type {any} */ one) => /** @type {const} */ ({ all: "true", none: "false", some: "mixed" })[extentOf(picked, one.ids)]}
         draw=${(/** @type {any} */ one) => html`<${Line} item=${one} tree=${isTree} extent=${extentOf(picked, one.ids)} looked=${one.row ? looked.has(one.row.id) : false} decided=${decided.get(one.row?.id)} toggle=${toggle} />`} />
@@ -273,9 +273,9 @@ function Notices({ project, fork, changes, moved, standing, again, others, lost 
   const more = moved ? moved.total - changes.total : 0;
   return html`<div role="status">
     ${moved && html`<p class="banner warn"><span>This fork has changed since you looked${more > 0 ? `: ${counted(more, "more file")}` : more < 0 ? `: ${counted(-more, "file")} fewer` : ""}.</span><span class="grow"></span><button type="button" onClick=${again}>Reload</button></p>`}
-    ${lost && html`<p class="banner warn">Nothing is chosen: what you had chosen here was too much to be kept.</p>`}
+    ${lost && html`<p class="banner warn">Nothing is chosen: your choices here were too large to be kept.</p>`}
     ${others.length > 0 && html`<p class="banner warn"><span>${counted(others.length, "file that you had chosen has changed since, and is", "files that you had chosen have changed since, and are")} not chosen any more: <span class="name">${others.slice(0, NAMED).map((/** @type {any} */ one, /** @type {number} */ at) => [at ? ", " : "", spelled(one.path)])}</span>${others.length > NAMED ? ` and ${others.length - NAMED} more` : ""}</span></p>`}
-    ${changes.running && html`<p class="banner">A command is at work in this fork: what it changes comes when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
+    ${changes.running && html`<p class="banner">A command runs in this fork: its changes appear when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
     ${standing.drift > 0 && html`<${Drift} standing=${standing} to=${toFork(project, fork, "conflicts")} />`}
     ${changes.credentials.length > 0 && html`<p class="banner bad">Its commands could use your credentials: <span class="name">${changes.credentials.join(", ")}</span></p>`}
     ${changes.remarks.length > 0 && html`<details class="banner"><summary>${counted(changes.remarks.length, "remark")}</summary><ul>${changes.remarks.slice(0, 200).map((/** @type {any} */ one) => html`<li class="name" key=${one.id + one.text}>${spelled(one.path)} ${one.text}</li>`)}</ul></details>`}

@@ -1,4 +1,4 @@
-// What an address of the page means: "#/", "#/new", "#/p/PROJECT", "#/p/PROJECT/f/FORK/review|conflicts|watch".
+// Addresses of the page: "#/", "#/new", "#/p/PROJECT", "#/p/PROJECT/f/FORK/review|conflicts|watch".
 
 /** @typedef {{view: string, project?: string, fork?: string, file?: string}} Route */
 
@@ -22,7 +22,7 @@ export function routeOf(hash) {
       const parts = Object.entries(found.groups ?? {}).filter(([, part]) => part !== undefined);
       return { view, ...Object.fromEntries(parts.map(([name, part]) => [name, decodeURIComponent(part)])) };
     } catch {
-      break; // it is not percent-encoded text
+      break; // not percent-encoded text
     }
   }
   return { view: "nothing" };

@@ -1,6 +1,6 @@
-// What is drawn of a difference, one thing below the other: hunks, and the unchanged parts between them. Pure.
+// The parts of a difference, in order: hunks, and the unchanged lines between them. Pure.
 //
-// Ranges are those of a unified diff: one without lines begins after the line that it names
+// Ranges are those of a unified diff: an empty range begins after the line that it names
 // (https://www.gnu.org/software/diffutils/manual/html_node/Detailed-Unified.html).
 
 /** @typedef {[kind: " " | "-" | "+", old: number, new_: number, text: string, block?: number, words?: [number, number][],
@@ -9,8 +9,8 @@ export const KIND = 0, OLD = 1, NEW = 2, TEXT = 3, BLOCK = 4, WORDS = 5, ODD = 6
 
 /** @typedef {{blocks: number[], old_start: number, old_lines: number, new_start: number, new_lines: number,
  *   lines: Line[], section?: string, continued?: boolean}} Hunk */
-/** @typedef {{at: number, first: number, count: number, shift: number}} Gap `at`: before which hunk; `first`: the line
- *   of the new side at which it begins; `shift`: what makes an old number of a new one */
+/** @typedef {{at: number, first: number, count: number, shift: number}} Gap `at`: the hunk after it; `first`: its first line
+ *   on the new side; `shift`: old number minus new number */
 /** @typedef {{top: number, bottom: number}} Opened how many lines of a gap are shown, from its top and its bottom */
 /** @typedef {{old: Line | null, new_: Line | null}} Pair */
 
@@ -20,9 +20,9 @@ const first = (start, lines) => (lines ? start : start + 1);
 const after = (start, lines) => start + (lines || 1);
 
 /**
- * The unchanged parts that are not sent with the hunks; none that is empty.
+ * The gaps: unchanged lines that are not sent with the hunks. Empty gaps are left out.
  * @param {readonly Hunk[]} hunks all from the first on
- * @param {number | null} total lines of the new side; null: what follows the last hunk is not known yet
+ * @param {number | null} total lines of the new side; null: the end of the file is not known yet
  * @returns {Map<number, Gap>}
  */
 export function gaps(hunks, total) {
@@ -53,7 +53,7 @@ export function open(gap, opened, where, step) {
 }
 
 /**
- * Which lines of the new side are shown of a gap: two ranges of [first, count].
+ * The shown lines of a gap on the new side: two ranges of [first, count].
  * @param {Gap} gap @param {Opened} opened
  * @returns {[[number, number], [number, number]]}
  */
@@ -63,7 +63,7 @@ export const shown = (gap, opened) => [
 ];
 
 /**
- * Lines side by side: what is unchanged stands in a row, what was removed beside what was added in the same block.
+ * Lines side by side: unchanged lines in one row, removed lines beside added lines of the same block.
  * @param {readonly Line[]} lines
  * @returns {Pair[]}
  */

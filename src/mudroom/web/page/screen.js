@@ -1,17 +1,17 @@
-// What a command prints, as lines with colours. All of it is text: nothing that it says does anything to the page.
+// The output of a command as lines with colours. All of it is text: it cannot affect the page.
 //
-// Understood, of ECMA-48: SGR (colours and weight), CR, BS, HT, LF, "erase in line". All other sequences are left out, and
-// other control characters, and those that turn the reading order around, are shown as what they are.
+// Supported, of ECMA-48: SGR (colours and weight), CR, BS, HT, LF, "erase in line". Other sequences are dropped. Other
+// control characters, and those that change the reading order, are shown as escapes.
 
 /** @typedef {{text: string, style: string}} Run */
 /** @typedef {{id: number, runs: Run[]}} Line */
 
 const LINES = 5000;
-const WIDEST = 4000; // characters of a line; the rest of it is left out, and "…" says so
+const WIDEST = 4000; // characters of a line; a longer line is cut, with "…"
 const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 const NEXT = /[\r\n\b]|\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[PX^_][^\u001b]*\u001b\\|[ -/]*[0-Z\\^-~])/u;
 const UNFINISHED = /\u001b(?:\[[0-?]*[ -/]*|\][^\u0007\u001b]*\u001b?|[PX^_][^\u001b]*\u001b?|[ -/]*)$/u;
-const LONGEST = 4096; // characters of a sequence that is waited for
+const LONGEST = 4096; // characters of an incomplete sequence that is kept
 
 /** One line, printable. @param {string} text */
 export const printable = (text) => text.replace(ODD, (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -20,7 +20,7 @@ export class Screen {
   constructor() {
     /** @type {Line[]} */
     this.lines = [];
-    this.left = 0; // lines that are not kept any more
+    this.left = 0; // lines that were dropped
     this.number = 0;
     this.rest = "";
     this.style = "";
@@ -37,7 +37,7 @@ export class Screen {
     if (this.lines.length > LINES) this.left += this.lines.splice(0, this.lines.length - LINES).length;
   }
 
-  /** Something is missing here. @param {string} what in words */
+  /** Mark a gap in the output. @param {string} what in words */
   gap(what) {
     this.rest = "";
     this.style = "";
@@ -56,7 +56,7 @@ export class Screen {
       this.rest = data.slice(open.index);
       data = data.slice(0, open.index);
     }
-    const many = data.split("\n").length - LINES; // of what would be thrown away at once nothing is drawn
+    const many = data.split("\n").length - LINES; // lines that would be dropped at once are not drawn
     if (many > 1) {
       let at = 0;
       for (let skipped = 0; skipped < many; skipped++) at = data.indexOf("\n", at) + 1;
@@ -132,7 +132,7 @@ export function styled(before, words) {
   const codes = words.split(/[;:]/).map(Number);
   for (let at = 0; at < codes.length; at++) {
     const code = codes[at];
-    if (code === 38 || code === 48) at += codes[at + 1] === 5 ? 2 : 4; // a colour by number, or by parts: as it is
+    if (code === 38 || code === 48) at += codes[at + 1] === 5 ? 2 : 4; // a colour by number or by components is ignored
     else if (code === 0) style = new Set();
     else if (code === 1) style.add("sgr-bold");
     else if (code === 2) style.add("sgr-dim");

@@ -1,9 +1,9 @@
-// A line as pieces to draw: what colours it, which words of it differ, and what in it could not be seen. Pure.
+// A line as pieces to draw: syntax colours, differing words, and characters that are invisible. Pure.
 //
-// 1. Nothing that is invisible, or that moves text about, is drawn as it is: it becomes a chip with a name.
-//    The server has written most of that as an escape already, and says where; here it gets its name, and what the
-//    server lets pass is looked for once more.
+// 1. A character that is invisible, or changes the reading order, is drawn as a chip with a name. The server has
+//    escaped most of them and says where; this module names them, and searches the text for others.
 // 2. Spans count UTF-16 units, as the DOM does.
+import { INVISIBLE } from "./tables.js";
 
 /** @typedef {[number, number]} Span */
 /** @typedef {{start: number, end: number, kind: string}} Token */
@@ -13,7 +13,7 @@ const CONTROLS = ("NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE 
   "ESC FS GS RS US").split(" ");
 const TURNS = "changes the direction in which text is shown";
 const UNSEEN = "is not visible";
-/** What has a name of its own: code point, what is shown, what it is. Unicode 16, UAX #9 and NamesList.txt. */
+/** Characters with names: code point, label, description. Unicode 16, UAX #9 and NamesList.txt. */
 const NAMED = new Map(/** @type {[number, [string, string]][]} */ ([
   [0x20, ["SP", "a space"]], [0x7f, ["DEL", "control character: delete"]], [0x85, ["NEL", "next line"]],
   [0xa0, ["NBSP", "a space at which no line breaks"]], [0xad, ["SHY", "soft hyphen: " + UNSEEN]],
@@ -32,9 +32,8 @@ const NAMED = new Map(/** @type {[number, [string, string]][]} */ ([
   [0x3000, ["IDSP", "ideographic space"]], [0x34f, ["CGJ", "combining grapheme joiner: " + UNSEEN]],
 ]));
 /* eslint-disable no-control-regex */
-/** As `core/text/invisible_characters.py` has them, and what has no shape that is known (`tests/web/test_unseen_alike.py`). */
-const SUSPECT = new RegExp("[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Cn}\\p{Zl}\\p{Zp}\\u00a0\\u034f\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f" +
-  "\\u2000-\\u200f\\u202f\\u205f\\u2800\\u3164\\uffa0\\ufe00-\\ufe0f\\u{e0100}-\\u{e01ef}]", "gu");
+/** The characters of the table, format characters, and code points that this browser's Unicode does not assign. */
+const SUSPECT = new RegExp(`[${INVISIBLE}\\p{Cf}\\p{Cn}]`, "gu");
 const PICTURE = /^(?:\p{Extended_Pictographic}|\p{Emoji_Modifier}|\ufe0f)/u;
 const PICTURE_NEXT = /^\p{Extended_Pictographic}/u;
 const EMOJI = /^\p{Emoji}/u;
@@ -42,7 +41,7 @@ const EMOJI = /^\p{Emoji}/u;
 const point = (/** @type {number} */ code) => "U+" + code.toString(16).toUpperCase().padStart(4, "0");
 
 /**
- * What a character is shown as, and said to be; null: as it is.
+ * The label and the description of a character's chip; null: no chip.
  * @param {number} code
  * @returns {[string, string] | null}
  */
@@ -85,11 +84,11 @@ export function chips(text) {
   return found;
 }
 
-/** Spans that are in a text, as far as they are. @param {string} text @param {readonly Span[]} spans */
+/** Spans, cut to the text. @param {string} text @param {readonly Span[]} spans */
 const within = (text, spans) => spans.map(([start, end]) => /** @type {Span} */ ([start, Math.min(end, text.length)])).filter(([start, end]) => start < end);
 
 /**
- * What an escape of the server's stands for: what is shown for it, and what it is.
+ * The label and the description of an escape of the server.
  * @param {string} text
  * @returns {[string, string]}
  */
@@ -131,7 +130,7 @@ export function pieces(text, words = [], odd = [], tokens = []) {
   let [w, s, t, until] = [0, 0, 0, 0];
   for (let i = 0; i + 1 < edges.length; i++) {
     const [start, end] = [edges[i], edges[i + 1]];
-    if (start < until) continue; // within a chip: it is not cut
+    if (start < until) continue; // within a chip, which is not cut
     while (w < differ.length && differ[w][1] <= start) w++;
     while (s < strange.length && strange[s].start < start) s++;
     while (t < tokens.length && tokens[t].end <= start) t++;
@@ -148,8 +147,8 @@ export function pieces(text, words = [], odd = [], tokens = []) {
 const WRITTEN = /\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr])/g;
 
 /**
- * A path as the server writes one (`core/path.show_path`), as pieces. It has written each backslash twice: what looks
- * like an escape there is one.
+ * A path as the server writes it (`core/tree/path.show_path`), as pieces. Backslashes of the name are doubled, so every
+ * escape is the server's.
  * @param {string} path
  * @returns {Piece[]}
  */

@@ -1,11 +1,12 @@
-// Every shortcut of the page, in one table: what is pressed, where it counts, and what it does.
-// 1. Nothing here counts while somebody types, and nothing with Ctrl, Alt or Meta: those are the browser's.
-// 2. Space and Enter belong to a button, a link or a box that has the keyboard.
-// 3. All of it can be switched off (WCAG 2.2, 2.1.4).
+// Every shortcut of the page, in one table: key, scope and action.
+//
+// 1. No shortcut works while the user types, nor with Ctrl, Alt or Meta: those are the browser's.
+// 2. Space and Enter belong to a focused button, link or box.
+// 3. All shortcuts can be switched off (WCAG 2.2, 2.1.4).
 
 /** @typedef {{name: string, keys: string[], scope: string, what: string}} Shortcut */
 
-/** Where a shortcut counts, the nearest last: it is asked first. */
+/** The scopes, the nearest last: it is asked first. */
 export const SCOPES = { page: "Everywhere", fork: "A fork", review: "The list of files", diff: "A file", conflict: "Conflicts", watch: "Watch", decide: "A question" };
 
 /** @type {Shortcut[]} */
@@ -35,18 +36,18 @@ export const SHORTCUTS = [
   { name: "back", keys: ["Escape"], scope: "review", what: "Back to the list" },
   { name: "next-hunk", keys: ["n"], scope: "diff", what: "Next hunk" },
   { name: "previous-hunk", keys: ["p"], scope: "diff", what: "Previous hunk" },
-  { name: "choose-hunk", keys: ["x"], scope: "diff", what: "Apply the hunk that has the keyboard, or not" },
+  { name: "choose-hunk", keys: ["x"], scope: "diff", what: "Apply the focused hunk, or not" },
   { name: "layout", keys: ["s"], scope: "diff", what: "Side by side, or unified" },
   { name: "next-part", keys: ["]"], scope: "watch", what: "Next part: commands, checkpoints, network …" },
   { name: "previous-part", keys: ["["], scope: "watch", what: "Previous part" },
   { name: "field", keys: ["/"], scope: "watch", what: "Type a command, or what to search for" },
   { name: "next-place", keys: ["n"], scope: "conflict", what: "Next conflicting place" },
   { name: "previous-place", keys: ["p"], scope: "conflict", what: "Previous conflicting place" },
-  { name: "ours", keys: ["1"], scope: "conflict", what: "Take the project's, in the place that has the keyboard" },
+  { name: "ours", keys: ["1"], scope: "conflict", what: "Take the project's version of the focused place" },
   { name: "theirs", keys: ["2"], scope: "conflict", what: "Take the fork's there" },
   { name: "both", keys: ["3"], scope: "conflict", what: "Take both there" },
   { name: "base", keys: ["4"], scope: "conflict", what: "Take the original there" },
-  { name: "allow-once", keys: ["y"], scope: "decide", what: "Allow once what has the keyboard" },
+  { name: "allow-once", keys: ["y"], scope: "decide", what: "Allow the focused question once" },
   { name: "deny", keys: ["n"], scope: "decide", what: "Deny it" },
 ];
 
@@ -54,13 +55,13 @@ const NAMES = /** @type {Record<string, string>} */ ({
   " ": "Space", ArrowDown: "↓", ArrowUp: "↑", ArrowLeft: "←", ArrowRight: "→", PageDown: "Page Down", PageUp: "Page Up", Escape: "Esc",
 });
 
-/** How a key is called, for people. @param {string} key */
+/** The name of a key, for people. @param {string} key */
 export const named = (key) => NAMES[key] ?? (/^[A-Z]$/.test(key) ? "Shift " + key : key);
 
 /**
- * What a key press means.
+ * The shortcut of a key press.
  * @param {{key: string, ctrlKey?: boolean, altKey?: boolean, metaKey?: boolean, isComposing?: boolean}} press
- * @param {{tag: string, type?: string, role?: string, editable?: boolean}} target what has the keyboard
+ * @param {{tag: string, type?: string, role?: string, editable?: boolean}} target the focused element
  * @param {string} scope
  * @returns {Shortcut | null}
  */

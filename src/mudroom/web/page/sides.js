@@ -1,4 +1,4 @@
-// What there is to say of both sides of a file besides its lines: what it was and is, modes, sizes, links. Images: picture.js.
+// Facts about both sides of a file besides its lines: type, mode, size, links. Images: picture.js.
 import { html } from "./html.js";
 import { spelled } from "./code.js";
 import { plural, size } from "./wording.js";
@@ -12,14 +12,14 @@ const KINDS = /** @type {Record<string, string>} */ ({
   masked: "It holds secrets: mudroom shows nothing of it, and the fork has never seen it as it is.",
   unknown: "What it was before is not known: it was edited in the project while the command was running. Only what the fork has now can be shown.",
   large: "It is too large to be compared line by line.",
-  binary: "It is no text.",
+  binary: "Binary file.",
 });
 
 /** @param {Side} side */
 export const named = (side) => TYPES[side.type] ?? side.type;
 
 /**
- * What happened, one sentence each.
+ * The facts, one sentence each.
  * @param {Difference} data
  * @returns {string[]}
  */

@@ -1,16 +1,16 @@
-// What the page asks the server about one file.
+// Requests of the page about one file.
 import { atFork, get, keyed, query } from "./api.js";
 
 /** @typedef {{project: string, fork: string, file: string, old?: string, new?: string, asNew?: boolean, from?: string}} Place `old`,
- *   `new`: the states that are compared, if they are not the fork and what it was made from; `asNew`: what was moved there is shown
- *   as a new file; `from`: else the file that has the old side */
+ *   `new`: the compared states, if not the base and the fork; `asNew`: a moved file is shown
+ *   as a new file; `from`: otherwise the file that has the old side */
 /** @typedef {"old" | "new"} SideName */
 
 /** @param {Place} place @param {number} [first] hunk @param {string} [version] of the page before this one */
 export const difference = ({ project, fork, file, old, new: now, asNew }, first = 0, version = "") =>
   atFork(project, fork) + "/diff" + query({ file, old, new: now, as_new: asNew || undefined, first: first || undefined, version });
 
-/** The file that a side is of. @param {Pick<Place, "file" | "from">} place @param {SideName} side */
+/** The file of a side. @param {Pick<Place, "file" | "from">} place @param {SideName} side */
 const fileOf = ({ file, from }, side) => (side === "old" && from) || file;
 
 /**
@@ -22,6 +22,6 @@ const fileOf = ({ file, from }, side) => (side === "old" && from) || file;
 export const text = ({ project, fork, old, new: now, ...place }, side, first, count, column) =>
   get(atFork(project, fork) + "/text" + query({ file: fileOf(place, side), old, new: now, side, first, count, column }));
 
-/** Where a side is, as it is: for images. @param {Place} place @param {SideName} side */
+/** The URL of the bytes of a side, for images. @param {Place} place @param {SideName} side */
 export const blob = ({ project, fork, old, new: now, ...place }, side) =>
   keyed(atFork(project, fork) + "/blob" + query({ file: fileOf(place, side), old, new: now, side }));

@@ -1,4 +1,4 @@
-// A new session: which folder, what staging it takes, and then a fork of it.
+// A new session: choose a folder, see the cost of staging it, make a fork of it.
 import { at, atFork, get, post, query } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useEffect, useRef, useState } from "./html.js";
@@ -14,7 +14,7 @@ export function Start() {
     ${chosen ? html`<${Prospect} folder=${chosen} back=${() => choose(null)} />` : html`<${Picker} choose=${choose} again=${again.current} />`}</main>`;
 }
 
-// --- which folder ---
+// --- the folder ---
 
 /** @param {{choose: (folder: any) => void, again: boolean}} props `again`: another one than was chosen */
 function Picker({ choose, again }) {
@@ -87,21 +87,21 @@ function Crumbs({ at: folder, go }) {
       const known = before.findIndex((one) => one.id === folder.id);
       return known >= 0 ? before.slice(0, known + 1) : [folder];
     });
-    climb().catch(() => {}); // the folder itself says what is wrong
+    climb().catch(() => {}); // the folder itself shows the error
     return () => void (over = true);
   }, [folder?.id]);
   return html`<nav aria-label="The folder, from its root"><ol class="row steps"><li><button type="button" class="quiet" onClick=${() => go("")}>All roots</button></li>
     ${steps.map((one, number) => html`<li key=${one.id}><button type="button" class="quiet name" aria-current=${number === steps.length - 1 ? "location" : undefined} title=${one.path} onClick=${() => go(one.id)}>${spelled(number ? one.name : one.path)}</button></li>`)}</ol></nav>`;
 }
 
-// --- what it takes ---
+// --- the cost ---
 
 /** @param {{folder: any, back: () => void}} props */
 function Prospect({ folder, back }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
   const title = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => title.current?.focus({ preventScroll: true }), []); // the list that had the keyboard is gone
+  useEffect(() => title.current?.focus({ preventScroll: true }), []); // the focused list is gone
   useEffect(() => {
     let over = false;
     post("/folders/measure", { id: folder.id }).then((data) => over || setFound(data), (caught) => over || setError(caught));
@@ -154,7 +154,7 @@ function Make({ folder, found }) {
       const project = await post("/projects", { id: folder.id });
       if (made.current !== project.id + "/" + fork) {
         await post(at(project.id) + "/forks", { name: fork, snapshot });
-        made.current = project.id + "/" + fork; // a command that could not be started is tried again in it
+        made.current = project.id + "/" + fork; // a command that could not be started is tried again in this fork
       }
       if (line.trim()) {
         setBusy("Starting the command…");

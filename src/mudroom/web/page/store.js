@@ -1,4 +1,4 @@
-// A value that several views look at, and what is remembered in this browser.
+// A value that several views share, and values stored in this browser.
 import { useEffect, useState } from "./html.js";
 
 /**
@@ -17,7 +17,7 @@ export function makeStore(first) {
       value = next;
       for (const tell of [...watching]) tell(next);
     },
-    /** For components: the value now, and each one after it. @returns {T} */
+    /** For components: the current value, with updates. @returns {T} */
     use() {
       const [now, setNow] = useState(() => value);
       useEffect(() => {
@@ -31,7 +31,7 @@ export function makeStore(first) {
   };
 }
 
-/** What a browser remembers: it may be told not to, so nothing depends on it. @param {() => Storage} storage */
+/** Storage of the browser, which may deny it: no code depends on it. @param {() => Storage} storage */
 function memory(storage) {
   return {
     /** @param {string} key @returns {string | null} */

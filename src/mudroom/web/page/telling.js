@@ -1,7 +1,7 @@
-// What is told of an apply before it: how much it is, and what becomes of what the project has changed meanwhile. Pure.
+// The summary before an apply: its size, and its effect on files that the project has changed. Pure.
 //
-// 1. "Merged" is said only of what is merged: where one side is taken, the other one is lost, and that is said.
-// 2. As long as it is not known what is decided, nothing is said of what becomes of it.
+// 1. "Merged" is said only of files that are merged: where one side is taken, the other one is lost, and that is shown.
+// 2. While the decisions are not known, no effect is shown.
 import { counted } from "./picked.js";
 
 /** @typedef {import("./picked.js").Picked} Picked */
@@ -9,7 +9,7 @@ import { counted } from "./picked.js";
 /** @typedef {{id: string, path: string}} Drifted */
 /** @typedef {"open" | "replaces" | "deletes" | "returns" | "stays" | "merged"} Fate */
 
-/** What becomes of it. @param {Conflict} one @returns {Fate} */
+/** The effect of an apply on a conflict. @param {Conflict} one @returns {Fate} */
 export function fateOf({ decided, take, ours, theirs }) {
   if (!decided) return "open";
   if (take === "content") return "merged";
@@ -19,30 +19,30 @@ export function fateOf({ decided, take, ours, theirs }) {
   return stays ? "replaces" : "deletes";
 }
 
-/** Each with what is said before an apply, and how it is marked. @type {[Fate, string, string][]} */
+/** Effect, label before an apply, mark. @type {[Fate, string, string][]} */
 const FATES = [
-  ["replaces", "Replaces what the project has changed, as decided", "bad"],
-  ["deletes", "Deletes what the project has changed, as decided", "bad"],
-  ["returns", "Brings back what the project has deleted, as decided", "warn"],
+  ["replaces", "Overwrites changes of the project, as decided", "bad"],
+  ["deletes", "Deletes changes of the project, as decided", "bad"],
+  ["returns", "Restores files that the project has deleted, as decided", "warn"],
   ["open", "Conflicts with the project, and stays in the fork until it is decided", "warn"],
-  ["stays", "Stays as the project has it, as decided", ""],
+  ["stays", "Keeps the project's version, as decided", ""],
 ];
 /** For the row of a file. @type {Record<Fate, string>} */
 const SAID = {
-  open: "", replaces: "decided: the fork's; it replaces what the project has changed", deletes: "decided: it is deleted, with what the project has changed",
-  returns: "decided: the fork's; the project has deleted it", stays: "decided: it stays as the project has it", merged: "decided: merged",
+  open: "", replaces: "decided: the fork's; it overwrites changes of the project", deletes: "decided: deleted, with changes of the project",
+  returns: "decided: the fork's; the project has deleted it", stays: "decided: the project's version stays", merged: "decided: merged",
 };
 
-/** What is decided, in a line; empty: nothing is. @param {Conflict | undefined} one */
+/** The decision in one line; empty: undecided. @param {Conflict | undefined} one */
 export const saidOf = (one) => (one ? SAID[fateOf(one)] : "");
 
-/** Whether something of the project's is lost. @param {Conflict} one */
+/** Whether changes of the project are lost. @param {Conflict} one */
 export const loses = (one) => ["replaces", "deletes"].includes(fateOf(one));
 
 /**
- * What becomes of what both have changed, among what is chosen.
+ * The effects on chosen files that both have changed.
  * @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {Drifted[]} drifted @param {Conflict[] | null} known null: it is not known
- * @returns {[string, string[], string][]} what is said, of which paths, and how it is marked
+ * @returns {[string, string[], string][]} label, paths, mark
  */
 export function fates(rows, picked, drifted, known) {
   const left = new Set(rows.filter((row) => !picked.has(row.id)).map((row) => row.id));
@@ -60,24 +60,13 @@ export function fates(rows, picked, drifted, known) {
 /** A file may have been moved by a side. @param {Conflict} one */
 const placesOf = (one) => [one.path, one.base?.path, one.ours.path].filter(Boolean);
 
-/** Of how many files only a part is chosen. @param {import("./picked.js").Row[]} rows @param {Picked} picked */
+/** How many files are chosen in part. @param {import("./picked.js").Row[]} rows @param {Picked} picked */
 export const inPart = (rows, picked) => rows.reduce((sum, row) => sum + (picked.get(row.id) ? 1 : 0), 0);
 
 /** @param {number} count */
 const number = (count) => count.toLocaleString("en");
 
-/** What has come of an apply, as core/merge/apply_summary.py says it. @param {{written: number, removed: number, kept: string[]}} landed */
-export function landed({ written, removed, kept }) {
-  if (kept.length && !written && !removed) return "the project stays as it is";
-  return `${number(written)} written${removed ? `, ${number(removed)} removed` : ""}`;
-}
-
-/** Of an undo or a redo: what has become of what the project's was kept of; empty: nothing. @param {"undo" | "redo"} act @param {{again?: string[], holder?: string}} landed */
-export function turned(act, { again = [], holder = "" }) {
-  return again.length ? `: ${number(again.length)} ${again.length === 1 ? "file is" : "files are"} ${act === "undo" ? "in" : "out of"} ${holder} again` : "";
-}
-
-/** How much is chosen, as somebody says it: "all 3", "2 of 3, 1 of them in part". @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {number} total */
+/** The size of the choice in words: "all 3", "2 of 3, 1 of them in part". @param {import("./picked.js").Row[]} rows @param {Picked} picked @param {number} total */
 export function amount(rows, picked, total) {
   const [count, parts] = [counted(rows, picked), inPart(rows, picked)];
   const files = count < total ? `${number(count)} of ${number(total)}` : parts ? number(total) : `all ${number(total)}`;

@@ -1,11 +1,11 @@
-// Checkpoints of a fork from the newest to its beginning, and the way back to one.
+// The checkpoints of a fork, newest first, and rollback to one.
 import { atFork, get, post, query } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { clock, count, iso } from "./say.js";
 
-/** What a rollback does to a path, by how the fork has changed it since. @type {Record<string, [string, string]>} */
+/** The effect of a rollback on a path, by the change it drops. @type {Record<string, [string, string]>} */
 const BACK = {
   added: ["goes away", "minus"], deleted: ["comes back", "plus"], modified: ["as it was then", ""], renamed: ["gets its old name", ""],
 };

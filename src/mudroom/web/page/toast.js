@@ -1,12 +1,12 @@
-// Short messages that come and go. What somebody has to act on is none of them.
+// Short messages that disappear. Messages that need an action are shown elsewhere.
 //
-// They lie on nothing: they are the last thing of the page, at its end, which stays in sight (`position: sticky`). What is
-// held to the lower edge, too, stands on them: `--told` is how high they are. What has the keyboard is moved away from
-// under them when they come, and from then on by `scroll-padding` (WCAG 2.2, 2.4.11).
+// They cover no content: they are the last element of the page and stay in view (`position: sticky`). Other elements at
+// the lower edge stand on them: `--told` is their height. A focused element below them is scrolled into view when they
+// appear, and later by `scroll-padding` (WCAG 2.2, 2.4.11).
 import { html, useEffect, useRef } from "./html.js";
 import { makeStore } from "./store.js";
 
-const TIME = 8000; // milliseconds that one is to be seen; one that is looked at stays
+const TIME = 8000; // milliseconds until one disappears; not while it is hovered or focused
 let number = 0;
 
 /** @typedef {{id: number, text: string, bad: boolean, action?: {label: string, run: () => void}}} Toast */
@@ -35,7 +35,7 @@ function leave(id) {
 /** @param {number} id */
 const close = (id) => toasts.set(toasts.get().filter((one) => one.id !== id));
 
-/** Whoever is above them is told how high they are. @param {Element} element */
+/** Publish their height to the elements above. @param {Element} element */
 function makeRoom(element) {
   const { height, top } = element.getBoundingClientRect();
   document.documentElement.style.setProperty("--told", `${height}px`);

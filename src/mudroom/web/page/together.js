@@ -1,50 +1,34 @@
-// What does not come without another row: where a directory has become something else, or was that. Pure.
+// Rows that cannot be applied without other rows: where a directory has become something else, or was something else. Pure.
 //
-// 1. A directory that has become something else goes with all that was in it: deletions, and what has moved out of it.
-//    What was in it can go alone.
-// 2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
-//
-// The rules are those of core/tree/dependent_rows.py, to which the server holds a request.
+// The server says which rows a row needs (core/tree/dependent_rows.py), and refuses a request that lacks them. `gathered` does
+// what `together` does there; tests/web/test_page_tables.py compares the two.
 
-/** @typedef {{id: string, path: string, flags: string[], type: string, source: string}} Row */
+/** @typedef {{id: string, needs?: string[]}} Row */
 /** @typedef {import("./picked.js").Picked} Picked */
-/** @typedef {ReadonlyMap<string, ReadonlySet<string>>} Needs by the id of a row: those without which it does not come */
+/** @typedef {ReadonlyMap<string, ReadonlySet<string>>} Needs by the id of a row: the rows without which it is not applied */
 
 /** @type {Needs} */
 const NONE = new Map();
 
-/** @param {readonly Row[]} rows @returns {Needs} */
+/** The needs of these rows, among these rows: of a long list not all rows may be loaded. @param {readonly Row[]} rows @returns {Needs} */
 export function needs(rows) {
-  const heads = new Map(rows.filter((row) => row.flags.includes("type")).map((row) => [row.path, row]));
-  if (!heads.size) return NONE;
+  const dependent = rows.filter((row) => row.needs?.length);
+  if (!dependent.length) return NONE;
+  const loaded = new Set(rows.map((row) => row.id));
   /** @type {Map<string, Set<string>>} */
   const found = new Map();
-  const add = (/** @type {Row} */ row, /** @type {Row} */ other) => void found.set(row.id, (found.get(row.id) ?? new Set()).add(other.id));
-  for (const row of rows) {
-    for (const head of above(row.path, heads)) {
-      add(head, row);
-      if (head.type === "directory") add(row, head);
-    }
-    for (const head of above(row.source, heads)) if (head.type !== "directory" && head !== row) add(head, row);
-  }
-  return found;
-}
-
-/** @param {string} path @param {Map<string, Row>} heads @returns {Row[]} */
-function above(path, heads) {
-  const found = [];
-  for (let to = path.lastIndexOf("/"); to > 0; to = path.lastIndexOf("/", to - 1)) {
-    const head = heads.get(path.slice(0, to));
-    if (head) found.push(head);
+  for (const row of dependent) {
+    const others = (row.needs ?? []).filter((id) => loaded.has(id));
+    if (others.length) found.set(row.id, new Set(others));
   }
   return found;
 }
 
 /**
- * A choice that can be had as it is.
+ * The choice with all that its rows need.
  * @param {Picked} picked @param {Needs} needed
- * @param {Picked | null} before what was chosen: what is not any more has been let go, and takes with it what needs it, and
- *   what is new brings what it needs. null: nothing is brought
+ * @param {Picked | null} before the choice before: a row that is no longer chosen takes the rows that need it with it, and a
+ *   row that is new brings the rows that it needs. null: no rows are brought; rows that lack others are dropped
  * @returns {Picked}
  */
 export function gathered(picked, needed, before) {

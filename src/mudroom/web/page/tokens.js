@@ -1,6 +1,6 @@
-// From what highlight.js has found to tokens by line. Pure; runs in the worker.
+// From the result of highlight.js to tokens by line. Pure; runs in the worker.
 //
-// Its tree of scopes is walked: the HTML that it can write is never made. A scope becomes one of KINDS, or nothing.
+// The tree of scopes is walked, and no HTML is made. A scope becomes one of KINDS, or is dropped.
 
 /** Our kinds by highlight.js's scopes (https://highlightjs.readthedocs.io/en/stable/css-classes-reference.html). */
 const KINDS = new Map(/** @type {[string, string][]} */ (Object.entries({

@@ -16,7 +16,7 @@ export function grow(rows) {
   const root = node("", "", null);
   const known = new Map([["", root]]);
   for (const row of rows) {
-    const path = row.path.slice(0, row.path.lastIndexOf("/") + 1); // most rows are in the directory of the one before
+    const path = row.path.slice(0, row.path.lastIndexOf("/") + 1); // most rows are in the directory of the row before
     let here = known.get(path);
     if (!here) known.set(path, (here = below(root, path)));
     here.rows.push(row);
@@ -40,7 +40,7 @@ function below(here, path) {
   return here;
 }
 
-/** A directory that holds one directory and nothing else is shown with it. @param {Node} one @returns {{name: string, last: Node}} */
+/** A directory whose only entry is a directory is shown together with it. @param {Node} one @returns {{name: string, last: Node}} */
 function joined(one) {
   let name = one.name;
   while (!one.rows.length && one.directories.size === 1) {
@@ -50,7 +50,7 @@ function joined(one) {
   return { name, last: one };
 }
 
-/** What is to be seen. @param {Node} root @param {ReadonlySet<string>} closed paths of directories @returns {Item[]} */
+/** The visible lines. @param {Node} root @param {ReadonlySet<string>} closed paths of directories @returns {Item[]} */
 export function lines(root, closed) {
   /** @type {Item[]} */
   const found = [];
@@ -76,7 +76,7 @@ export const flat = (rows) => rows.map((row, at) => ({
   key: row.id, name: row.path, level: 1, position: at + 1, among: rows.length, row, ids: [row.id], added: row.added, removed: row.removed, open: false,
 }));
 
-/** Names for what rows are filtered by, in the order in which they are offered. @type {[string, string][]} */
+/** Filters with their labels, in order. @type {[string, string][]} */
 export const FILTERS = [
   ["executes-later", "runs later"], ["protected", "protected"], ["repository", "repository"], ["secret", "secret"], ["conflict", "conflict"], ["ignored", "ignored"], ["binary", "binary"],
   ["large", "large"], ["mode", "mode"], ["added", "added"], ["modified", "modified"], ["deleted", "deleted"], ["renamed", "renamed"],
@@ -85,7 +85,7 @@ export const FILTERS = [
 /** @param {Row} row @param {string} filter */
 const fits = (row, filter) => row.change === filter || row.flags.includes(filter);
 
-/** How many rows each filter leaves; only those that leave some, and not all. @param {Row[]} rows @returns {[string, string, number][]} */
+/** How many rows each filter leaves; filters that leave none or all are left out. @param {Row[]} rows @returns {[string, string, number][]} */
 export function offered(rows) {
   /** @type {Map<string, number>} */
   const counts = new Map();

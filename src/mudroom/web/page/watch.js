@@ -1,4 +1,4 @@
-// What runs, and what has happened: in one fork, or in all of a project.
+// Commands and history: of one fork, or of all of a project.
 import { Commands } from "./commands.js";
 import { Disk } from "./disk.js";
 import { Flows } from "./flows.js";

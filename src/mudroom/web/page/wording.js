@@ -1,4 +1,4 @@
-// Numbers and words, as they are said everywhere.
+// Numbers and sizes in words.
 
 /** @param {number} n */
 export const number = (n) => n.toLocaleString("en-US");

@@ -1,4 +1,4 @@
-"""What is served: the page, its API, and the cards of agents."""
+"""The application: the page, its API, and the cards of agents."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
+from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.web.server import asset, openapi
 from mudroom.web.server.card import card_routes
 from mudroom.web.server.guard import RequestGuard, hosts_of, log_fault
+from mudroom.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
     from mudroom.web.server.card import Cards
     from mudroom.web.server.guard import Receive, Scope, Send
     from mudroom.web.server.login import Login
-    from mudroom.web.state.house import House
+    from mudroom.web.state.server_state import ServerState
 
-Serving = Callable[[Request], Any]
+Handler = Callable[[Request], Any]
 
 STREAMS = 64
-"""Streams of events, at a time: one for each browser, for each page where a browser has no shared workers, and for each
+"""Event streams at a time: one for each browser, for each page where a browser has no shared workers, and for each
 program that listens."""
 BODY_SECONDS = 30
-"""In which the body of a request has to be here."""
-TAGGED = 4096
-"""Bytes from which on an answer has a tag."""
-DOORS = ("/", "/login")
-"""What other sites may link to."""
+"""Seconds in which the body of a request has to arrive."""
+TAG_THRESHOLD = 4096
+"""Bytes from which on an answer has an entity tag."""
+LINKABLE = ("/", "/login")
+"""Paths that other sites may link to."""
 
 
 def build(
-    house: House,
+    server: ServerState,
     agents: Mapping[str, tuple[Cards, Cards]],
     base: str,
     port: int,
@@ -48,34 +49,38 @@ def build(
     names: Iterable[str] = (),
     prefix: str = "",
 ) -> RequestGuard:
-    """``base``: ``http://127.0.0.1:PORT``, and the prefix. ``agents``: of those whose cards are served, what makes
-    them. ``names`` and ``prefix``: of a proxy before us, as ``RequestGuard`` has them."""
+    """Return the application. ``base``: ``http://127.0.0.1:PORT`` with the prefix. ``agents``: by id, the functions
+    that make the card and its older form. ``names`` and ``prefix``: those of a reverse proxy, as for ``RequestGuard``.
+    """
     cards, public = card_routes(agents, base)
-    described = openapi.document(table.BASE, table.ENDPOINTS)
+    openapi_document = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
-        *(_only(one.method, table.BASE + one.path, _serving(one, house)) for one in table.ENDPOINTS),
-        _only("GET", table.BASE + "/events", _events(house, login)),
-        _only("GET", table.BASE + "/openapi.json", lambda _request: JSONResponse(described)),
-        _only("GET", "/login", login.enter),
-        _only("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
-        _only("POST", "/link", _link(login)),
+        *(
+            _route(endpoint.method, table.BASE + endpoint.path, _handler(endpoint, server))
+            for endpoint in table.ENDPOINTS
+        ),
+        _route("GET", table.BASE + "/events", _events(server, login)),
+        _route("GET", table.BASE + "/openapi.json", lambda _request: JSONResponse(openapi_document)),
+        _route("GET", "/login", login.enter),
+        _route("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
+        _route("POST", "/link", _link(login)),
         *cards,
         *(Route(path, asset.serve, methods=["GET"]) for path in asset.PUBLIC),
     ]
     return RequestGuard(
-        Rooms(routes), hosts_of(port, names), login, public | {"/login", "/whose"} | asset.PUBLIC, DOORS, prefix
+        Router(routes), hosts_of(port, names), login, public | {"/login", "/whose"} | asset.PUBLIC, LINKABLE, prefix
     )
 
 
-def _only(method: str, path: str, serve: Serving) -> Route:
-    """Without the HEAD that comes with every GET: it would use up an address, or hold a stream."""
+def _route(method: str, path: str, serve: Handler) -> Route:
+    """Return a route without the HEAD that comes with every GET: HEAD would use up a login code, or hold a stream."""
     route = Route(path, serve, methods=[method])
     route.methods = {method}
     return route
 
 
-class Rooms:
-    """The routes, and what is answered where there is none. Nobody is sent elsewhere."""
+class Router:
+    """The router. It answers 404 or 405 where no route matches, and never redirects."""
 
     def __init__(self, routes: list[Route]) -> None:
         self._routes = routes
@@ -90,52 +95,52 @@ class Rooms:
                 return
             if match is Match.PARTIAL:
                 allowed |= route.methods or set()
-        await _missing(scope["path"], sorted(allowed))(scope, receive, send)
+        await _no_route(scope["path"], sorted(allowed))(scope, receive, send)
 
 
-def _missing(path: str, allowed: list[str]) -> Response:
+def _no_route(path: str, allowed: list[str]) -> Response:
     if allowed:
-        refusal = Refusal(405, "bad-request", "that cannot be done with it", f"what can: {', '.join(allowed)}")
+        refusal = Refusal(405, "bad-request", "this method is not allowed here", f"allowed: {', '.join(allowed)}")
     else:
-        refusal = Refusal(404, "not-found", "there is nothing of that name")
+        refusal = Refusal(404, "not-found", "no such address")
     answer = problem(refusal) if path.startswith("/api/") else _plain(refusal)
     if allowed:
         answer.headers["allow"] = ", ".join(allowed)
     return answer
 
 
-def _serving(one: Endpoint, house: House) -> Serving:
+def _handler(endpoint: Endpoint, server: ServerState) -> Handler:
     async def serve(request: Request) -> Response:
         try:
-            body = decoded(one.takes, await _body(request)) if one.takes is not None else None
-            query = queried(one.query, dict(request.query_params))
-            call = ApiCall(house, request.path_params, query, body)
-            known = request.headers.get("if-none-match", "") if one.method == "GET" else ""
-            return await run_in_threadpool(_answer, one, call, known)
+            body = decode_body(endpoint.takes, await _body(request)) if endpoint.takes is not None else None
+            query = decode_query(endpoint.query, dict(request.query_params))
+            call = ApiCall(server, request.path_params, query, body)
+            known = request.headers.get("if-none-match", "") if endpoint.method == "GET" else ""
+            return await run_in_threadpool(_answer, endpoint, call, known)
         except ClientDisconnect:
-            return Response(b"", 400)  # nobody hears it
+            return Response(b"", 400)  # the client is gone
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told that there is no answer
-            return problem(_refusal(request, error))
+            return problem(_refusal_or_fault(request, error))
 
     return serve
 
 
-def _answer(one: Endpoint, call: ApiCall, known: str) -> Response:
-    """``known``: the tags of answers that are there already. What is long is not sent again, nor read, nor drawn: a
-    page asks for all of it whenever some of it may be another one."""
-    found = one.handle(call)
-    if isinstance(found, Raw):
-        return Response(found.data, one.status, dict(found.headers), found.media_type)
-    data = msgspec.json.encode(found)
-    if one.method != "GET" or len(data) < TAGGED:
-        return Response(data, one.status, _FRESH, "application/json")
+def _answer(endpoint: Endpoint, call: ApiCall, known_tags: str) -> Response:
+    """Answer a call. ``known``: the entity tags that the client has. A long answer that has not changed is not sent,
+    parsed and drawn again: a page asks for all of it whenever part of it may have changed."""
+    result = endpoint.handle(call)
+    if isinstance(result, Raw):
+        return Response(result.data, endpoint.status, dict(result.headers), result.media_type)
+    data = msgspec.json.encode(result)
+    if endpoint.method != "GET" or len(data) < TAG_THRESHOLD:
+        return Response(data, endpoint.status, _NO_STORE, "application/json")
     tag = f'"{blake2b(data, digest_size=16).hexdigest()}"'
-    if tag in known:  # RFC 9110, 13.1.2; it is still stored nowhere but in the page (``no-store``)
-        return Response(b"", 304, {**_FRESH, "etag": tag})
-    return Response(data, one.status, {**_FRESH, "etag": tag}, "application/json")
+    if tag in known_tags:  # RFC 9110, 13.1.2; the answer is stored only in the page (``no-store``)
+        return Response(b"", 304, {**_NO_STORE, "etag": tag})
+    return Response(data, endpoint.status, {**_NO_STORE, "etag": tag}, "application/json")
 
 
-def _refusal(request: Request, error: Exception) -> Refusal:
+def _refusal_or_fault(request: Request, error: Exception) -> Refusal:
     try:
         return refusal_of(error)
     except Exception as unexpected:  # noqa: BLE001 - a fault of ours: said on stderr, where no page sees it
@@ -143,20 +148,20 @@ def _refusal(request: Request, error: Exception) -> Refusal:
         return fault()
 
 
-_FRESH = {"cache-control": "no-store"}
+_NO_STORE = {"cache-control": "no-store"}
 
 
 def problem(refusal: Refusal) -> Response:
-    return Response(msgspec.json.encode(refusal.problem), refusal.status, _FRESH, "application/json")
+    return Response(msgspec.json.encode(refusal.problem), refusal.status, _NO_STORE, "application/json")
 
 
 def _plain(refusal: Refusal) -> Response:
-    return Response(f"{refusal.problem.error}\n", refusal.status, _FRESH, "text/plain; charset=utf-8")
+    return Response(f"{refusal.problem.error}\n", refusal.status, _NO_STORE, "text/plain; charset=utf-8")
 
 
 async def _body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":  # what a form of another site can send is not even read
+    if kind != "application/json":  # a form of another site can send other types: its body is not even read
         raise Refusal(415, "bad-request", "a request is application/json")
     body = bytearray()
     try:
@@ -170,22 +175,22 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _link(login: Login) -> Serving:
+def _link(login: Login) -> Handler:
     def serve(request: Request) -> Response:
-        """A new address, for programs that know the token; a page that is logged in needs none."""
+        """Answer a new login code to a program that knows the token; a logged-in page needs none."""
         if not login.bearer(request.scope["headers"]):
             return Response("the token is missing\n", 403, media_type="text/plain")
-        return JSONResponse({"code": login.new_code()}, headers=_FRESH)
+        return JSONResponse({"code": login.new_code()}, headers=_NO_STORE)
 
     return serve
 
 
-def _events(house: House, login: Login) -> Serving:
+def _events(server: ServerState, login: Login) -> Handler:
     """Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
     async def lines(request: Request) -> AsyncIterator[bytes]:
         yield b"retry: 1000\n\n"
-        async for message in house.hub.listen():
+        async for message in server.hub.listen():
             if not login.knows(request.scope["headers"]):
                 return  # logged out meanwhile
             if message is None:
@@ -195,11 +200,11 @@ def _events(house: House, login: Login) -> Serving:
             yield f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
     async def serve(request: Request) -> Response:
-        if house.hub.listeners >= STREAMS:
+        if server.hub.listeners >= STREAMS:
             hint = "close a browser that has this page, or end a program that listens"
             return problem(Refusal(503, "busy", f"{STREAMS} streams of events are open already", hint))
         return StreamingResponse(
-            lines(request), headers={**_FRESH, "x-accel-buffering": "no"}, media_type="text/event-stream"
+            lines(request), headers={**_NO_STORE, "x-accel-buffering": "no"}, media_type="text/event-stream"
         )
 
     return serve

@@ -1,9 +1,9 @@
-"""The files of the page, as they lie in ``page/``: read once, by a list of names, so that no path of a request ever
+"""The files of the page, read once from ``page/`` and served by a fixed list of names: a path of a request never
 reaches the file system.
 
-``index.html`` names all others below a directory that is called after what they hold. So a browser asks once for each,
-and keeps it (RFC 8246); another version has other names. It names every module, too, so that they come side by side and
-not each when the one before it was read.
+``index.html`` refers to the other files below a directory whose name is a hash of their content. A browser asks for
+each file once and caches it (RFC 8246); another version has another directory. ``index.html`` also preloads every
+module, so that they load in parallel.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ class Asset(NamedTuple):
     tag: str
 
 
-def _all(place: Traversable, above: str = "") -> dict[str, Asset]:
-    found: dict[str, Asset] = {}
-    for item in place.iterdir():
+def _read_assets(directory: Traversable, above: str = "") -> dict[str, Asset]:
+    assets: dict[str, Asset] = {}
+    for item in directory.iterdir():
         name = above + item.name
         if item.is_dir():
-            found |= _all(item, name + "/")
+            assets |= _read_assets(item, name + "/")
         elif (media_type := _TYPES.get(name.rpartition(".")[2])) is not None:
             data = item.read_bytes()
-            found[name] = Asset(data, media_type, _tag(data))
-    return found
+            assets[name] = Asset(data, media_type, _tag(data))
+    return assets
 
 
-def reached(files: dict[str, Asset], name: str = "app.js") -> list[str]:
-    """The modules that a module imports, and those that they do, each once, in the order in which they are met."""
-    found, pending = dict.fromkeys([name]), [name]
+def imported_modules(files: dict[str, Asset], name: str = "app.js") -> list[str]:
+    """Return the modules that a module imports, directly and indirectly, each once, in order of discovery."""
+    modules, pending = dict.fromkeys([name]), [name]
     while pending:
-        here = pending.pop(0)
-        above = here.rpartition("/")[0]
-        for other in _IMPORT.findall(files[here].data):
-            path = other.decode() if not above else f"{above}/{other.decode()}"
-            if path not in found:
-                found[path] = None
+        current = pending.pop(0)
+        folder = current.rpartition("/")[0]
+        for imported in _IMPORT.findall(files[current].data):
+            path = imported.decode() if not folder else f"{folder}/{imported.decode()}"
+            if path not in modules:
+                modules[path] = None
                 pending.append(path)
-    return list(found)
+    return list(modules)
 
 
 _IMPORT = re.compile(rb"""from ?"\./([\w./]+)\"""")
@@ -71,12 +71,12 @@ _NAMED = re.compile(r'(href|src)="([\w.]+)"')
 
 
 def _index(files: dict[str, Asset], version: str) -> Asset:
-    """With the names by which the others are kept. To preload what has a script of its own, too, is an error
-    event at the link in Firefox (seen in 153: the module runs all the same)."""
+    """Return ``index.html`` with versioned names and preloads. A module that has a script element is not preloaded:
+    that is an error event at the link in Firefox (seen in 153; the module runs all the same)."""
     text = files["index.html"].data.decode()
-    own = {name for kind, name in _NAMED.findall(text) if kind == "src"}
-    wanted = (name for name in reached(files) if name not in own)
-    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in wanted)
+    with_script = {name for kind, name in _NAMED.findall(text) if kind == "src"}
+    preloaded = (name for name in imported_modules(files) if name not in with_script)
+    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in preloaded)
     data = _NAMED.sub(rf'\1="{version}/\2"', text).replace("</head>", modules + "</head>").encode()
     return Asset(data, _TYPES["html"], _tag(data))
 
@@ -85,7 +85,7 @@ def _tag(data: bytes) -> str:
     return f'"{sha256(data).hexdigest()[:20]}"'
 
 
-_FILES = _all(files("mudroom.web") / "page")
+_FILES = _read_assets(files("mudroom.web") / "page")
 VERSION = "v-" + sha256(repr(sorted((name, asset.tag) for name, asset in _FILES.items())).encode()).hexdigest()[:16]
 ASSETS = {
     **_FILES,
@@ -93,14 +93,14 @@ ASSETS = {
     "index.html": _index(_FILES, VERSION),
 }
 PUBLIC = frozenset({"/", *("/" + name for name in ASSETS)})
-"""Nobody learns anything by them: they are in every installation. What they show wants a token."""
+"""Public without a token: these files are in every installation, and contain no data of the user."""
 
 
 def serve(request: Request) -> Response:
     name = request.scope["path"].removeprefix("/") or "index.html"
     asset = ASSETS[name]
-    kept = "public, max-age=31536000, immutable" if name.startswith(VERSION + "/") else "no-cache"
-    headers = {"etag": asset.tag, "cache-control": kept, "content-security-policy": POLICY}
+    cache_control = "public, max-age=31536000, immutable" if name.startswith(VERSION + "/") else "no-cache"
+    headers = {"etag": asset.tag, "cache-control": cache_control, "content-security-policy": POLICY}
     if asset.tag in request.headers.get("if-none-match", ""):
         return Response(b"", 304, headers)
     return Response(asset.data, 200, headers, asset.media_type)

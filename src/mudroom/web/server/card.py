@@ -1,4 +1,4 @@
-"""The cards of agents, for other agents, and their interfaces, which take no tasks yet."""
+"""The A2A cards of agents, and their endpoints, which accept no tasks yet."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 Cards = Callable[[str], dict[str, Any]]
-"""An agent's card, given the address of its interface; made anew for each request, since the policy may change."""
+"""A function that makes an agent's card, given the URL of its endpoint. Called for each request, because the policy may
+change."""
 BODY_LIMIT = 1 << 20
 """Bytes of a request."""
 
 
 def card_routes(agents: Mapping[str, tuple[Cards, Cards]], base: str) -> tuple[list[Route], set[str]]:
-    """``agents``: by id, what makes the card, and the card in the older form. The routes, and what is public."""
+    """Return the routes and the public paths. ``agents``: by id, functions for the card and its older form."""
     routes, public = [], set()
     paths = paths_of(list(agents))
     for agent, path in paths.items():
         for prefix in (path, "") if len(agents) == 1 else (path,):
             for name, cards in zip((WELL_KNOWN, WELL_KNOWN_OLD), agents[agent], strict=True):
-                routes.append(Route(_plain(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
-                public.add(_plain(prefix) + name)
-        routes.append(Route(_plain(path) + "/a2a", _no_tasks, methods=["POST"]))
-    listed = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
-    routes.append(Route("/api/v1/agents", _index(listed), methods=["GET"]))
+                routes.append(Route(_decoded_path(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
+                public.add(_decoded_path(prefix) + name)
+        routes.append(Route(_decoded_path(path) + "/a2a", _no_tasks, methods=["POST"]))
+    rows = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
+    routes.append(Route("/api/v1/agents", _index(rows), methods=["GET"]))
     return routes, public
 
 
-def _plain(path: str) -> str:
-    """As a request's path is when its percent-encoding is undone."""
+def _decoded_path(path: str) -> str:
+    """Return the path with its percent-encoding decoded, as in a request."""
     from urllib.parse import unquote
 
     return unquote(path)
@@ -47,7 +48,7 @@ def _card(cards: Cards, url: str) -> Callable[[Request], Response]:
     def answer(_request: Request) -> Response:
         try:
             return JSONResponse(cards(url), headers={"cache-control": "no-cache"})
-        except MudroomError as error:  # the policy cannot be read: nobody knows what the agent would get
+        except MudroomError as error:  # the policy cannot be read, so the card is not known
             return JSONResponse({"error": error.message}, 503)
 
     return answer
@@ -67,8 +68,8 @@ async def _no_tasks(request: Request) -> Response:
         if len(body) > BODY_LIMIT:
             return Response("too large\n", 413)
     try:
-        asked = json.loads(body)
+        request_ = json.loads(body)
     except (ValueError, RecursionError):
         error = {"code": -32700, "message": "Parse error"}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
-    return JSONResponse(unsupported(asked))
+    return JSONResponse(unsupported(request_))

@@ -1,7 +1,6 @@
-"""The document that describes the API (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made of its table.
+"""The OpenAPI document of the API (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made from its table.
 
-``python -m mudroom.web.server.openapi`` prints it; ``docs/openapi.json`` is what it prints, and a test holds them
-together.
+``python -m mudroom.web.server.openapi`` prints it. ``docs/openapi.json`` is that output; a test compares them.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from mudroom.web.shape import ProblemShape
 Schemas = dict[str, Any]
 """By ``repr`` of the type."""
 
-_WHY = {
-    400: "It cannot be understood",
+_DESCRIPTIONS = {
+    400: "The request cannot be parsed",
     401: "No login, and no token",
-    403: "Another site is asking, or a page of another server",
-    404: "There is nothing of that name, or not any more",
-    408: "The request took too long to come",
-    409: "It cannot be done now, or not with what was looked at",
+    403: "The request comes from another site or user",
+    404: "There is no such resource, or it is gone",
+    408: "The request took too long to arrive",
+    409: "Not possible now, or the reviewed state has changed",
     413: "The request is too large",
     415: "The request is not application/json",
-    421: "Another host was asked for than is served here",
-    503: "Too many listen already",
+    421: "The host is not served here",
+    503: "Too many event streams are open",
 }
-_ALWAYS, _NAMED, _BODY = (400, 401, 403, 409, 421), (404,), (408, 413, 415)
+_ALWAYS, _WITH_PARAMETERS, _WITH_BODY = (400, 401, 403, 409, 421), (404,), (408, 413, 415)
 
 
 def _unsuffixed(schema: Any) -> Any:
@@ -45,26 +44,28 @@ def _unsuffixed(schema: Any) -> Any:
 
 
 def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """``base``: what is before each path."""
-    kinds = [ProblemShape, *(kind for one in endpoints for kind in _kinds(one))]
-    schemas, components = _unsuffixed(msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}"))
-    known: Schemas = dict(zip(map(repr, kinds), schemas, strict=True))
+    """Return the document. ``base``: the prefix of each path."""
+    types = [ProblemShape, *(kind for endpoint in endpoints for kind in _types_of(endpoint))]
+    schemas, components = _unsuffixed(msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}"))
+    type_schemas: Schemas = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for one in endpoints:
-        paths.setdefault(base + one.path, {})[one.method.lower()] = _operation(one, known)
+    for endpoint in endpoints:
+        paths.setdefault(base + endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, type_schemas)
     paths[base + "/events"] = {"get": _EVENTS}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "mudroom",
             "version": "1",
-            "description": "What the page of mudroom serve uses, and nothing else. Every error is a Problem.",
+            "description": "The API of mudroom serve, as its page uses it. Every error is a Problem.",
         },
         "servers": [{"url": "http://127.0.0.1:8765"}],
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": {f"Refused{status}": _refused(why, known) for status, why in _WHY.items()},
+            "responses": {
+                f"Refused{status}": _refused_response(why, type_schemas) for status, why in _DESCRIPTIONS.items()
+            },
             "securitySchemes": _SCHEMES,
         },
         "security": [{"token": []}, {"browser": [], "csrf": []}],
@@ -77,7 +78,7 @@ _SCHEMES = {
         "type": "apiKey",
         "in": "cookie",
         "name": "mudroom-8765",
-        "description": "What the address of mudroom serve becomes. The number is the port.",
+        "description": "The cookie of a login. The number is the port.",
     },
     "csrf": {
         "type": "apiKey",
@@ -89,36 +90,39 @@ _SCHEMES = {
 }
 
 
-def _kinds(one: Endpoint) -> list[Any]:
-    fields = msgspec.structs.fields(one.query) if one.query is not None else ()
-    return [*(kind for kind in (one.gives, one.takes) if kind is not None), *(field.type for field in fields)]
+def _types_of(endpoint: Endpoint) -> list[Any]:
+    fields = msgspec.structs.fields(endpoint.query) if endpoint.query is not None else ()
+    return [*(kind for kind in (endpoint.gives, endpoint.takes) if kind is not None), *(field.type for field in fields)]
 
 
-def _operation(one: Endpoint, known: Schemas) -> dict[str, Any]:
-    names = re.findall(r"{(\w+)}", one.path)
-    statuses = (*_ALWAYS, *(_NAMED if names else ()), *(_BODY if one.takes is not None else ()))
-    found: dict[str, Any] = {
-        "summary": one.summary,
-        "operationId": _identity(one.method, one.path),
-        "parameters": [*map(_named, names), *_queried(one, known)],
-        "responses": {str(one.status): _answer(one, known)} | _refusals(statuses),
+def _operation(endpoint: Endpoint, known: Schemas) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    statuses = (*_ALWAYS, *(_WITH_PARAMETERS if names else ()), *(_WITH_BODY if endpoint.takes is not None else ()))
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": _operation_id(endpoint.method, endpoint.path),
+        "parameters": [*map(_path_parameter, names), *_query_parameters(endpoint, known)],
+        "responses": {str(endpoint.status): _answer(endpoint, known)} | _refusals(statuses),
     }
-    if one.takes is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": known[repr(one.takes)]}}}
-    return found
+    if endpoint.takes is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": known[repr(endpoint.takes)]}},
+        }
+    return operation
 
 
-def _identity(method: str, path: str) -> str:
+def _operation_id(method: str, path: str) -> str:
     return method.lower() + re.sub("[^A-Za-z0-9]+", "_", path).rstrip("_")
 
 
-def _answer(one: Endpoint, known: Schemas) -> dict[str, Any]:
-    if one.gives is None:  # bytes, of the type that they are
-        return {"description": "As it is", "content": {"*/*": {"schema": {}}}}
-    return {"description": "As asked", "content": {"application/json": {"schema": known[repr(one.gives)]}}}
+def _answer(endpoint: Endpoint, known: Schemas) -> dict[str, Any]:
+    if endpoint.gives is None:  # bytes of any media type
+        return {"description": "Bytes of the file", "content": {"*/*": {"schema": {}}}}
+    return {"description": "The answer", "content": {"application/json": {"schema": known[repr(endpoint.gives)]}}}
 
 
-def _refused(why: str, known: Schemas) -> dict[str, Any]:
+def _refused_response(why: str, known: Schemas) -> dict[str, Any]:
     return {"description": why, "content": {"application/json": {"schema": known[repr(ProblemShape)]}}}
 
 
@@ -126,25 +130,25 @@ def _refusals(statuses: Sequence[int]) -> dict[str, Any]:
     return {str(status): {"$ref": f"#/components/responses/Refused{status}"} for status in sorted(statuses)}
 
 
-def _named(name: str) -> dict[str, Any]:
+def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[^/]+$"}}
 
 
-def _queried(one: Endpoint, known: Schemas) -> list[dict[str, Any]]:
-    found = []
-    for field in msgspec.structs.fields(one.query) if one.query is not None else ():
+def _query_parameters(endpoint: Endpoint, known: Schemas) -> list[dict[str, Any]]:
+    parameters = []
+    for field in msgspec.structs.fields(endpoint.query) if endpoint.query is not None else ():
         schema = known[repr(field.type)]
         if field.default is not msgspec.NODEFAULT:
             schema = {**schema, "default": field.default}
-        found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
-    return found
+        parameters.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+    return parameters
 
 
 _EVENTS = {
-    "summary": "What happens, as it happens: server-sent events",
+    "summary": "Server-sent events about changes",
     "description": (
         "`hello` (the connection is new) and `missed`: everything may have changed. `changed`: `project` and `what` "
-        "of it. `job`: a Job. `output`: `job` and `text`. `end`: the server ends. What it is now is asked for."
+        "of it. `job`: a Job. `output`: `job` and `text`. `end`: the server ends. Events carry no state: ask for it."
     ),
     "operationId": "get_events",
     "parameters": [],

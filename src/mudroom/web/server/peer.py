@@ -1,12 +1,12 @@
-"""Whose the other end of a connection on loopback is, as far as the kernel tells: sock_diag(7), or /proc/net/tcp.
+"""The user at the other end of a loopback connection, as far as the kernel tells: sock_diag(7), or /proc/net/tcp.
 
-Cookies are sent to every port of a host (RFC 6265, 8.5), and anybody may listen on a port: so another user of the
-machine can come to know one. He cannot make his sockets ours. Root is not held off by anything here.
+Browsers send cookies to every port of a host (RFC 6265, 8.5), and any user may listen on a port: another user of the
+machine can learn a cookie. That user's sockets still have another uid. Root is not kept out by this.
 
-1. Looked at once, when a connection is new: a socket keeps its user. One whose process has let go of it may have none
-  , and would pass for root's: it counts as somebody else's.
-2. Where nothing is known (another system, an end that is not in this network namespace) nobody is held off: this is a
-   wall behind the token and the cookie, not instead of them.
+1. The check is made once, when a connection is new: a socket keeps its user. A socket that its process has closed may
+   have no user, and would pass for root's: it counts as another user's.
+2. If the user is unknown (another system, an end outside of this network namespace) the connection is accepted: this
+   check stands behind the token and the cookie, and does not replace them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class ConnectionEnd(NamedTuple):
     uid: int
 
 
-def stranger(ours: Address, theirs: Address) -> int | None:
-    """The user id of somebody else at the other end; None: it is nobody else, or nobody can tell."""
-    found = _by_netlink(ours, theirs) or _by_table(ours, theirs)
-    return None if found is None else judged(*found, os.geteuid())
+def stranger_uid(ours: Address, theirs: Address) -> int | None:
+    """Return the uid of another user at the other end; None if it is this user, or unknown."""
+    both_ends = _by_netlink(ours, theirs) or _by_table(ours, theirs)
+    return None if both_ends is None else stranger_of(*both_ends, os.geteuid())
 
 
-def judged(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> int | None:
-    """By what the table has of the other end, and of ours."""
-    if other is None:  # elsewhere; or gone meanwhile, and then ours is not as it was, either
+def stranger_of(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> int | None:
+    """Decide by the table's entries of the other end, and of ours."""
+    if other is None:  # the other end is elsewhere; or it has just gone, and then our end is not established, either
         return None if own is not None and own.state == _ESTABLISHED else 0
     if other.uid == 0:
         return None if other.state == _ESTABLISHED else 0
@@ -47,30 +47,30 @@ def judged(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> 
 
 
 Ends = tuple[ConnectionEnd | None, ConnectionEnd | None]
-"""The other one, and ours."""
+"""The other end, and ours."""
 
 
 def _by_netlink(ours: Address, theirs: Address) -> Ends | None:
-    """The two sockets alone, in microseconds. None: this kernel is not asked that way."""
+    """Ask for the two sockets alone, which takes microseconds. Return None if this kernel cannot be asked that way."""
     if not hasattr(socket, "AF_NETLINK"):
         return None
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
             kernel.settimeout(1.0)
             kernel.connect((0, 0))
-            return _told(kernel, theirs, ours), _told(kernel, ours, theirs)
+            return _ask_kernel(kernel, theirs, ours), _ask_kernel(kernel, ours, theirs)
     except OSError:
         return None
 
 
-def _told(kernel: socket.socket, local: Address, remote: Address) -> ConnectionEnd | None:
-    """``inet_diag_req_v2`` and ``inet_diag_msg`` of include/uapi/linux/inet_diag.h. Raises OSError."""
+def _ask_kernel(kernel: socket.socket, local: Address, remote: Address) -> ConnectionEnd | None:
+    """Use ``inet_diag_req_v2`` and ``inet_diag_msg`` of include/uapi/linux/inet_diag.h. Raise OSError."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = b"".join(socket.inet_pton(family, host).ljust(16, b"\0") for host, _port in (local, remote))
     no_cookie = b"\xff" * 8
-    asked = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
-    asked += struct.pack("!HH", local[1], remote[1]) + hosts + struct.pack("=I", 0) + no_cookie
-    kernel.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, _REQUEST, 1, 0) + asked)
+    request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
+    request += struct.pack("!HH", local[1], remote[1]) + hosts + struct.pack("=I", 0) + no_cookie
+    kernel.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 1, 0) + request)
     answer = kernel.recv(4096)
     kind = struct.unpack_from("=H", answer, 4)[0]
     if kind == _BY_FAMILY and len(answer) >= 84:
@@ -82,26 +82,26 @@ def _told(kernel: socket.socket, local: Address, remote: Address) -> ConnectionE
 
 
 def _by_table(ours: Address, theirs: Address) -> Ends | None:
-    """By reading the table of all, which takes a while where it has room for many."""
+    """Read the table of all connections, which takes a while if the table is large."""
     try:
         with open(f"/proc/net/tcp{'6' if ':' in theirs[0] else ''}", encoding="ascii", errors="replace") as stream:
             table = stream.read()
     except OSError:
         return None
-    return ends(table, theirs, ours), ends(table, ours, theirs)
+    return find_end(table, theirs, ours), find_end(table, ours, theirs)
 
 
-def ends(table: str, local: Address, remote: Address) -> ConnectionEnd | None:
-    wanted = [written(local), written(remote)]
+def find_end(table: str, local: Address, remote: Address) -> ConnectionEnd | None:
+    columns_wanted = [table_text(local), table_text(remote)]
     for line in table.splitlines():
         columns = line.split()
-        if columns[1:3] == wanted:
+        if columns[1:3] == columns_wanted:
             return ConnectionEnd(int(columns[3], 16), int(columns[7]))
     return None
 
 
-def written(address: Address) -> str:
-    """As the table has it: each four bytes as a number of this machine, in hexadecimal."""
+def table_text(address: Address) -> str:
+    """Return an address as the table has it: each four bytes as a number in host byte order, in hexadecimal."""
     host, port = address
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))

@@ -1,4 +1,4 @@
-"""A server on loopback, from its socket to its end."""
+"""The HTTP server on loopback, from its sockets to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mudroom.errors import UsageError
 from mudroom.review.rows import fewer_collections
 from mudroom.web.server.guard import STRANGER
-from mudroom.web.server.peer import stranger
+from mudroom.web.server.peer import stranger_uid
 
 if TYPE_CHECKING:
     from mudroom.web.server.guard import RequestGuard
@@ -24,132 +24,135 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 2
-"""Seconds that open connections have at the end."""
+"""Seconds that open connections have when the server ends."""
 CONNECTIONS = 512
-"""At a time; who comes later is told to come again."""
+"""Connections at a time; further clients get 503."""
 STRANGERS = 32
-"""Of them those of other users of this machine, who get what is public: who comes later is cut off. Where a proxy is
-named it may be another user, and all are its own."""
+"""Of these, connections of other users of this machine, who get public paths only; further ones are closed. With a
+proxy, which may run as another user, the limit does not apply."""
 HEAD_SECONDS = 10.0
-"""In which the head of a request has to be here."""
+"""Seconds in which a request head has to arrive."""
 READ_SECONDS = 30.0
-"""In which something of what is answered has to be read."""
+"""Seconds in which a client has to read some of an answer."""
 _TRIES = 20
-"""Ports that are tried until one is free in both families."""
+"""Ports that are tried until one is free for both IPv4 and IPv6."""
 HEAD_LIMIT = 32 << 10
-"""Bytes of it. The longest path there is (PATH_MAX, 4096) is 5462 characters as an id."""
+"""Bytes of a request head. The longest path (PATH_MAX, 4096) has 5462 characters as an id."""
 
 
 def listen(port: int) -> list[socket.socket]:
-    """Sockets on loopback and nowhere else: 127.0.0.1, and ::1 where there is IPv6. ``port`` 0: any free one.
-
-    Both or none: names (``localhost``, ``mudroom.localhost``) lead a browser to ::1 first, so whoever had that would be
-    sent the address with its code. Raises UsageError if the port cannot be had."""
+    """Return listening sockets on loopback only: 127.0.0.1, and ::1 if there is IPv6. ``port`` 0: any free port. Both
+    or none: names (``localhost``, ``mudroom.localhost``) lead a browser to ::1 first, so another process that listens
+    there would receive the address with its code. Raise UsageError if the port is taken."""
     for _try in range(1 if port else _TRIES):
-        first = _bound(socket.AF_INET, HOST, port)
+        first = _bind(socket.AF_INET, HOST, port)
         try:
-            return [first, _bound(socket.AF_INET6, "::1", first.getsockname()[1])]
-        except _Without:
-            return [first]
+            return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
         except UsageError as error:
+            if _has_no_family(error):
+                return [first]
             first.close()
-            taken = error
-    raise taken
+            refused = error
+    raise refused
 
 
-class _Without(UsageError):
-    """This machine has no such addresses."""
+def _has_no_family(error: UsageError) -> bool:
+    """Return whether this machine has no addresses of that family."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     try:
-        # with its protocol: asyncio has answers go out at once (TCP_NODELAY) only where it is named
-        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        # with its protocol: asyncio sets TCP_NODELAY only if it is given
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
-        raise _cannot(error, host, port) from error
+        raise _bind_error(error, host, port) from error
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(128)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(128)
     except OSError as error:
-        made.close()
-        raise _cannot(error, host, port) from error
-    return made
+        bound.close()
+        raise _bind_error(error, host, port) from error
+    return bound
 
 
-def _cannot(error: OSError, host: str, port: int) -> UsageError:
-    kind = _Without if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) else UsageError
+def _bind_error(error: OSError, host: str, port: int) -> UsageError:
     at = f"[{host}]:{port}" if ":" in host else f"port {port}"
-    return kind(f"{at}: {error.strerror}", "--port 0 takes any free one")
+    refusal = UsageError(f"{at}: {error.strerror}", "--port 0 takes any free one")
+    refusal.__cause__ = error
+    return refusal
 
 
 class HttpConnection(H11Protocol):
-    """Whose it is is said with each request. One that says nothing, or half a request for ever, or that does not read
-    what it is answered, is closed: uvicorn waits for as long as it takes."""
+    """A connection that passes the peer's user with each request. A connection that is silent, sends half a request, or
+    does not read its answer is closed; uvicorn would wait without limit."""
 
     patience, reading, strangers = HEAD_SECONDS, READ_SECONDS, STRANGERS
     other: int | None = None
-    """The user whose it is, if that is somebody else."""
-    _late: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    """The uid of another user at the other end; None if there is none."""
+    _head_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.server is not None and self.server[1] is not None and self.client is not None:
-            self.other = stranger((self.server[0], self.server[1]), self.client)
+            self.other = stranger_uid((self.server[0], self.server[1]), self.client)
             self.app_state = {**self.app_state, STRANGER: self.other}
-        if self.other is not None and self._others() > self.strangers:
+        if self.other is not None and self._count_strangers() > self.strangers:
             transport.abort()
             return
-        transport.set_write_buffer_limits(0)  # so that we are told of anything that is not taken
-        self._late = self.loop.call_later(self.patience, transport.abort)
+        transport.set_write_buffer_limits(0)  # so that pause_writing is called for any unread byte
+        self._head_timer = self.loop.call_later(self.patience, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop()
-        elif self._late is None:
-            self._late = self.loop.call_later(self.patience, self.transport.abort)
+            self._stop_head_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.patience, self.transport.abort)
 
-    def _others(self) -> int:
-        return sum(isinstance(one, HttpConnection) and one.other is not None for one in self.connections)
+    def _count_strangers(self) -> int:
+        return sum(
+            isinstance(connection, HttpConnection) and connection.other is not None for connection in self.connections
+        )
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch(self.transport.get_write_buffer_size())
+        self._start_read_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._read()
+        self._stop_read_timer()
 
-    def _watch(self, left: int) -> None:
-        self._unread = self.loop.call_later(self.reading, self._look, left)
+    def _start_read_timer(self, unsent: int) -> None:
+        self._read_timer = self.loop.call_later(self.reading, self._check_progress, unsent)
 
-    def _look(self, before: int) -> None:
-        """Slow is not stuck: it may take what it needs for a long answer."""
-        left = self.transport.get_write_buffer_size()
-        if left < before:
-            self._watch(left)
+    def _check_progress(self, unsent_before: int) -> None:
+        """Close the connection if no byte was read since. A slow client may take its time for a long answer."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < unsent_before:
+            self._start_read_timer(unsent)
             return
-        # or the kernel would go on offering what it has (tcp(7), socket(7))
-        line = self.transport.get_extra_info("socket")
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # otherwise the kernel would keep sending its buffer (tcp(7), socket(7))
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
-    def _read(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._stop()
-        self._read()
+        self._stop_head_timer()
+        self._stop_read_timer()
         super().connection_lost(error)
 
-    def _stop(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class _Proxied(HttpConnection):
@@ -172,12 +175,12 @@ def serve(
     ready: Callable[[], None],
     ending: Callable[[], None] = lambda: None,
 ) -> None:
-    """Until SIGINT, SIGTERM or SIGHUP. In the main thread. ``ready`` is called when connections are accepted, and a
-    signal ends it cleanly; ``ending`` when it ends, so that who holds a connection open can let go of it."""
+    """Serve until SIGINT, SIGTERM or SIGHUP, in the main thread. ``ready`` is called when connections are accepted and
+    a signal ends the server cleanly. ``ending`` is called at the end, so that open streams can be closed."""
     config = uvicorn.Config(
         app,
         log_config=None,
-        log_level="critical",  # a stranger's bad requests are no news, and our own faults are told by the guard
+        log_level="critical",  # bad requests of clients are not logged; faults of ours are, by the guard
         access_log=False,
         lifespan="off",
         loop="asyncio",
@@ -192,17 +195,17 @@ def serve(
     )
     server: Any = _Server(config, ending)
 
-    def end(_number: int, _frame: object) -> None:
+    def request_exit(_number: int, _frame: object) -> None:
         server.should_exit = True
 
-    # uvicorn heeds signals itself while it runs, and raises them again for those who were there before: us
-    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    # uvicorn handles signals itself while it runs, and raises them again for the handlers before: these
+    before = {number: signal.signal(number, request_exit) for number in _SIGNALS}
     try:
         with fewer_collections():
             ready()
             server.run(sockets=listening)
     finally:
-        for one in listening:
-            one.close()
+        for socket_ in listening:
+            socket_.close()
         for number, handler in before.items():
             signal.signal(number, handler)

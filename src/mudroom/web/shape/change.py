@@ -1,4 +1,4 @@
-"""What a fork would change, what is applied of it, and conflicts."""
+"""Changes of a fork, applies, and jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Span = tuple[int, int]
 
 
 class RowShape(Struct):
-    """One change, as a person counts them."""
+    """One change, as a person counts changes."""
 
     id: str
     path: str
@@ -27,58 +27,59 @@ class RowShape(Struct):
     """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``repository``
     (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
     source: str = ""
-    """Of what was renamed: where it was."""
+    """The former path of a renamed file."""
     mode: tuple[str, str] | None = None
     original_known: bool = True
     hunks: bool = False
-    """Whether hunks can be chosen from it."""
+    """Whether hunks can be chosen."""
     stamp: str = ""
-    """Another one as soon as either side is another: what was chosen of its hunks is not a choice any more then."""
+    """Differs as soon as either side differs: a choice of hunks is void then."""
+    needs: list[str] = []
+    """Ids of the rows without which this row cannot be applied (core/tree/dependent_rows.py)."""
 
 
 class ChangesShape(Struct):
     fork: str
     fingerprint: str
-    """Of all that is there: an apply is held to it."""
+    """Fingerprint of all changes; an apply is bound to it."""
     summary: SummaryShape
     total: int
-    """Rows there are; ``rows`` are those from ``first`` on."""
+    """Number of all rows; ``rows`` holds those from ``first`` on."""
     first: int
     rows: list[RowShape]
     remarks: list[RemarkShape]
     conflicts: int | None
-    """Rows that do not go together with the project as it is now, and are not decided. None: of so many changes that is
-    not found out on the way."""
+    """Undecided conflicts with the project as it is now. None: there are too many changes to find that out here."""
     drifted: list[RemarkShape]
-    """What the project has changed itself meanwhile: merged, or in conflict. The first 100."""
+    """The first 100 paths that the project has changed as well: merged, or in conflict."""
     drift: int | None
-    """How many there are. None: of so many changes that is asked for apart (``standing``)."""
+    """Number of these paths. None: there are too many changes; ask ``standing`` for it."""
     credentials: list[str]
     running: bool = False
-    """A command is at work in it: what that one changes may be missing here."""
+    """A command runs in the fork; its changes may be missing."""
     created: int = 0
-    """When the fork was made: another one of the same name was made at another time."""
+    """Creation time of the fork; another fork of the same name has another one."""
 
 
 class LineShape(Struct, array_like=True):
     kind: Literal[" ", "-", "+"]
     old: int
-    """Its number, from 1; 0: not on this side."""
+    """Line number, from 1; 0: not on this side."""
     new: int
     text: str
     """Without its newline."""
     block: int = -1
-    """The number of the changed block that it belongs to; -1: unchanged."""
+    """Number of its changed block; -1: unchanged."""
     words: list[Span] = []
-    """What is different in it from the line that it replaces, or is replaced by."""
+    """Spans that differ from the line it replaces, or is replaced by."""
     odd: list[Span] = []
-    """What stands for bytes that are no text, as ``\\xff``."""
+    """Spans that are escapes for bytes that are not text, as ``\\xff``."""
     cut: int = 0
-    """Bytes at the end of a long line that are not here."""
+    """Bytes at the end of a long line that are not sent."""
     ends: bool = True
     """Whether it ends with a newline."""
     until: int = 0
-    """Of a line that is cut: where the rest begins, as ``column`` of a request for its text."""
+    """Of a cut line: where the rest begins, as ``column`` of a request for its text."""
 
 
 class HunkShape(Struct):
@@ -89,89 +90,89 @@ class HunkShape(Struct):
     new_lines: int
     lines: list[LineShape]
     section: str = ""
-    """The line above that it belongs to, as git finds it."""
+    """The line above that git would show in the hunk header."""
     continued: bool = False
-    """It goes on where the one before it ends: what has too many lines for one comes in several."""
+    """The hunk continues the one before: a hunk with too many lines is sent in several parts."""
 
 
 class SideShape(Struct):
-    """One side of a change; of a file that is not there, ``exists`` is False."""
+    """One side of a change; ``exists`` is False if there is no file."""
 
     exists: bool
     type: str = ""
     size: int = 0
     mode: str = ""
     target: str = ""
-    """Of a symbolic link."""
+    """Target of a symbolic link."""
     lines: int = 0
     image: str = ""
-    """A media type that a browser shows as an image; empty: none."""
+    """The media type of an image that browsers show; empty: no image."""
 
 
 class MovedShape(Struct):
-    """The other end of a file that was moved and changed in one go, told by how alike both are. Each end is a row of
-    its own, and chosen by itself."""
+    """The other end of a file that was moved and changed, found by similarity. Each end is a row of its own, and chosen
+    by itself."""
 
     id: str
     path: str
     similarity: int
-    """In percent, as git has it."""
+    """In percent, as git computes it."""
     compared: bool
-    """Whether ``old`` is what is at that path, and the hunks lead from there: for looking, not for choosing. Its lines
-    are those of the old side of that path. False: of what was deleted, and with ``as_new``."""
+    """Whether ``old`` is the file at that path, and the hunks compare with it: for viewing, not for choosing. Lines of
+    the old side are then those of that path. False: of a deleted file, and with ``as_new``."""
 
 
 class DifferenceShape(Struct):
     id: str
     path: str
     kind: Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
-    """What there is to see."""
+    """How the change is shown."""
     old: SideShape
     new: SideShape
     language: str
-    """For colours: a name that the highlighter knows; empty: none."""
+    """The language for highlighting; empty: none."""
     blocks: int
     """Changed blocks in the whole file."""
     hunks: list[HunkShape]
-    """Those from ``first`` on; with about as many lines as were asked for."""
+    """The hunks from ``first`` on, with about as many lines as were asked for."""
     first: int = 0
     following: int | None = None
-    """The hunk at which the next page begins; None: that was all."""
+    """The hunk at which the next page begins; None: this is the last page."""
     total: int = 0
-    """Hunks there are."""
+    """Number of all hunks."""
     flags: list[str] = []
     version: str = ""
-    """Of both sides: of another one, no further page is given."""
+    """Fingerprint of both sides; a further page is refused if it has changed."""
     divisible: bool = False
-    """Whether blocks can be chosen from it."""
+    """Whether blocks can be chosen."""
     moved: MovedShape | None = None
-    """Of what was added or deleted: where it was moved from, or to, and changed."""
+    """Of an added or deleted file: the other end, if it was moved and changed."""
 
 
 class TextShape(Struct):
-    """Lines of one side as they are."""
+    """Unchanged lines of one side."""
 
     first: int
     total: int
-    """Lines there are; at least, of one that is not read as a ``whole``."""
+    """Number of lines; a lower bound if not ``whole``."""
     lines: list[LineShape]
     whole: bool = True
-    """Whether it was read to its end: of a very large file only the beginning is."""
+    """Whether the file was read to its end: of a very large file only the beginning is."""
 
 
 class PickShape(Struct, forbid_unknown_fields=True):
     id: str
     blocks: list[int] | None = None
-    """Of a file with hunks: the changed blocks that are wanted. None: all of the file."""
+    """The chosen blocks of a file with hunks. None: all of the file."""
     mode: bool = True
-    """Whether a change of its mode is wanted."""
+    """Whether a change of its mode is chosen."""
 
 
 class ApplyRequestShape(Struct, forbid_unknown_fields=True):
     reviewed: str
-    """The fingerprint of what was looked at."""
+    """The fingerprint of the reviewed state."""
     files: list[PickShape] | None = None
-    """None: everything."""
+    """None: all changes."""
     git: bool = False
     backups: bool = False
     markers: bool = False
@@ -179,7 +180,7 @@ class ApplyRequestShape(Struct, forbid_unknown_fields=True):
 
 class UndoRequestShape(Struct, forbid_unknown_fields=True):
     apply: str = ""
-    """Empty: the last."""
+    """Empty: the last apply."""
 
 
 class ConflictRowShape(Struct):
@@ -199,18 +200,21 @@ class LandedShape(Struct):
     undo: str
     remaining: int
     verified: str = ""
-    """What became of the policy's verify command, in words; empty: it was not asked. What it said is the job's
-    ``output``."""
+    """The outcome of the policy's verify command, in words; empty: no such command. Its output is the job's ``output``.
+    """
     kept: list[str] = []
-    """Where the project's was kept, as was decided; undo brings the fork's back into the fork."""
+    """Paths where the project's version was kept, as decided; undo brings the fork's version back into the fork."""
     again: list[str] = []
-    """Of an undo: what is in the fork again, for the project's had been kept; of a redo: what is out of it again."""
+    """Of an undo: paths that are in the fork again, because the project's version had been kept; of a redo: paths that
+    are out of it again."""
     holder: str = ""
-    """That fork, by the name it has now."""
+    """The present name of that fork."""
+    summary: str = ""
+    """What was done, as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
 
 
 class JobShape(Struct):
-    """Something that takes a while. It goes on whether anybody looks or not."""
+    """Work that takes a while. It continues whether a client listens or not."""
 
     id: str
     project: str
@@ -221,22 +225,22 @@ class JobShape(Struct):
     done: int = 0
     total: int = 0
     output: str = ""
-    """Of the verify command, as it comes; the last of it."""
+    """The end of the output of the verify command, updated as it arrives."""
     landed: LandedShape | None = None
     result: dict[str, Any] | None = None
     problem: ProblemShape | None = None
 
 
 class StandingShape(Struct):
-    """How a fork stands to the project as that is now: cheap, and to be asked often."""
+    """How a fork relates to the project as it is now: cheap, to be asked often."""
 
     fingerprint: str
     moved: bool
-    """The fork is not what was looked at any more (``reviewed``)."""
+    """The fork differs from the reviewed state (``reviewed``)."""
     running: bool
     drift: int
-    """Paths that the fork changes and the project has changed itself, since."""
+    """Number of paths that both the fork and the project have changed."""
     drifted: list[RemarkShape]
     """The first 100 of them."""
     conflicts: int | None
-    """Those that are not decided; None: nobody has worked that out (``conflicts=true``)."""
+    """Undecided conflicts; None: not computed (``conflicts=true`` computes them)."""

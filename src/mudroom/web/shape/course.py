@@ -1,4 +1,4 @@
-"""What is asked, what runs, and what has happened."""
+"""Questions, commands, checkpoints and events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QuestionShape(Struct):
     state: Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
     asked: int
     waiting: bool
-    """Whether somebody waits for the answer; else it holds once, for whoever asks the same again."""
+    """Whether a command waits for the answer; otherwise the answer holds once, for the next equal question."""
     fork: str
     agent: str
     what: str
@@ -31,51 +31,51 @@ class QuestionShape(Struct):
     note: str = ""
     can_keep: bool = False
     allow_rule: str = ""
-    """What ``always`` writes."""
+    """The rule that ``always`` writes."""
     deny_rule: str = ""
     by: str = ""
     reason: str = ""
     until: int = 0
-    """When whoever waits gives up; 0: nobody waits, or it is not known."""
+    """When the waiter gives up; 0: no waiter, or unknown."""
     ended: int = 0
     """When it was decided; 0: not yet."""
     kept: bool = False
-    """Whether the answer was one for always."""
+    """Whether the answer wrote a rule."""
     used: bool = False
-    """Whether what was decided has been heeded."""
+    """Whether the decision has been used."""
 
 
 class QuestionsShape(Struct):
     questions: list[QuestionShape]
-    """Those that wait, oldest first; then those that have ended, if they were asked for, newest first."""
+    """Waiting questions, oldest first; then decided ones if asked for, newest first."""
     remarks: list[str] = []
-    """Which queues cannot be read."""
+    """The queues that cannot be read."""
 
 
 class QuestionsQueryShape(Struct, forbid_unknown_fields=True):
     ended: bool = False
-    """Those that were decided lately, too."""
+    """Include questions that were decided lately."""
 
 
 class AnswerShape(Struct, forbid_unknown_fields=True):
     allow: bool
     keep: bool = False
     rule: str = ""
-    """With ``keep``: the rule that was shown. Another one is not written."""
+    """With ``keep``: the rule that was shown. Another rule is not written."""
     reason: str = ""
 
 
 class AnsweredShape(Struct):
     question: QuestionShape
     ours: bool
-    """False: somebody else was first; ``question`` tells how it ended."""
+    """False: the question was answered elsewhere first; ``question`` has that answer."""
     rule_written: bool = False
     problem: str = ""
 
 
 class CommandShape(Struct):
     id: str
-    """Empty: one in the foreground of another process; what it prints is that of its fork."""
+    """Empty: a command in the foreground of another process; its output is that of its fork."""
     fork: str
     agent: str
     command: str
@@ -102,11 +102,11 @@ class OutputShape(Struct):
     stderr: str
     ended: bool
     stamp: str
-    """Ask again with it: what has not changed is not sent twice."""
+    """Send it with the next request: unchanged output is not sent twice."""
     changed: bool = True
     stdout_before: int | None = None
-    """None: ``stdout`` follows on what was sent with the stamp that was given. Else it is the end of what there is, and
-    so many bytes were printed before it."""
+    """None: ``stdout`` continues the output that was sent with the given stamp. Otherwise ``stdout`` is the end of the
+    output, and this number of bytes was printed before it."""
     stderr_before: int | None = None
 
 
@@ -126,7 +126,7 @@ class CheckpointShape(Struct):
     time: int
     automatic: bool
     current: bool
-    """Nothing has changed in the fork since."""
+    """The fork has not changed since."""
 
 
 class TimelineShape(Struct):
@@ -143,11 +143,11 @@ class CheckpointRequestShape(Struct, forbid_unknown_fields=True):
 class RollbackRequestShape(Struct, forbid_unknown_fields=True):
     checkpoint: str
     fingerprint: str
-    """Of the preview: something else is not dropped."""
+    """Fingerprint of the preview; other changes are not dropped."""
 
 
 class PreviewShape(Struct):
-    """What would change in a fork if it were rolled back."""
+    """The effect of a rollback on a fork."""
 
     checkpoint: str
     fingerprint: str
@@ -159,7 +159,7 @@ class PreviewShape(Struct):
 class RolledBackShape(Struct):
     checkpoint: str
     undo: str
-    """The checkpoint by which what was dropped can be had back; empty: nothing was."""
+    """The checkpoint that holds the dropped changes; empty: no change was dropped."""
 
 
 class EventShape(Struct):
@@ -170,7 +170,7 @@ class EventShape(Struct):
     line: str
     """For people."""
     gravity: int
-    """0: as it goes; 1: to be noticed; 2: refused, failed or missing."""
+    """0: normal; 1: notable; 2: refused, failed or missing."""
     data: dict[str, Any]
 
 
@@ -179,7 +179,7 @@ class EventsShape(Struct):
     """Newest first."""
     head: int
     following: int | None = None
-    """Ask again with it as ``before``; None: that was all."""
+    """Value of ``before`` for the next page; None: this is the last page."""
 
 
 class FlowShape(Struct):
@@ -218,7 +218,7 @@ class UsageShape(Struct):
     total: int
     amounts: list[AmountShape]
     memory: int
-    """Of all that runs in the background of its forks."""
+    """Of all commands in the background of its forks."""
     cpu: float
     processes: int
     remarks: list[str] = []

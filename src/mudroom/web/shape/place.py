@@ -1,4 +1,4 @@
-"""Where we are: projects, forks, and new ones."""
+"""Projects, forks, and folders."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class ProblemShape(Struct):
-    """Why a request was not carried out: in one line, with what to do about it."""
+    """Why a request failed, in one line, with a hint about what to do."""
 
     error: str
     code: str
-    """``bad-request``, ``unauthorized``, ``forbidden``, ``not-found``, ``moved`` (it is not what was looked at),
-    ``decided`` (somebody else was first), ``busy``, ``recovered`` (what a crash had left was dealt with first, and only
-    that has happened), ``failed``."""
+    """``bad-request``, ``unauthorized``, ``forbidden``, ``not-found``, ``moved`` (the reviewed state has changed),
+    ``decided`` (decided elsewhere first), ``busy``, ``recovered`` (only the recovery of an interrupted apply has
+    happened), ``failed``."""
     hint: str = ""
 
 
 class MeShape(Struct):
     version: str
     roots: list[str]
-    """Where a project may be chosen."""
+    """Directories below which a project may be chosen."""
 
 
 class RemarkShape(Struct):
@@ -31,10 +31,10 @@ class RemarkShape(Struct):
 
 
 class BadgeShape(Struct):
-    """How what runs there is kept apart from the machine, in plain words."""
+    """How commands are isolated from the machine, in plain words."""
 
     level: int | None
-    """None: refused, or not known."""
+    """None: refused, or unknown."""
     safe: bool
     label: str
     """``Sandboxed: safe to edit`` …"""
@@ -47,7 +47,7 @@ class ProjectRowShape(Struct):
     exists: bool
     forks: int
     unapplied: int
-    """Changed files in all forks that are in no project yet."""
+    """Changed files in all forks that are not applied."""
     questions: int
     running: int
     remarks: list[str] = []
@@ -70,7 +70,7 @@ class ForkShape(Struct):
     created: int
     parent: str
     command: str
-    """The last one; empty: none yet, or it was cut off."""
+    """The last command; empty: none yet, or it was cut off."""
     state: Literal["idle", "running", "mounted", "cut off", "damaged"]
     badge: BadgeShape
     summary: SummaryShape
@@ -78,11 +78,11 @@ class ForkShape(Struct):
     credentials: list[str]
     snapshot: bool
     exit_code: int | None = None
-    """Of the last command: 128 and the signal, if one ended it."""
+    """Of the last command: 128 plus the signal, if a signal ended it."""
     problem: str = ""
-    """Of a damaged one."""
+    """Of a damaged fork."""
     fingerprint: str = ""
-    """Of what it holds: a discard can be held to it. Empty: it is not known, of a damaged one."""
+    """Fingerprint of its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
 
 
 class ApplyShape(Struct):
@@ -90,14 +90,14 @@ class ApplyShape(Struct):
     state: str
     """``applied``, ``undone``, ``deferred``, ``interrupted``."""
     fork: str
-    """Empty: not known."""
+    """Empty: unknown."""
     time: int
-    """Milliseconds since 1970; 0: not known."""
+    """Milliseconds since 1970; 0: unknown."""
     written: int
     removed: int
     conflicts: int = 0
     kept: int = 0
-    """Files of which the project's was kept, as was decided: nothing of them was written."""
+    """Files of which the project's version was kept, as decided: they were not written."""
 
 
 class ProjectShape(Struct):
@@ -115,22 +115,22 @@ class ProjectShape(Struct):
 
 class FolderShape(Struct):
     id: str
-    """The bytes of its absolute path, as of other paths."""
+    """The bytes of its absolute path, encoded as other ids."""
     path: str
     name: str
     is_project: bool = False
-    """Something in it says that it is one: a repository, a package file, a policy of ours."""
+    """Whether it looks like a project: it holds a repository, a package file or a policy."""
     vault: str = ""
-    """The project that it is already."""
+    """The id of its project, if it is one already."""
     problem: str = ""
-    """Why it cannot be looked into; empty: it can."""
+    """Why it cannot be read; empty: it can."""
 
 
 class FoldersShape(Struct):
     at: FolderShape | None
     """None: the roots."""
     above: str | None
-    """The id of the folder around it, if that may be looked at; empty: the roots. None: there is none."""
+    """The id of the parent folder, if it may be read; empty: the roots. None: there is none."""
     folders: list[FolderShape]
     refused: str = ""
     """Why it cannot be a project; empty: it can."""
@@ -140,28 +140,28 @@ class FoldersShape(Struct):
 
 class OpenRequestShape(Struct, forbid_unknown_fields=True):
     id: str
-    """Of the folder."""
+    """Id of the folder."""
 
 
 class MeasureShape(Struct):
-    """What staging would take."""
+    """The cost of staging a folder."""
 
     files: int
     size: int
     complete: bool
     excluded: list[RemarkShape]
-    """What a staged copy would leave out, and its size in words."""
+    """Paths that a staged copy would leave out, with their size in words."""
     limit: int
-    """Of a staged copy; with an overlay nothing is copied."""
+    """The limit of a staged copy; an overlay copies no files."""
     view: str
     badge: BadgeShape
     secrets: list[str]
-    """What commands see empty: the first 50."""
+    """The first 50 files that commands see empty."""
     notes: list[str] = []
     copied: int = 0
-    """Bytes of a staged copy, without what it leaves out."""
+    """Bytes of a staged copy, without the paths it leaves out."""
     excluded_total: int = 0
-    """``excluded`` are the largest 50."""
+    """Number of excluded paths; ``excluded`` holds the largest 50."""
     secrets_total: int = 0
 
 

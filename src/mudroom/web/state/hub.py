@@ -1,9 +1,9 @@
-"""Who is to be told what: the pages that are open, and what happens meanwhile.
+"""The event hub: tells listening clients what has changed.
 
-A message says *what* has changed, never what it is now: a page asks for that. So a message that is lost, or heard
-twice, does no harm. What other processes do in a vault is seen by looking at a few stamps, while anybody listens.
-Questions are not waited for so long: each queue has a bell (``vault/approvals/bell.py``), which is open while anybody
-listens, and tells those who ask that somebody does.
+A message names *what* has changed, never its new state: a page asks for that. So a lost or repeated message does no
+harm. Changes by other processes are detected by polling a few stat stamps while a client listens. Questions are
+announced faster: each queue has a bell (``vault/approvals/bell.py``) that is open while a client listens, which also
+tells the asking process that there is a listener.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 from mudroom.errors import MudroomError
 
-LOOK = 0.3
-"""Seconds between two looks at what other processes have done."""
-BEAT = 15.0
-"""Seconds after which an open connection is written to, so that a dead one is found."""
-_QUEUE = 256
+POLL_INTERVAL = 0.3
+"""Seconds between two polls of the stamps."""
+HEARTBEAT = 15.0
+"""Seconds after which a byte is written to an idle connection, so that a dead one is detected."""
+_QUEUE_SIZE = 256
 
 Message = tuple[str, dict[str, Any]]
 """Its kind, and data for JSON."""
@@ -27,29 +27,29 @@ Message = tuple[str, dict[str, Any]]
 
 class ChangeBell(Protocol):
     def fileno(self) -> int:
-        """-1: it cannot be heard; the stamps tell, too."""
+        """Return a descriptor to poll; -1 if there is none, and only the stamps report changes."""
 
     def clear(self) -> None: ...
     def close(self) -> None: ...
 
 
 class Look(NamedTuple):
-    """What there is to be watched."""
+    """The state to watch."""
 
     stamps: Mapping[str, Any]
-    """``PROJECT/what`` and something that differs whenever that has changed."""
+    """``PROJECT/what`` and a value that differs whenever that has changed."""
     bells: Mapping[str, Callable[[], ChangeBell]]
-    """By project: what opens the bell of its questions."""
+    """By project: a function that opens the bell of its questions."""
 
 
 class Hub:
     def __init__(self, look: Callable[[], Look]) -> None:
-        """``look`` is run in a thread. If it raises OSError or MudroomError it is done again."""
+        """``look`` runs in a thread. If it raises OSError or MudroomError it is tried again."""
         self._look = look
         self._lock = threading.Lock()
         self._listeners: dict[asyncio.Queue[Message], asyncio.AbstractEventLoop] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._ready = asyncio.Event()
+        self._is_watching = asyncio.Event()
         self._ended = False
 
     @property
@@ -57,33 +57,33 @@ class Hub:
         return len(self._listeners)
 
     def end(self) -> None:
-        """Everybody who listens is told so, and hears nothing more."""
+        """Tell all listeners to end, and send no more messages."""
         self._ended = True
         self.tell("end", {})
 
     def tell(self, kind: str, data: dict[str, Any]) -> None:
-        """From any thread. A listener that does not keep up misses messages, and is told that it has."""
+        """Send a message, from any thread. A listener that is too slow loses messages, and is told so."""
         with self._lock:
             listeners = list(self._listeners.items())
         for queue, loop in listeners:
             try:
-                loop.call_soon_threadsafe(_put, queue, (kind, data))
+                loop.call_soon_threadsafe(_put_or_drop, queue, (kind, data))
             except RuntimeError:
-                pass  # the loop has just been closed, and with it whoever listened
+                pass  # the loop was closed together with its listeners
 
     async def listen(self) -> AsyncIterator[Message | None]:
-        """``hello`` first: what happens from then on is told. None now and then if there is nothing."""
-        queue: asyncio.Queue[Message] = asyncio.Queue(_QUEUE)
+        """Yield ``hello`` first: later changes are reported. Yield None now and then if there is no message."""
+        queue: asyncio.Queue[Message] = asyncio.Queue(_QUEUE_SIZE)
         with self._lock:
             self._listeners[queue] = asyncio.get_running_loop()
         try:
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch())
-            await self._ready.wait()
+            await self._is_watching.wait()
             yield "hello", {}
             while not self._ended:
                 try:
-                    yield await asyncio.wait_for(queue.get(), BEAT)
+                    yield await asyncio.wait_for(queue.get(), HEARTBEAT)
                 except TimeoutError:
                     yield None
         finally:
@@ -98,43 +98,43 @@ class Hub:
                 try:
                     now = await asyncio.to_thread(self._look)
                 except (OSError, MudroomError):
-                    now = before or Look({}, {})  # somebody removes a vault just now: it is looked at again
-                bells.follow(now.bells)
+                    now = before or Look({}, {})  # a vault was removed just now: try again
+                bells.open_and_close(now.bells)
                 if before is not None:
                     self._tell_changes(before.stamps, now.stamps)
                 before = now
-                self._ready.set()
-                await asyncio.sleep(LOOK)
+                self._is_watching.set()
+                await asyncio.sleep(POLL_INTERVAL)
         finally:
-            self._ready.clear()
+            self._is_watching.clear()
             bells.close()
 
     def _tell_changes(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        for place in sorted(now.keys() | before.keys()):
-            if now.get(place) != before.get(place):
-                project, _slash, what = place.partition("/")
+        for key in sorted(now.keys() | before.keys()):
+            if now.get(key) != before.get(key):
+                project, _slash, what = key.partition("/")
                 self.tell("changed", {"project": project, "what": what})
 
 
 class _Bells:
-    """Those that are open now."""
+    """The open bells."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub, self._open = hub, dict[str, ChangeBell]()
 
-    def follow(self, wanted: Mapping[str, Callable[[], ChangeBell]]) -> None:
-        for project in self._open.keys() - wanted.keys():
+    def open_and_close(self, openers: Mapping[str, Callable[[], ChangeBell]]) -> None:
+        for project in self._open.keys() - openers.keys():
             self._close(project)
-        for project in wanted.keys() - self._open.keys():
-            bell = self._open[project] = wanted[project]()
+        for project in openers.keys() - self._open.keys():
+            bell = self._open[project] = openers[project]()
             if bell.fileno() >= 0:
-                asyncio.get_running_loop().add_reader(bell.fileno(), self._rung, project)
+                asyncio.get_running_loop().add_reader(bell.fileno(), self._on_ring, project)
 
     def close(self) -> None:
         for project in list(self._open):
             self._close(project)
 
-    def _rung(self, project: str) -> None:
+    def _on_ring(self, project: str) -> None:
         self._open[project].clear()
         self._hub.tell("changed", {"project": project, "what": "questions"})
 
@@ -145,7 +145,7 @@ class _Bells:
         bell.close()
 
 
-def _put(queue: asyncio.Queue[Message], message: Message) -> None:
+def _put_or_drop(queue: asyncio.Queue[Message], message: Message) -> None:
     if queue.full():
         while not queue.empty():
             queue.get_nowait()

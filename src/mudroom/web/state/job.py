@@ -1,4 +1,4 @@
-"""What takes a while: done in a thread, seen by its number, told to whoever listens."""
+"""Jobs: long work that runs in a thread, is known by its id, and is reported to listeners."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, Protocol
 
 from msgspec import structs, to_builtins
 
-from mudroom.web.api.endpoint import Refusal, refusal_of
 from mudroom.web.shape import JobShape, LandedShape, ProblemShape
 from mudroom.web.state.hub import Hub
+from mudroom.web.state.refusal import Refusal, refusal_of
 
-_KEPT = 100
-"""Jobs that are known after their end."""
+_KEPT_JOBS = 100
+"""Finished jobs that are kept."""
 _OUTPUT = 64 << 10
 """Characters of output that are kept."""
 
 
 class JobMessage(Protocol):
-    """What a job's work is given, to say how far it is."""
+    """The reporter that a job's work is given."""
 
     def phase(self, text: str, done: int, total: int) -> None: ...
     def output(self, data: bytes) -> None: ...
@@ -36,7 +36,7 @@ Work = Callable[[JobMessage], LandedShape | dict[str, Any]]
 class Jobs:
     def __init__(self, hub: Hub) -> None:
         self._hub, self._lock = hub, threading.Lock()
-        self._boot, self._numbers = os.urandom(4).hex(), itertools.count(1)  # no other server's job has such an id
+        self._boot, self._numbers = os.urandom(4).hex(), itertools.count(1)  # ids are unique across restarts
         self._jobs: OrderedDict[str, JobShape] = OrderedDict()
         self._threads: set[threading.Thread] = set()
 
@@ -44,25 +44,25 @@ class Jobs:
         with self._lock:
             job = JobShape(f"{self._boot}-{next(self._numbers)}", project, fork, what, "running")
             self._jobs[job.id] = job
-            for old in [one for one in self._jobs.values() if one.state != "running"][:-_KEPT]:
+            for old in [other for other in self._jobs.values() if other.state != "running"][:-_KEPT_JOBS]:
                 del self._jobs[old.id]
             thread = threading.Thread(target=self._run, args=(job.id, work), daemon=True)
-            self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+            self._threads = {other for other in self._threads if other.is_alive()} | {thread}
             thread.start()
         return job
 
     def of(self, project: str) -> list[JobShape]:
-        """Those that run, and the last that have ended; oldest first."""
+        """Return the running jobs of a project, and the last finished ones; oldest first."""
         with self._lock:
             return [job for job in self._jobs.values() if job.project == project]
 
     def busy(self) -> list[JobShape]:
-        """Those that run now."""
+        """Return the running jobs."""
         with self._lock:
             return [job for job in self._jobs.values() if job.state == "running"]
 
     def rest(self, seconds: float) -> bool:
-        """Wait until none runs, for so long at most: whether none does."""
+        """Wait until no job runs, for ``seconds`` at most; return whether none runs."""
         until = time.monotonic() + seconds
         with self._lock:
             threads = list(self._threads)
@@ -72,16 +72,16 @@ class Jobs:
 
     def get(self, identity: str) -> JobShape:
         with self._lock:
-            found = self._jobs.get(identity)
-        if found is None:
+            job = self._jobs.get(identity)
+        if job is None:
             raise Refusal(404, "not-found", "there is no such job", "the server was started anew, or it was long ago")
-        return found
+        return job
 
     def update(self, identity: str, **changes: Any) -> None:
         with self._lock:
             job = self._jobs[identity] = structs.replace(self._jobs[identity], **changes)
-        told: dict[str, Any] = to_builtins(job)
-        self._hub.tell("job", told)
+        data: dict[str, Any] = to_builtins(job)
+        self._hub.tell("job", data)
 
     def append(self, identity: str, text: str) -> None:
         with self._lock:
@@ -91,18 +91,18 @@ class Jobs:
 
     def _run(self, identity: str, work: Work) -> None:
         try:
-            found = work(_Telling(self, identity))
+            result = work(_JobReporter(self, identity))
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the job has to hear of it
             self.update(identity, state="failed", problem=problem_of(error))
             return
-        ended = {"landed": found} if isinstance(found, LandedShape) else {"result": found}
-        self.update(identity, state="done", phase="", **ended)
+        outcome = {"landed": result} if isinstance(result, LandedShape) else {"result": result}
+        self.update(identity, state="done", phase="", **outcome)
 
 
-class _Telling:
+class _JobReporter:
     def __init__(self, jobs: Jobs, identity: str) -> None:
         self._jobs, self._identity = jobs, identity
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be split between pieces
 
     def phase(self, text: str, done: int, total: int) -> None:
         self._jobs.update(self._identity, phase=text, done=done, total=total)
@@ -114,7 +114,7 @@ class _Telling:
 
 
 def problem_of(error: Exception) -> ProblemShape:
-    """Of whatever the work has raised."""
+    """Return the problem of an exception that the work has raised."""
     try:
         return refusal_of(error).problem
     except Exception as fault:  # noqa: BLE001 - a fault of ours: said as such

@@ -1,6 +1,5 @@
-"""What the review asks of a session. Every call is made in one thread of its own, one after the other: the screen never
-waits for a disk, and a session is never used by two at a time.
-"""
+"""The calls that the review makes on a session. All of them are made in one thread, one after the other: the screen
+never waits for a disk, and a session is never used by two threads at a time."""
 
 from __future__ import annotations
 
@@ -33,112 +32,113 @@ T = TypeVar("T")
 
 
 class Busy(MudroomError):
-    """Somebody else has the vault, or the fork; nothing has begun."""
+    """Another process holds the vault, or the fork; no action has begun."""
 
-    def __init__(self, who: str) -> None:
-        super().__init__(f"{who} is at work in this project", "try again when it has ended")
-        self.who = who
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"{holder} is at work in this project", "try again when it has ended")
+        self.holder = holder
 
 
 class ForkVanished(MudroomError):
-    """The fork is gone."""
+    """The fork does not exist any more."""
 
     def __init__(self) -> None:
-        super().__init__("the fork is gone", "somebody else has applied or discarded it")
+        super().__init__("the fork is gone", "it was applied or discarded elsewhere")
 
 
 class SeenFork(NamedTuple):
-    """A fork, as it is looked at."""
+    """A fork as it was read for review."""
 
     fork: str
     fingerprint: str
     changes: tuple[Change, ...]
     items: tuple[Item, ...]
     tags: Mapping[bytes, tuple[str, ...]]
-    """Of each change, by path, what to filter by."""
+    """By path of a change, the tags to filter by."""
     remarks: tuple[Remark, ...]
     conflicts: tuple[ForkConflict, ...]
     level: int | None
     credentials: tuple[str, ...]
     running: bool = False
-    """A command is at work in it: what that changes is not here yet, nor are its conflicts known."""
+    """A command runs in the fork: its changes are not included yet, and conflicts are not known."""
     summary: Summary = Summary()
 
     @property
     def decided(self) -> dict[bytes, bool]:
-        """By path of a conflict, whether it is decided."""
-        return {one.path: one.decided for one in self.conflicts}
+        """Path of a conflict → whether it is decided."""
+        return {conflict.path: conflict.decided for conflict in self.conflicts}
 
 
-class ReviewDesk:
+class ReviewModel:
     def __init__(self, session: Session, fork: str) -> None:
         self.session, self.fork = session, fork
         self.project = session.project
         self._thread = ThreadPoolExecutor(1, "mudroom-review")
-        self._wanted = 0
+        self._last_request = 0
         self.recovered: list[str] = []
-        """What a killed mudroom had left unfinished, and was dealt with here."""
+        """Messages about applies that a crash had cut off, and that were recovered here."""
         self.is_applying = False
-        """Whether the vault is had alone: the project may be written to."""
+        """Whether this process holds the vault: the project may be written to."""
 
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A call of the session, in its thread."""
+        """Make a call of the session in its thread, and return its result."""
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Waits for what has begun, and begins nothing more."""
+        """Wait for the running call, and start no more calls."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    # --- looking ---
+    # --- reading ---
 
     def see(self) -> SeenFork:
-        """Look at the fork; an apply is held to this from here on."""
-        self._require_there()
-        found = review_fork(self.session, self.fork)
+        """Read the fork. Later applies are bound to this state by its fingerprint."""
+        self._require_exists()
+        reviewed = review_fork(self.session, self.fork)
         record = self.session.forks.record(self.fork)
         conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
-        if not running and self._may_conflict(found.changes):
+        if not running and self._can_conflict(reviewed.changes):
             conflicts = self.session.changes.conflicts(self.fork)
         return SeenFork(
             self.fork,
-            found.fingerprint,
-            found.changes,
-            items_of(found.changes),
-            found.tags,
-            found.remarks,
+            reviewed.fingerprint,
+            reviewed.changes,
+            items_of(reviewed.changes),
+            reviewed.tags,
+            reviewed.remarks,
             tuple(conflicts),
             record.level if record is not None else None,
             self.session.forks.opened_credentials(self.fork),
             running,
-            found.summary,
+            reviewed.summary,
         )
 
-    def _may_conflict(self, changes: Sequence[Change]) -> bool:
-        """What the project has as it was cannot; to find out how it goes together takes longer than all the rest."""
+    def _can_conflict(self, changes: Sequence[Change]) -> bool:
+        """Return whether conflicts are possible. A file that the project has not changed has none; computing conflicts
+        takes longer than the rest of reading."""
         return not all(change.original_known for change in changes) or bool(self.session.changes.drift(self.fork))
 
     def fingerprint(self) -> str | None:
-        """Of what the fork holds now; None if it is gone."""
+        """Return the fingerprint of the fork now; None if it is gone."""
         return review_fork(self.session, self.fork).fingerprint if self.session.vault.has_fork(self.fork) else None
 
     def _is_at_rest(self) -> bool:
-        """Whether no command holds the fork; its end may be far off, and is not waited for."""
+        """Return whether no command holds the fork. Its end may be far off, and is not waited for."""
         with self.session.vault.fork(self.fork).lock_if_free("mudroom review") as free:
             return free
 
     def _require_at_rest(self) -> None:
-        self._require_there()
+        self._require_exists()
         if not self._is_at_rest():
             raise Busy(f"a command in {self.fork}")
 
-    def _require_there(self) -> None:
+    def _require_exists(self) -> None:
         if not self.session.vault.has_fork(self.fork):
             raise ForkVanished
 
     def stamp(self) -> tuple[object, ...] | None:
-        """Something that differs whenever the fork has changed; None if it is gone. Costs a few looks at files: it may
-        be asked for at any time, by any thread."""
+        """Return a value that differs whenever the fork has changed; None if it is gone. It costs a few stat calls, and
+        any thread may ask for it."""
         place = self.session.vault.path + b"/forks/" + self.fork.encode()
         try:
             os.stat(place)
@@ -147,39 +147,40 @@ class ReviewDesk:
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
     async def show(self, item: Item) -> FileRows | None:
-        """What there is to see of one change; None if another one was asked for meanwhile."""
-        self._wanted += 1
-        mine = self._wanted
-        return await self.ask(lambda: self._show(item) if mine == self._wanted else None)
+        """Return a change as it is shown; None if another change was asked for meanwhile."""
+        self._last_request += 1
+        number = self._last_request
+        return await self.ask(lambda: self._show(item) if number == self._last_request else None)
 
     def _show(self, item: Item) -> FileRows:
-        self._require_there()
+        self._require_exists()
         change = item.change
         if item.is_repository:
             return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
-        found = difference(self.session, self.fork, change.path)
+        shown = difference(self.session, self.fork, change.path)
         base, staged = change.base, change.staged
         mode = None
         if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
             mode = (base.mode, staged.mode)
-        divisible = found.is_divisible
-        notes = [*_about(change), *_KINDS.get(found.kind, ())]
+        divisible = shown.is_divisible
+        notes = [*_notes_of(change), *_KINDS.get(shown.kind, ())]
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
-        text = FileText(*found.texts.sides, found.texts.blocks) if found.texts is not None else None
-        return FileRows(tuple(notes), mode if divisible else None, text, divisible, found.moved)
+        text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None
+        return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved)
 
-    # --- doing ---
+    # --- writing ---
 
     def alone(self, what: str, do: Callable[[], T]) -> T:
-        """With the vault alone. Raises Busy at once if somebody else has it."""
+        """Call ``do`` while holding the vault. Raise Busy at once if another process holds it."""
 
         def waiting(other: str) -> None:
             raise Busy(show(other.encode()))
 
-        with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as found:
+        with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as recovered:
             self.recovered += [
-                f"apply {one.name} of {show(one.fork.encode())} {_RECOVERED[one.outcome]}" for one in found
+                f"apply {recovery.name} of {show(recovery.fork.encode())} {_RECOVERED[recovery.outcome]}"
+                for recovery in recovered
             ]
             self.is_applying = True
             try:
@@ -188,19 +189,20 @@ class ReviewDesk:
                 self.is_applying = False
 
     def apply(
-        self, seen: SeenFork, chosen: Choice, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+        self, seen: SeenFork, choice: Choice, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     ) -> LandingResult:
-        """``on_verify``: as ``Changes.apply`` has it. Raises ForkMoved if it is not what was looked at, Busy."""
-        self._require_there()
+        """Apply the choice. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the fork has changed since it was
+        read, or Busy."""
+        self._require_exists()
 
         def land() -> LandingResult:
-            parts = self._parts(chosen.picks)
+            parts = self._parts(choice.picks)
             return self.session.changes.apply(
                 self.fork,
-                chosen.paths,
+                choice.paths,
                 parts=parts,
-                exact=bool(chosen.paths),
-                git=chosen.git,
+                exact=bool(choice.paths),
+                git=choice.git,
                 reviewed=seen.fingerprint,
                 on_verify=on_verify,
             )
@@ -208,7 +210,7 @@ class ReviewDesk:
         return self.alone(f"applying {self.fork}", land)
 
     def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, PartialChoice]:
-        """Read again now: if it is not what was looked at, the fingerprint says so."""
+        """Read the files again; if they have changed since, the fingerprint differs."""
         parts: dict[bytes, PartialChoice] = {}
         if not picks:
             return parts
@@ -229,35 +231,35 @@ class ReviewDesk:
         return self.alone("undo", lambda: self.session.changes.undo(name))
 
     def last_apply(self) -> str:
-        """The one that an undo would take back; empty: there is none."""
-        done = [one["apply"] for one in self.session.changes.applies() if one["state"] == "applied"]
-        return done[-1] if done else ""
+        """Return the apply that an undo would take back; empty if there is none."""
+        applied = [one["apply"] for one in self.session.changes.applies() if one["state"] == "applied"]
+        return applied[-1] if applied else ""
 
     def discard(self, seen: SeenFork) -> None:
-        """Raises ForkMoved if it is not what was looked at, Busy."""
-        self._require_there()
+        """Discard the fork. Raise ForkMoved if it has changed since it was read, or Busy."""
+        self._require_exists()
         self.alone(f"discarding {self.fork}", lambda: self.session.forks.discard(self.fork, seen.fingerprint))
 
-    # --- its course ---
+    # --- checkpoints and journal ---
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        self._require_there()
+        self._require_exists()
         return self.session.vault.fork(self.fork).state.checkpoints
 
     def dropped(self, point: str) -> DroppedChanges:
-        """What a rollback would drop; one is held to this."""
+        """Return the changes that a rollback would drop; the rollback is bound to them by their fingerprint."""
         self._require_at_rest()
         return preview(self.session, self.fork, point)
 
     def roll_back(self, point: str, dropped: DroppedChanges) -> str:
-        """Returns the checkpoint by which what was dropped can be had back; empty: nothing was. Raises ForkMoved if it
-        would be something else."""
+        """Roll back; return the checkpoint that holds the dropped changes, empty if no change was dropped. Raise
+        ForkMoved if it would drop other changes."""
         self._require_at_rest()
         before = roll_back(self.session, self.fork, point, dropped.fingerprint)
         return before.name if before is not None else ""
 
     def events(self, last: int) -> list[Event]:
-        """The end of the journal, newest first."""
+        """Return the end of the journal, newest first."""
         return list(self.session.vault.journal.events(last=last))[::-1]
 
     # --- conflicts ---
@@ -267,7 +269,7 @@ class ReviewDesk:
         return self.session.changes.conflicts(self.fork)
 
     def is_masked(self, conflict: ForkConflict) -> bool:
-        """Whether nobody is shown what is in it. Any thread may ask."""
+        """Return whether the content of a conflict is never shown. Any thread may ask."""
         return is_masked_conflict(self.session, conflict)
 
     def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
@@ -275,7 +277,7 @@ class ReviewDesk:
         self.session.changes.decide(self.fork, conflict, take, content)
 
     def keep_both(self, conflict: ForkConflict) -> None:
-        """The fork's beside the project's, which changes the fork: what is in it now is what is looked at."""
+        """Put the fork's version beside the project's. That changes the fork, which is then the state under review."""
         self._require_at_rest()
         self.session.changes.keep_both(self.fork, conflict)
 
@@ -292,46 +294,46 @@ _RECOVERED = {
 _KINDS = {
     "large": ("a text that is too large to be shown",),
     "masked": ("a secret: it is not shown",),
-    "unknown": ("what it was is not known any more",),
+    "unknown": ("its original is not known any more",),
     "image": ("a picture: mudroom serve shows it",),
 }
 
 
 def forks_of(session: Session) -> list[tuple[str, int, int]]:
-    """Every fork that can be looked at: name, when it was made (nanoseconds since 1970), changed files."""
-    found = []
+    """Return every readable fork: name, creation time (nanoseconds since 1970), number of changed files."""
+    forks = []
     for fork in session.vault.forks():
         try:
-            seen = review_fork(session, fork.name)
+            reviewed = review_fork(session, fork.name)
         except (MudroomError, OSError):
             continue
-        found.append((fork.name, fork.state.created, len(seen.rows)))
-    return found
+        forks.append((fork.name, fork.state.created, len(reviewed.rows)))
+    return forks
 
 
-def _about(change: Change) -> list[str]:
-    """In words, what its lines do not tell."""
-    found = []
+def _notes_of(change: Change) -> list[str]:
+    """Return notes about a change that its lines do not show."""
+    notes = []
     base, staged = change.base, change.staged
     if change.source:
-        found.append(f"renamed from {show_path(change.source)}")
+        notes.append(f"renamed from {show_path(change.source)}")
     if change.verb == "added":
-        found.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
+        notes.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
     if change.verb == "deleted":
-        found.append("deleted")
+        notes.append("deleted")
     if base is not None and staged is not None and base.kind != staged.kind:
-        found.append(f"{base.kind} becomes {staged.kind}")
+        notes.append(f"{base.kind} becomes {staged.kind}")
     for side, entry in (("was a link to", base), ("link to", staged)):
         if entry is not None and entry.kind == "symlink":
-            found.append(f"{side} {show_path(entry.target)}")
+            notes.append(f"{side} {show_path(entry.target)}")
     if change.link_to:
-        found.append(f"another name of {show_path(change.link_to)}")
+        notes.append(f"another name of {show_path(change.link_to)}")
     if change.binary and staged is not None:
-        found.append(f"binary, {staged.size:,} bytes")
+        notes.append(f"binary, {staged.size:,} bytes")
     if staged is not None and staged.mode & 0o6000:
-        found.append(f"its permissions let it act as its owner: {staged.mode:04o}")
+        notes.append(f"runs with the rights of its owner or group: {staged.mode:04o}")
     elif change.verb == "added" and staged is not None and staged.kind == "file" and staged.mode & 0o111:
-        found.append(f"executable ({staged.mode:04o})")
+        notes.append(f"executable ({staged.mode:04o})")
     if not change.original_known:
-        found.append("edited in the project while the command ran: what it was is not known")
-    return found
+        notes.append("edited in the project while the command ran: what it was is not known")
+    return notes

@@ -1,8 +1,7 @@
-"""What all requests share: the vaults of the state directory, sessions on them, jobs and listeners.
+"""The state that requests share: the vaults of the state directory, jobs, locks and listeners.
 
-A session is opened for a request and closed with it: nothing of a fork is kept between two but what was read of its
-files, as long as they are the same files (``stage/file_cache.py``). So a page never shows what was, and a fork that is
-gone is gone.
+A session is opened for a request and closed with it. Between requests only parsed files are cached, as long as their
+stat stamps are unchanged (``stage/file_cache.py``). So a page never shows stale state.
 """
 
 from __future__ import annotations
@@ -18,64 +17,64 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
-from mudroom.web.api.endpoint import Refusal
 from mudroom.web.state.hub import ChangeBell, Hub, Look
 from mudroom.web.state.job import Jobs
-from mudroom.web.state.means import ServerMeans
-from mudroom.web.state.turn import Turns
+from mudroom.web.state.refusal import Refusal
+from mudroom.web.state.request_lock import RequestLocks
+from mudroom.web.state.server_environment import ServerEnvironment
 
 PATIENCE = 2.0
-"""Seconds that somebody else may look at a fork."""
+"""Seconds to wait for another process that reads a fork."""
 
 
-class House:
-    def __init__(self, means: ServerMeans) -> None:
-        self.means = means
+class ServerState:
+    def __init__(self, environment: ServerEnvironment) -> None:
+        self.environment = environment
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
-        self.glances = ForkSummaries()
-        self.turns = Turns()
+        self.summaries = ForkSummaries()
+        self.locks = RequestLocks()
         self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
-        """Every vault there is, usable or not. Close them."""
-        return [self._keeping(vault) for vault in vaults_of(self.means.state)]
+        """Return every vault, usable or not. The caller closes them."""
+        return [self._with_cache(vault) for vault in vaults_of(self.environment.state)]
 
     def vault(self, project: str) -> Vault:
-        """To be closed. Raises Refusal if there is none, or it cannot be used."""
-        found = vault_named(self.means.state, project.encode())
-        if found is None:
+        """Return the vault of a project, which the caller closes. Raise Refusal if there is none, or it is unusable."""
+        opened = vault_named(self.environment.state, project.encode())
+        if opened is None:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
-        problem = why_unusable(found)
+        problem = why_unusable(opened)
         if problem:
-            raise Refusal(409, "failed", f"the vault {show_path(found.path)} {problem}")
-        return self._keeping(found)
+            raise Refusal(409, "failed", f"the vault {show_path(opened.path)} {problem}")
+        return self._with_cache(opened)
 
-    def _keeping(self, vault: Vault) -> Vault:
+    def _with_cache(self, vault: Vault) -> Vault:
         vault.reading = self._reading
         return vault
 
     @contextmanager
     def session(self, project: str) -> Iterator[Session]:
-        """As the command line opens one. Raises Refusal."""
-        with self.noted(project) as (session, _notes):
+        """Open a session as the command line does. Raise Refusal."""
+        with self.session_with_notes(project) as (session, _notes):
             yield session
 
     @contextmanager
-    def noted(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
+    def session_with_notes(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
         with closing(self.vault(project)) as vault:
-            place = vault.project
-        if not os.path.isdir(place):
-            raise Refusal(409, "failed", f"{show_path(place)} is gone", "if it was moved, move it back")
-        session, notes = self.means.open(place)
-        self._keeping(session.vault)
+            project_path = vault.project
+        if not os.path.isdir(project_path):
+            raise Refusal(409, "failed", f"{show_path(project_path)} is gone", "if it was moved, move it back")
+        session, notes = self.environment.open(project_path)
+        self._with_cache(session.vault)
         with session:
             yield session, notes
 
     @contextmanager
-    def alone(self, session: Session, what: str) -> Iterator[list[Any]]:
-        """Have the vault alone, as for an apply. Nobody is waited for: raises Refusal if somebody else has it. Gives
-        what a crash had left unfinished, and was dealt with first."""
+    def hold_vault(self, session: Session, what: str) -> Iterator[list[Any]]:
+        """Hold the vault, as for an apply; yield the applies that were recovered first. Raise Refusal at once if
+        another process holds it."""
 
         def waiting(other: str) -> None:
             raise Refusal(409, "busy", f"{other} is at work in this project", "try again when it has ended")
@@ -84,7 +83,8 @@ class House:
             yield recovered
 
     def look(self) -> Look:
-        """For the hub. In another user's vault nothing is made, so its questions are not heard of."""
+        """Return the stamps and bells for the hub. No bell is opened in another user's vault: that would create files
+        there."""
         stamps: dict[str, Any] = {}
         bells: dict[str, Callable[[], ChangeBell]] = {}
         for vault in self.vaults():
@@ -100,7 +100,7 @@ class House:
 
 
 def require_fork(session: Session, name: str) -> str:
-    """Raises Refusal (404) if there is none of that name."""
+    """Return the name of the fork. Raise Refusal (404) if there is none."""
     try:
         return session.vault.fork(name).name
     except UsageError as error:
@@ -110,8 +110,8 @@ def require_fork(session: Session, name: str) -> str:
 
 
 def require_at_rest(session: Session, name: str) -> str:
-    """The same, and Refusal (409) if a command is at work in it: looking closer would wait for its end. Whoever else
-    looks at it has done so in a moment; a page asks for several things at once."""
+    """Return the name of the fork. Raise Refusal (404), or Refusal (409) if a command runs in it: reading it would wait
+    for that command. Another reader is waited for, because a page sends several requests at once."""
     fork = session.vault.fork(require_fork(session, name))
     with fork.lock_if_free("the page", PATIENCE) as free:
         if not free:
@@ -140,25 +140,25 @@ def _forks_stamp(vault: bytes) -> tuple[object, ...]:
 
 
 def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """Of background commands, and of what they print. Only forks that have any are looked into, and only those in which
-    something runs more closely."""
+    """Return the stamps of background commands, and of their output. Only forks with such commands are read, and in
+    detail only those in which one runs."""
     commands: list[object] = []
     output: list[object] = []
     for name in _names(vault + b"/forks"):
-        place = vault + b"/forks/" + name + b"/background"
+        directory = vault + b"/forks/" + name + b"/background"
         if stamp_of(vault + b"/forks/" + name + b"/running") is not None:
             printed = vault + b"/forks/" + name + b"/printed"
             output += [stamp_of(printed + stream) for stream in (b"/stdout", b"/stderr")]
-        own = stamp_of(place)
-        if own is None:
+        directory_stamp = stamp_of(directory)
+        if directory_stamp is None:
             continue
-        commands.append((name, own))
-        if stamp_of(place + b"/sandbox") is None:
-            continue  # nobody runs there, so nobody prints
-        for one in _names(place):
-            if one.isalnum():
-                commands.append(stamp_of(place + b"/" + one + b"/command"))
-                output += [stamp_of(place + b"/" + one + stream) for stream in (b"/stdout", b"/stderr")]
+        commands.append((name, directory_stamp))
+        if stamp_of(directory + b"/sandbox") is None:
+            continue  # no command runs there, so none prints
+        for command in _names(directory):
+            if command.isalnum():
+                commands.append(stamp_of(directory + b"/" + command + b"/command"))
+                output += [stamp_of(directory + b"/" + command + stream) for stream in (b"/stdout", b"/stderr")]
     return tuple(commands), tuple(output)
 
 

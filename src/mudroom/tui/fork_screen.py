@@ -1,7 +1,5 @@
-"""What a review shows: the list on the left, the differences on the right, and whether they are still so.
-
-The keys are in ``tui/review.py``.
-"""
+"""The screen of a review: the list of files, the differences, and a watch on whether the fork has changed. The keys are
+in ``tui/review.py``."""
 
 from __future__ import annotations
 
@@ -15,22 +13,22 @@ from textual.widgets import Static
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
-from mudroom.tui.desk import ForkVanished, ReviewDesk, SeenFork
+from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, carry_picks, first_choice, flags_of
 from mudroom.tui.diffrow import FileRows
 from mudroom.tui.diffview import WIDE, DiffView
 from mudroom.tui.filelist import FileList
 from mudroom.tui.key import REVIEW, brief
 from mudroom.tui.pane import Pane
+from mudroom.tui.review_model import ForkVanished, ReviewModel, SeenFork
 from mudroom.tui.worker import WorkerQueue, begin
 
 if TYPE_CHECKING:
-    from mudroom.tui.app import ReviewApp
+    from mudroom.tui.base_app import BaseApp
 
 T = TypeVar("T")
 
-LOOK = 1.0
-"""Seconds between two looks whether the fork has moved."""
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks whether the fork has changed."""
 EVENTS = 200
 BADGES = {None: "Not known", 0: "Not sandboxed", 1: "Sandboxed: safe to edit", 2: "Sandboxed: safe to edit"}
 
@@ -48,32 +46,32 @@ FILTERS = (
 )
 
 
-class LookingScreen(Screen[None], inherit_bindings=False):
-    app: ReviewApp
+class ForkScreen(Screen[None], inherit_bindings=False):
+    app: BaseApp
     DEFAULT_CSS = """
-    LookingScreen #top { height: 1; background: $surface; }
-    LookingScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
+    ForkScreen #top { height: 1; background: $surface; }
+    ForkScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
                            display: none; }
-    LookingScreen #banner.shown { display: block; }
-    LookingScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
-    LookingScreen #diff { width: 1fr; }
-    LookingScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    ForkScreen #banner.shown { display: block; }
+    ForkScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
+    ForkScreen #diff { width: 1fr; }
+    ForkScreen #keys { height: 1; background: $surface; color: $text-muted; }
     """
 
-    def __init__(self, desk: ReviewDesk) -> None:
+    def __init__(self, model: ReviewModel) -> None:
         super().__init__()
-        self.desk = desk
+        self.model = model
         self.seen: SeenFork | None = None
         self.picks: dict[bytes, Pick] = {}
         self.marked: dict[bytes, frozenset[int]] = {}
-        """Blocks that were looked at, by path; of what has none: -1."""
+        """The blocks that were marked as reviewed, by path; -1 for a file without blocks."""
         self.filter = FILTERS[0]
         self.words = ""
         self._stamp: object = None
         self._moved = False
-        self._turn = WorkerQueue(self, self.app.tell_error)
+        self._queue = WorkerQueue(self, self.app.tell_error)
         self._watches = True
-        """Not while the review itself changes the fork."""
+        """False while the review itself changes the fork."""
         self._blocks: dict[bytes, frozenset[int]] = {}
         self._shown: bytes | None = None
 
@@ -99,39 +97,39 @@ class LookingScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.set_focus(self.files)
-        for note in self.app.hands.notes:
+        for note in self.app.hooks.notes:
             self.app.notify(note, markup=False)
         begin(self, self.look, "look")
-        self.set_interval(LOOK, self._look_whether_it_moved)
+        self.set_interval(CHECK_INTERVAL, self._check_stamp)
 
     def on_resize(self) -> None:
         if self.size.width < WIDE:
             self.diff.set_side_by_side(False)
 
-    # --- looking ---
+    # --- reading the fork ---
 
     async def look(self) -> None:
-        """Look at the fork now. What is chosen stays so, of what is as it was."""
-        self._stamp = self.desk.stamp()
+        """Read the fork again. The choice stays for rows that have not changed."""
+        self._stamp = self.model.stamp()
         try:
-            seen = await self.desk.ask(self.desk.see)
+            seen = await self.model.ask(self.model.see)
         except ForkVanished:
             self._show_gone()
             return
         except (MudroomError, OSError) as error:
-            self.banner(f"it cannot be looked at: {error}")
+            self.banner(f"the fork cannot be read: {error}")
             return
         before = self.seen
-        self.picks = first_choice(seen.items) if before is None else kept(before.items, seen.items, self.picks)
-        known = {item.path: item for item in before.items} if before is not None else {}
+        self.picks = first_choice(seen.items) if before is None else carry_picks(before.items, seen.items, self.picks)
+        rows_before = {item.path: item for item in before.items} if before is not None else {}
         self.marked = {
             item.path: self.marked[item.path]
             for item in seen.items
-            if item.path in self.marked and known.get(item.path) == item
+            if item.path in self.marked and rows_before.get(item.path) == item
         }
         self.seen, self._moved, self._shown = seen, False, None
         self.app.holds = bool(seen.items)
-        running = "a command is running in this fork: what that changes is not here yet; R looks again"
+        running = "a command is running in this fork: its changes are not shown yet; R looks again"
         self.banner(running if seen.running else "")
         self.show_list()
         self._show_file()
@@ -143,25 +141,25 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         self.diff.show_item(None, FileRows())
         self.show_top()
         self.banner(
-            f"{self.desk.fork} is gone: all it held is applied, u takes it back"
+            f"{self.model.fork} is gone: all its changes are applied, u takes them back"
             if self.app.applied
-            else f"{self.desk.fork} is gone: somebody else has applied or discarded it"
+            else f"{self.model.fork} is gone: it was applied or discarded elsewhere"
         )
 
-    def _look_whether_it_moved(self) -> None:
+    def _check_stamp(self) -> None:
         if self.seen is None or self._moved or not self._watches:
             return
-        if self.desk.stamp() != self._stamp:
+        if self.model.stamp() != self._stamp:
             self._moved = True
-            begin(self, self._look_how_it_moved, "look")
+            begin(self, self._check_fingerprint, "look")
 
-    async def _look_how_it_moved(self) -> None:
-        """A command that begins, or changes nothing, is no news."""
-        stamp = self.desk.stamp()
+    async def _check_fingerprint(self) -> None:
+        """Check how the fork has changed. A command that starts, or changes no file, does not matter."""
+        stamp = self.model.stamp()
         try:
-            fingerprint = await self.desk.ask(self.desk.fingerprint) if stamp is not None else None
+            fingerprint = await self.model.ask(self.model.fingerprint) if stamp is not None else None
         except (MudroomError, OSError):
-            fingerprint = None if self.desk.stamp() is None else ""
+            fingerprint = None if self.model.stamp() is None else ""
         if fingerprint is None:
             self._show_gone()
         elif not self._watches:
@@ -177,8 +175,8 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         banner.set_class(bool(text), "shown")
 
     def show_top(self) -> None:
-        project = show_path(self.desk.project.rpartition(b"/")[2] or self.desk.project)
-        line = f" {project} / {self.desk.fork}"
+        project = show_path(self.model.project.rpartition(b"/")[2] or self.model.project)
+        line = f" {project} / {self.model.fork}"
         seen = self.seen
         if seen is not None:
             count = seen.summary
@@ -194,7 +192,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
 
     @property
     def listed(self) -> list[Item]:
-        """What the filter and the search let through."""
+        """The rows that pass the filter and the search."""
         if self.seen is None:
             return []
         flags, words = self.files.flags, self.words.lower()
@@ -233,22 +231,24 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         row = self.files.current
         item = row.item if row is not None else None
         if item is None:
-            nothing = "nothing is listed" if self.seen is not None and self.seen.items else "the fork holds no changes"
-            told = (f"{show_path(row.directory)}/: {len(row.members):,} changed" if row is not None else nothing,)
+            empty_text = (
+                "nothing is listed" if self.seen is not None and self.seen.items else "the fork holds no changes"
+            )
+            heading = (f"{show_path(row.directory)}/: {len(row.members):,} changed" if row is not None else empty_text,)
             self._shown = None
-            self.diff.show_item(None, FileRows(told))
+            self.diff.show_item(None, FileRows(heading))
             return
         if self._shown == item.path:
             return
         try:
-            shown = await self.desk.show(item)
+            shown = await self.model.show(item)
         except ForkVanished:
             self._show_gone()
             return
         except (MudroomError, OSError) as error:
             shown = FileRows((f"it cannot be shown: {error}",))
         if shown is None:
-            return  # somebody has moved on
+            return  # the cursor has moved on
         self._shown = item.path
         if shown.text is not None:
             self._blocks[item.path] = shown.text.numbers

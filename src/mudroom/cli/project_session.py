@@ -1,4 +1,4 @@
-"""From the words of a command line to a session: which project, which state, which settings."""
+"""From the words of a command line to a session: which project, which state directory, which settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mudroom.cli.main import Context
-from mudroom.cli.terminal.approver import ask_about_hosts_by, ask_by
+from mudroom.cli.terminal.approver import set_command_approver, set_host_approver
+from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_LEFT_OUT = 3
-"""Items of a policy that are named before a command."""
+"""Items of a policy that a note names."""
 
 
 def working_directory() -> bytes:
@@ -36,7 +36,7 @@ def working_directory() -> bytes:
 
 
 def project_of(context: Context) -> bytes:
-    """The project, as a real path."""
+    """Return the project as a real path."""
     if context.project is not None:
         return os.path.realpath(context.project)
     home = places(context.environ).home
@@ -44,7 +44,7 @@ def project_of(context: Context) -> bytes:
 
 
 def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
-    """With the secrets that ``--show`` names."""
+    """Return the settings with the secrets that ``--show`` names shown."""
     shown = (os.fsencode(path).removeprefix(b"./") for path in paths)
     return settings._replace(secrets_show=(*settings.secrets_show, *shown))
 
@@ -61,19 +61,23 @@ def open_session(
     also: Sequence[HostRule] = (),
     reads_policy: bool = True,
 ) -> Session:
-    """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
-    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval, and hosts.
-    ``also``: rules of the gate for this session, beside those of the project. ``reads_policy``: False for what neither
-    runs nor changes anything and can be done whatever is wrong in a policy file; the defaults hold."""
-    place = places(context.environ)
+    """Return a session on the project of the command line.
+
+    ``adjust`` applies the options of the command line to the settings of the policy files; ``level`` is its isolation
+    level. ``agent`` is the agent whose commands will run, None: the user's own commands. ``ask`` says how approvals and
+    hosts are asked about. ``also`` are host rules for this session, beside those of the project. ``reads_policy`` False
+    is for verbs that neither run nor change anything and have to work with a broken policy file; the defaults hold
+    then.
+    """
+    locations = places(context.environ)
     project = project_of(context)
-    rules, remember = standing(project, context)
-    real = require_project(project, place.state, place.home)[0]  # before its policy is read
+    rules, remember = host_answers(project, context)
+    real = require_project(project, locations.state, locations.home)[0]  # before its policy is read
     policy = settings_of(context, real) if reads_policy else Settings()
     session = Session.open(
         project,
-        state=place.state,
-        home=place.home,
+        state=locations.state,
+        home=locations.home,
         environ=context.environ,
         settings=adjust(policy),
         policy=policy,
@@ -81,20 +85,20 @@ def open_session(
         progress=context.terminal.progress,
         level=level,
         card=card,
-        rules=beside(rules, tuple(also)) if also else rules,
+        rules=combined_rules(rules, tuple(also)) if also else rules,
         remember=remember,
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
-    ask_about_hosts_by(ask, context, session)
+    set_host_approver(ask, context, session)
     if session.actor.agent is not None:
-        ask_by(ask, context, session)
+        set_command_approver(ask, context, session)
     return session
 
 
 class _Commands:
-    """The rules for commands as they are now, when called: an answer of "always" counts for the rest of a session.
-    Raises UsageError as long as a policy file cannot be understood."""
+    """Return the command rules as of the call, so that an answer of "always" counts for the rest of a session. Raise
+    UsageError while a policy file cannot be parsed."""
 
     def __init__(self, project: bytes, context: Context) -> None:
         self._project, self._environ = project, context.environ
@@ -115,7 +119,7 @@ class _Commands:
 
 
 def settings_of(context: Context, project: bytes) -> Settings:
-    """What all policy files say together, as far as the project's is trusted; what is left out of it is said."""
+    """Return the settings of all policy files, the project's as far as it is trusted. Print a note about the rest."""
     loaded = load_policy(project, context.environ)
     if loaded.left_out:
         context.terminal.note(left_out(loaded))
@@ -126,24 +130,26 @@ def settings_of(context: Context, project: bytes) -> Settings:
 
 
 def not_above(project: bytes, above: bytes) -> str:
-    """One line for people: whose policy does not hold here."""
+    """Return one line that says whose policy does not apply here."""
     return f"{show(project)} is a project of its own: the policy of {show(above)}, in which it lies, does not hold here"
 
 
 def left_out(loaded: Loaded) -> str:
-    """One line for people: what of the project's policy is not believed, and what to do about it."""
-    found = list(dict.fromkeys(one.text for one in loaded.left_out))
-    files = dict.fromkeys(("/" + one.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for one in loaded.left_out)
-    more = f" and {len(found) - MOST_LEFT_OUT} more" if len(found) > MOST_LEFT_OUT else ""
-    shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
+    """Return one line that says which part of the project's policy is not trusted, and what to do."""
+    items = list(dict.fromkeys(item.text for item in loaded.left_out))
+    files = dict.fromkeys(("/" + item.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for item in loaded.left_out)
+    more = f" and {len(items) - MOST_LEFT_OUT} more" if len(items) > MOST_LEFT_OUT else ""
+    shown = "; ".join(item if len(item) < 80 else item[:79] + "…" for item in items[:MOST_LEFT_OUT])
     where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
     return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"
 
 
-def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
-    """The project's host rules as they are now, and what keeps an answer. Most commands want nothing of the network:
-    nothing is imported for them."""
-    made: list[HostRules] = []
+def host_answers(
+    project: bytes, context: Context
+) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
+    """Return two functions: the project's host rules as they are now, and one that stores an answer. Most commands need
+    no network, so imports wait until either is called."""
+    answers: list[HostRules] = []
     files: tuple[bytes, ...] = ()
 
     def policy() -> Sequence[HostRule]:
@@ -152,11 +158,11 @@ def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[Ho
         files = loaded.files
         return loaded.settings.hosts
 
-    def standing() -> HostRules:
-        if not made:
+    def host_rules() -> HostRules:
+        if not answers:
             from mudroom.policy.host_answers import HostRules
 
-            made.append(
+            answers.append(
                 HostRules(
                     project,
                     policy,
@@ -166,34 +172,37 @@ def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[Ho
                     trusts_all=trusts_any(context.environ),
                 )
             )
-        return made[0]
+        return answers[0]
 
-    def rules() -> Sequence[HostRule]:
-        return standing()()
+    def current_rules() -> Sequence[HostRule]:
+        return host_rules()()
 
     def remember(rule: HostRule) -> None:
-        standing().remember(rule)
+        host_rules().remember(rule)
 
-    return rules, remember
+    return current_rules, remember
 
 
-def beside(rules: Callable[[], Sequence[HostRule]], more: tuple[HostRule, ...]) -> Callable[[], Sequence[HostRule]]:
-    """Both; the very same object as long as the rules are (``Gateway``)."""
-    last: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
+def combined_rules(
+    rules: Callable[[], Sequence[HostRule]], extra: tuple[HostRule, ...]
+) -> Callable[[], Sequence[HostRule]]:
+    """Return a function with both kinds of rules. Its result is the same object as long as ``rules`` returns the same
+    object (``Gateway`` relies on that)."""
+    cache: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
 
     def both() -> Sequence[HostRule]:
-        found = rules()
-        if not last or last[0][0] is not found:
-            last[:] = [(found, (*found, *more))]
-        return last[0][1]
+        current = rules()
+        if not cache or cache[0][0] is not current:
+            cache[:] = [(current, (*current, *extra))]
+        return cache[0][1]
 
     return both
 
 
 @contextmanager
-def telling_of_room(session: Session, fork: str | None = None) -> Iterator[None]:
-    """Around a command: where there is no room for what it does, say which fork to throw away. ``fork``: None, the
-    newest, which was made for it."""
+def full_disk_hint(session: Session, fork: str | None = None) -> Iterator[None]:
+    """Around a command: if the disk is full, raise MudroomError that names the fork to discard. ``fork`` None: the
+    newest fork, which was made for the command."""
     try:
         yield
     except OSError as error:
@@ -208,18 +217,18 @@ def telling_of_room(session: Session, fork: str | None = None) -> Iterator[None]
 
 
 @contextmanager
-def exclusive(session: Session, context: Context, what: str) -> Iterator[None]:
-    """Hold the vault's lock. Waits for whoever has it, and says for whom; then deals with what a crash left."""
+def exclusive(session: Session, context: Context, command: str) -> Iterator[None]:
+    """Hold the vault's lock. Wait for its holder, with a message; then recover applies that a crash cut off."""
     started = time.strftime("%H:%M:%S")
-    holder = f"`{what}` (process {os.getpid()}, since {started})"
-    say = context.terminal.say
+    holder = f"`{command}` (process {os.getpid()}, since {started})"
+    print_line = context.terminal.say
     with session.alone(
         holder,
-        lambda other: say(f"waiting for {other} to end; Ctrl-C to give up"),
-        lambda: say("stopping the agents that run in this project; they go on afterwards"),
-    ) as found:
-        for recovered in found:
-            tell_recovered(context, recovered.name, recovered.fork, recovered.outcome)
+        lambda other: print_line(f"waiting for {other} to end; Ctrl-C to give up"),
+        lambda: print_line("stopping the agents that run in this project; they go on afterwards"),
+    ) as recovered:
+        for recovery in recovered:
+            print_recovered(context, recovery.name, recovery.fork, recovery.outcome)
         yield
 
 
@@ -230,30 +239,30 @@ _RECOVERED = {
 }
 
 
-def tell_recovered(context: Context, name: str, fork: str, outcome: str) -> None:
+def print_recovered(context: Context, name: str, fork: str, outcome: str) -> None:
     context.terminal.note(f"apply {name} of {fork} " + _RECOVERED[outcome].format(name=name, fork=fork))
 
 
 def project_paths(words: list[str], session: Session) -> list[bytes]:
-    """Paths given on the command line, relative to the current directory, as paths of the project."""
+    """Return paths of the command line, which are relative to the current directory, as paths of the project."""
     here = os.path.realpath(working_directory())
     inside = here[len(session.project) + 1 :] if here.startswith(session.project + b"/") else b""
-    found: list[bytes] = []
+    paths: list[bytes] = []
     for word in words:
-        raw = os.fsencode(word)
-        if raw.startswith(session.project + b"/"):
-            raw = raw[len(session.project) + 1 :]
-        elif not raw.startswith(b"/"):
-            raw = os.path.normpath(os.path.join(inside, raw))
+        path = os.fsencode(word)
+        if path.startswith(session.project + b"/"):
+            path = path[len(session.project) + 1 :]
+        elif not path.startswith(b"/"):
+            path = os.path.normpath(os.path.join(inside, path))
         try:
-            found.append(relpath(raw))
+            paths.append(relpath(path))
         except ValueError as error:
             raise UsageError(str(error)) from error
-    return found
+    return paths
 
 
 def only_fork(session: Session, name: str | None) -> str:
-    """The fork that is meant: the one named, or the only one there is."""
+    """Return the fork that is named, or the only fork there is. Raise UsageError if the choice is not clear."""
     if name is not None:
         return session.vault.fork(name).name
     forks = session.vault.forks()

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mudroom.cli.terminal.lending import LentTerminal, ToldToEnd, heeding, not_heeded
+from mudroom.cli.terminal.foreground_program import ForegroundRunner, Terminated, ignore_signal, signal_handlers
 
 SELF = os.getpid()
 
@@ -26,7 +26,7 @@ def tells(number: int) -> list[str]:
 def test_a_signal_means_what_is_said_and_then_what_it_did() -> None:
     heard: list[int] = []
     before = signal.getsignal(signal.SIGINT)
-    with heeding({signal.SIGINT: lambda number, _frame: heard.append(number)}):
+    with signal_handlers({signal.SIGINT: lambda number, _frame: heard.append(number)}):
         signal.raise_signal(signal.SIGINT)
     assert heard == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is before
 
@@ -37,7 +37,7 @@ def test_an_event_loop_hears_nothing_of_what_is_typed(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGUSR1):
             loop.add_signal_handler(number, told.append, number)
-        with LentTerminal() as lent:
+        with ForegroundRunner() as lent:
             assert lent.run(tells(signal.SIGINT), tmp_path, is_typed_in=True) == 0
         signal.raise_signal(signal.SIGUSR1)
         while signal.SIGUSR1 not in told:
@@ -51,7 +51,7 @@ def test_an_event_loop_hears_afterwards_of_what_ends_it(tmp_path: Path) -> None:
     async def heard() -> list[int]:
         told: list[int] = []
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.append, signal.SIGTERM)
-        with pytest.raises(ToldToEnd, match="told to end by SIGTERM"), LentTerminal() as lent:
+        with pytest.raises(Terminated, match="told to end by SIGTERM"), ForegroundRunner() as lent:
             lent.run(tells(signal.SIGTERM), tmp_path, is_typed_in=True)
         assert told == []
         while not told:
@@ -64,21 +64,21 @@ def test_an_event_loop_hears_afterwards_of_what_ends_it(tmp_path: Path) -> None:
 def test_what_is_begun_is_finished(tmp_path: Path) -> None:
     """Between two steps it is said that this is the end; no program is started any more."""
     done: list[str] = []
-    with pytest.raises(ToldToEnd) as told, LentTerminal():
+    with pytest.raises(Terminated) as told, ForegroundRunner():
         signal.raise_signal(signal.SIGHUP)
         done.append("decided")
     assert done == ["decided"] and told.value.exit_code == 128 + signal.SIGHUP
-    with pytest.raises(ToldToEnd), LentTerminal() as lent:
+    with pytest.raises(Terminated), ForegroundRunner() as lent:
         signal.raise_signal(signal.SIGTERM)
         lent.run(["touch", "started"], tmp_path, is_typed_in=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_told_twice_a_program_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.cli.terminal.lending.GRACE", 1000.0)
+    monkeypatch.setattr("mudroom.cli.terminal.foreground_program.GRACE", 1000.0)
     wait = f"import signal; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); import os; " \
         f"os.kill({SELF}, 15); os.kill({SELF}, 1); signal.pause()"  # fmt: skip
-    with pytest.raises(ToldToEnd) as told, LentTerminal() as lent:
+    with pytest.raises(Terminated) as told, ForegroundRunner() as lent:
         lent.run([sys.executable, "-c", wait], tmp_path, is_typed_in=True)
     assert told.value.number in (signal.SIGTERM, signal.SIGHUP)
 
@@ -99,8 +99,8 @@ def test_a_signal_that_comes_just_before_we_wait_is_heeded(
 
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    monkeypatch.setattr("mudroom.cli.terminal.lending.select", SimpleNamespace(select=wait))
-    with pytest.raises(ToldToEnd), LentTerminal() as lent:
+    monkeypatch.setattr("mudroom.cli.terminal.foreground_program.select", SimpleNamespace(select=wait))
+    with pytest.raises(Terminated), ForegroundRunner() as lent:
         lent.run(["sh", "-c", f"{heeds}echo > begun; exec sleep 60"], tmp_path, is_typed_in=True)
     assert waited[0] is None and all(seconds is not None for seconds in waited[1:2])
 
@@ -108,7 +108,7 @@ def test_a_signal_that_comes_just_before_we_wait_is_heeded(
 def test_a_program_is_waited_for_where_the_end_of_children_is_not_heard_of(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with LentTerminal() as lent:
+        with ForegroundRunner() as lent:
             assert lent.run(["sh", "-c", "exit 7"], tmp_path, is_typed_in=True) == 7
         assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
     finally:
@@ -119,7 +119,7 @@ def test_in_a_thread_signals_are_somebody_elses_business(tmp_path: Path) -> None
     codes: list[int] = []
 
     def run() -> None:
-        with LentTerminal() as lent:
+        with ForegroundRunner() as lent:
             codes.append(lent.run(["sh", "-c", "exit 7"], tmp_path, is_typed_in=True))
 
     before = signal.getsignal(signal.SIGTERM)
@@ -131,5 +131,5 @@ def test_in_a_thread_signals_are_somebody_elses_business(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_a_program_is_ended_by_what_is_not_heeded_here(number: int, tmp_path: Path) -> None:
-    with heeding({number: not_heeded}), LentTerminal() as lent:
+    with signal_handlers({number: ignore_signal}), ForegroundRunner() as lent:
         assert lent.run(["sh", "-c", f"kill -{number} $$"], tmp_path, is_typed_in=True) == -number

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import tick
-from mudroom.web.state.turn import Turns
+from mudroom.web.state.request_lock import RequestLocks
 from pageside import changed, pick
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
@@ -19,56 +19,56 @@ __all__ = ["page", "two"]
 
 
 def test_one_after_the_other() -> None:
-    turns, inside, most, ready = Turns(), 0, 0, threading.Barrier(8)
+    locks, inside, most, ready = RequestLocks(), 0, 0, threading.Barrier(8)
 
     def act(_number: int) -> None:
         nonlocal inside, most
         ready.wait(20)
         for _again in range(50):
-            with turns.take("decide", "p", "f"):
+            with locks.hold("decide", "p", "f"):
                 inside += 1
                 most = max(most, inside)
                 inside -= 1
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(act, range(8)))
-    assert (most, inside, len(turns)) == (1, 0, 0)
+    assert (most, inside, len(locks)) == (1, 0, 0)
 
 
 def test_who_waits_has_the_same_turn_as_who_comes_later() -> None:
-    turns, came = Turns(), threading.Event()
+    locks, came = RequestLocks(), threading.Event()
 
     def second() -> None:
-        with turns.take("start", "p", "f"):
+        with locks.hold("start", "p", "f"):
             came.set()
 
     waiter = threading.Thread(target=second)
-    with turns.take("start", "p", "f"):
+    with locks.hold("start", "p", "f"):
         waiter.start()
         assert not came.wait(0.05)
     assert came.wait(20)
     waiter.join(20)
-    assert len(turns) == 0
+    assert len(locks) == 0
 
 
 def test_nobody_waits_for_another_fork_project_or_act() -> None:
-    turns = Turns()
+    locks = RequestLocks()
     with (
-        turns.take("decide", "p", "f"),
-        turns.take("decide", "p", "g"),
-        turns.take("decide", "q", "f"),
-        turns.take("start", "p", "f"),
+        locks.hold("decide", "p", "f"),
+        locks.hold("decide", "p", "g"),
+        locks.hold("decide", "q", "f"),
+        locks.hold("start", "p", "f"),
     ):
-        assert len(turns) == 4
-    assert len(turns) == 0
+        assert len(locks) == 4
+    assert len(locks) == 0
 
 
 def test_what_fails_gives_its_turn_on() -> None:
-    turns = Turns()
-    with suppress(KeyError), turns.take("decide", "p", "f"):
+    locks = RequestLocks()
+    with suppress(KeyError), locks.hold("decide", "p", "f"):
         raise KeyError
-    with turns.take("decide", "p", "f"):
-        assert len(turns) == 1
+    with locks.hold("decide", "p", "f"):
+        assert len(locks) == 1
 
 
 def test_while_one_fork_is_decided_about_another_is_too(two: Two) -> None:
@@ -79,7 +79,7 @@ def test_while_one_fork_is_decided_about_another_is_too(two: Two) -> None:
     tick()
     two.place.write("f", edit(TEXT, l5="ours\n"))
     two.place.write("g", edit(TEXT, l5="ours\n"))
-    house, project = two.page.house, two.page.project.removeprefix("/projects/")
+    server, project = two.page.server, two.page.project.removeprefix("/projects/")
     versions = two.look("g")["versions"]
     here = threading.Event()
 
@@ -90,11 +90,11 @@ def test_while_one_fork_is_decided_about_another_is_too(two: Two) -> None:
         return status
 
     with ThreadPoolExecutor(1) as pool:
-        with house.turns.take("decide", project, "other"):
+        with server.locks.hold("decide", project, "other"):
             assert pool.submit(decide).result(60) == 200
         here.clear()
-        with house.turns.take("decide", project, FORK):
+        with server.locks.hold("decide", project, FORK):
             waiting = pool.submit(decide)
             assert not here.wait(0.2)
         assert waiting.result(60) == 409  # it was decided before
-    assert len(house.turns) == 0
+    assert len(server.locks) == 0

@@ -1,0 +1,171 @@
+"""Run a program of the user's own (an editor, a merge driver, a pager) that has the terminal meanwhile.
+
+1. Typed keys are for the program. Ctrl-C and Ctrl-\\ are sent to every process in the terminal's foreground, to mudroom
+   as well (termios(3), ISIG): mudroom ignores them while the program runs, as git does (editor.c).
+2. A signal that tells mudroom itself to end (SIGTERM; SIGHUP when a terminal closes) is passed to the program, which is
+   killed after a grace period or at a second signal. Only then does mudroom end, in order.
+3. Signals that mudroom was started to ignore (nohup, a shell's ``&``) are ignored by the program, too.
+4. A handler runs when the interpreter does: a signal that comes just before waitpid(2) would be handled only when the
+   program has ended. So the wait is not in waitpid: every signal leaves a byte in a pipe, and the pipe is polled
+   (signal(7)).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from mudroom.cli.terminal.terminal import is_terminal
+from mudroom.errors import MudroomError
+
+Handler = Callable[[int, FrameType | None], None]
+Sleep = Callable[["subprocess.Popen[bytes]", float | None], object]
+
+GRACE = 2.0
+"""Seconds between SIGTERM for the program and SIGKILL."""
+TYPED = (signal.SIGINT, signal.SIGQUIT)
+"""Sent by Ctrl-C and Ctrl-\\."""
+
+
+class Terminated(MudroomError):
+    """mudroom was told to end by a signal. The exit code is 128 plus its number, as in a shell."""
+
+    def __init__(self, number: int, hint: str = "") -> None:
+        super().__init__(f"told to end by {signal.Signals(number).name}", hint)
+        self.number = number
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def signal_handlers(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, object]]:
+    """Install signal handlers; yield the handlers that were installed before. A handler is not inherited across
+    execve(2), as SIG_IGN would be: a started program has the default actions."""
+    try:
+        wakeup = signal.set_wakeup_fd(-1)  # otherwise an event loop would see them later
+    except ValueError:  # not the main thread: signals are handled elsewhere
+        yield {}
+        return
+    before = {number: handler for number in handlers if (handler := signal.getsignal(number)) != signal.SIG_IGN}
+    try:
+        for number in before:
+            signal.signal(number, handlers[number])
+        yield before
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+
+
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the signal is for the program."""
+
+
+@contextmanager
+def _waking_sleep() -> Iterator[Sleep]:
+    """Yield a function that waits until the program has ended, a signal with a handler has come, or the time is over;
+    it may return early. In another thread, which receives no signals, it waits for the end of the program alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda program, _seconds: program.wait()
+        return
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
+
+    def sleep(_program: subprocess.Popen[bytes], seconds: float | None) -> None:
+        if select.select([wake_reader], [], [], seconds)[0]:
+            os.read(wake_reader, 4096)
+
+    before = signal.signal(signal.SIGCHLD, ignore_signal)  # even if it was ignored: there would be no exit code then
+    wakeup = signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+    try:
+        yield sleep
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, before)
+        os.close(wake_reader)
+        os.close(wake_writer)
+
+
+class ForegroundRunner:
+    """Run programs, and keep mudroom from ending meanwhile: a signal to end takes effect between two steps."""
+
+    def __init__(self) -> None:
+        self._received: list[int] = []
+        """The signals that told mudroom to end."""
+        self._ended_by: float | None = None
+        """Time of the monotonic clock at which the program is killed if it still runs."""
+        self._terminals = [number for number in (0, 1, 2) if is_terminal(number)]
+        self._handlers = signal_handlers({signal.SIGTERM: self._receive, signal.SIGHUP: self._receive})
+
+    def __enter__(self) -> ForegroundRunner:
+        self._before = self._handlers.__enter__()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise the signals again, for the handlers that were installed before."""
+        self._handlers.__exit__(None, None, None)
+        replace_by_null([number for number in self._terminals if not is_terminal(number)])
+        for number in self._received:
+            if callable(self._before.get(number)):
+                signal.raise_signal(number)
+        if error is None:
+            self._require_not_terminated()
+
+    def run(self, words: list[str], directory: Path, *, is_typed_in: bool) -> int:
+        """Run a program and return its exit code; a negative value is the signal that ended it. ``is_typed_in``: the
+        program handles Ctrl-C; otherwise Ctrl-C tells it to end. Raise OSError or Terminated."""
+        self._require_not_terminated()
+        typed = ignore_signal if is_typed_in else self._receive
+        with (
+            signal_handlers(dict.fromkeys(TYPED, typed)),
+            _waking_sleep() as sleep,
+            subprocess.Popen(words, cwd=directory) as program,
+        ):
+            handled = 0
+            while program.poll() is None:
+                if handled < len(self._received):
+                    handled += 1
+                    self._end_program(program, self._received[handled - 1])
+                else:
+                    sleep(program, self._seconds_left(program))
+        self._require_not_terminated()
+        return program.returncode
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(number)
+
+    def _end_program(self, program: subprocess.Popen[bytes], number: int) -> None:
+        program.send_signal(number)
+        if self._ended_by is None:
+            self._ended_by = time.monotonic() + GRACE
+        else:
+            program.kill()
+
+    def _seconds_left(self, program: subprocess.Popen[bytes]) -> float | None:
+        """Return the seconds until the program has to be killed; None: wait for a wakeup."""
+        if self._ended_by is None:
+            return None
+        left = self._ended_by - time.monotonic()
+        if left <= 0:
+            program.kill()
+            return None
+        return left
+
+    def _require_not_terminated(self) -> None:
+        if self._received:
+            raise Terminated(self._received[0], "nothing was decided")
+
+
+def replace_by_null(terminals: Sequence[int]) -> None:
+    """Replace the descriptors of a terminal that is gone by /dev/null: writing to them does not fail then."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in terminals:
+        os.dup2(null, number)
+    os.close(null)
