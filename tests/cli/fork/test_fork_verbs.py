@@ -114,7 +114,7 @@ def test_removing_a_fork_with_work_in_it(cli: Cli) -> None:
         (["checkpoint", "point", "--fork", "try"], "has a checkpoint named point already"),
         (["checkpoint", "point", "--fork", "nope"], "there is no fork named nope"),
         (["rollback", "nope", "--fork", "try", "--yes"], "has no checkpoint named nope"),
-        (["diff", "base", "now"], "compared by way of a fork"),
+        (["diff", "base", "now"], "only be compared through a fork"),
         (["diff", "try@nope", "try"], "has no checkpoint named nope"),
         (["exec", "--fork", "../x", "--", "true"], "cannot be the name of a fork"),
         (["exec", "--fork", "try"], "no command was given"),

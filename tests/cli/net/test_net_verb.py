@@ -126,7 +126,7 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
         ("::1", 1, "[::1]:443: deny: an address of this machine; a rule that names the address opens it"),
         ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: an address of this machine; a rule that names"),
         ("0x7f.1", 1, "0x7f.1: deny: no host: 0x7f.1 is neither a name nor an address in its usual form"),
-        ("a.com..", 1, "a.com..: deny: no host: a.com..: between two dots"),
+        ("a.com..", 1, "a.com..: deny: no host: a.com..: a part of a name is empty"),
         ("a.com:x", 1, "a.com:x: deny: no host: x is no port"),
         ("https://u:hunter2@a.com/", 1, "deny: no host: this is a URL; ask about a.com"),
     ],

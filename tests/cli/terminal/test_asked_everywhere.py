@@ -178,11 +178,11 @@ IMPATIENT = """
 import os, sys
 from mudroom.cli.terminal import asking
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.core.network.flow import Question
+from mudroom.core.network.flow import FlowQuestion
 from mudroom.vault.approvals.queue import Queue
 asking.PATIENCE = 0.2
 never, _word = os.pipe()
-queue, question = Queue(os.fsencode(sys.argv[1])), Question(1, "late.example", 22, "tls")
+queue, question = Queue(os.fsencode(sys.argv[1])), FlowQuestion(1, "late.example", 22, "tls")
 print(asking.first_of(Terminal(os.environb), queue, "", question, never))
 """
 

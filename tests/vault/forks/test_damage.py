@@ -34,7 +34,7 @@ def damage(place: Place, name: str, content: bytes | None) -> None:
         ("FORK/state", b"", "the state of the fork bad does not begin"),
         ("FORK/state", b"mudroom-fork 2\nupper x\n", "the state of the fork bad is cut off"),
         ("FORK/state", b"mudroom-fork 9\nend\n", "the state of the fork bad has format 9"),
-        ("FORK/state", b"mudroom-fork 2\nupper ../../x\nlayers\nbase live\ncreated 1\nend\n", "makes no sense"),
+        ("FORK/state", b"mudroom-fork 2\nupper ../../x\nlayers\nbase live\ncreated 1\nend\n", "invalid layer name"),
         ("FORK/state", b"\xff\xfe", "the state of the fork bad"),
         ("FORK/state", None, "the state of the fork bad is missing"),
         ("FORK/record", b"garbage", "record is damaged"),

@@ -412,7 +412,7 @@ def test_originals_that_lead_elsewhere(place: Place, row: tuple[object, ...]) ->
         ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers a a"))], "names a layer twice"),
         ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers up"))], "names a layer twice"),
         ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers a"))], "one of its layers is missing"),
-        ([HEAD[0], (member("state"), STATE.replace(b"upper up", b"upper ../x"))], "makes no sense"),
+        ([HEAD[0], (member("state"), STATE.replace(b"upper up", b"upper ../x"))], "invalid layer name"),
         ([HEAD[0], (member("state"), STATE.replace(b"end", b"checkpoint ../x 1\nend"))], "invalid names"),
         ([HEAD[0], (member("state"), STATE.replace(b"live", b"abc"))], "its snapshot is missing"),
     ],
