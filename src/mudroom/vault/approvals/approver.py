@@ -1,6 +1,6 @@
 """Approvers that ask by the queue (``vault/approvals/queue.py``), for commands and for hosts.
 
-A failure of the queue raises an exception, which the caller treats as a refusal (``core/approval/approval.py:asked``).
+A failure of the queue raises an exception, which the caller treats as a refusal (``core/approval/approval.py:ask_approver``).
 ``HostApprover`` returns a refusal itself.
 """
 
