@@ -1,7 +1,7 @@
 """Approvers that ask by the queue (``vault/approvals/queue.py``), for commands and for hosts.
 
-A failure of the queue raises an exception, which the caller treats as a refusal (``core/approval/approval.py:ask_approver``).
-``HostApprover`` returns a refusal itself.
+A failure of the queue raises an exception, which the caller treats as a refusal
+(``core/approval/approval.py:ask_approver``). ``HostApprover`` returns a refusal itself.
 """
 
 from __future__ import annotations
