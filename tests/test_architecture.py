@@ -132,9 +132,12 @@ def test_public_class_names_are_unique() -> None:
 
 @pytest.mark.parametrize("found", HOUSE.classes, ids=lambda found: f"{found.module}.{found.name}")
 def test_an_object_is_small(found: Class) -> None:
-    methods = {method for each in ancestors(found, NAMED) for method in each.methods}
+    """The depth of exceptions is not limited: their tree says which party is at fault (``errors.py``), and a caller
+    catches a branch of it. An exception inherits a kind, not behaviour."""
+    chain = ancestors(found, NAMED)
+    methods = {method for each in chain for method in each.methods}
     assert len(methods) <= MOST_METHODS
-    assert depth(found, NAMED) <= MOST_DEEP
+    assert depth(found, NAMED) <= MOST_DEEP or any("Exception" in each.bases for each in chain)
 
 
 # --- purity, and the launcher's budget ---

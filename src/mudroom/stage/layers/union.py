@@ -121,19 +121,32 @@ class Union:
         return _Levels(tuple(layers), above.base)
 
 
-class OneLayer(OpenSource):
+class OneLayer:
     """The content of a single layer. Equivalent to a union of that layer without a base, in fewer steps."""
 
+    def __init__(self, path: bytes) -> None:
+        self._layer = OpenSource(path)
+
+    def __enter__(self) -> OneLayer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._layer.close()
+
     def look(self, path: bytes) -> Entry | None:
-        entry = look_through(self.root, path)
-        return None if entry is not None and is_whiteout(self.root, path, entry) else entry
+        root = self._layer.root
+        entry = look_through(root, path)
+        return None if entry is not None and is_whiteout(root, path, entry) else entry
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        listing = read_directory(self.root, path)
+        listing = read_directory(self._layer.root, path)
         return listing.entries if listing is not None else {}
 
     def open(self, path: bytes) -> int:
-        return open_staged(self.root, path)
+        return open_staged(self._layer.root, path)
 
 
 def staged_source(layers: Sequence[bytes]) -> OneLayer | Union:

@@ -28,17 +28,29 @@ Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the entry of the original, and of its copy."""
 
 
-class _Work(OpenSource):
+class _Work:
     """The copy, readable even where a command has closed directories or files."""
 
+    def __init__(self, path: bytes) -> None:
+        self._directory = OpenSource(path)
+
+    def __enter__(self) -> _Work:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._directory.close()
+
     def look(self, path: bytes) -> Entry | None:
-        return look_through(self.root, path)
+        return look_through(self._directory.root, path)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        return through(self.root, path, lambda _root, at: super(_Work, self).names(at))
+        return through(self._directory.root, path, lambda _root, at: self._directory.names(at))
 
     def open(self, path: bytes) -> int:
-        return open_staged(self.root, path)
+        return open_staged(self._directory.root, path)
 
 
 class CopyView:
@@ -182,7 +194,7 @@ class CopyView:
             for difference in sorted(self.differences(self._lower), key=lambda row: sort_key(row.path)):
                 _write(writer, source, difference, links)
             writer.finish()
-            top = look(source.root, b".")
+            top = source.look(b"")
             assert top is not None
             os.chmod(b".", top.mode, dir_fd=root)
         finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Base = OpenSource | SnapshotSource
 
-_Opened = TypeVar("_Opened", bound="OpenSource | Union")
+_Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
 
 
 class OpenFork:
@@ -67,7 +67,7 @@ class OpenFork:
         """Return the contents of the layers, without the base."""
         return self._keep(staged_source(self._fork.contents))
 
-    def merged(self) -> Union | Base:
+    def merged(self) -> OneLayer | Union | Base:
         """Return the whole fork, as a command sees it."""
         contents = self._fork.contents
         if contents == self._fork.layered:
