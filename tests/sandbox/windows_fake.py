@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mudroom.core.confinement.windows_plan import CAPABILITIES
 from mudroom.sandbox.windows import types as w
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Console, Creation, Luid, Process
+from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
 
 PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 
@@ -30,6 +30,10 @@ class Fake:
         self._flags = 0
         self._integrity = 0x2000
         self._restricting: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(self, self, self, self, self, self.close)
 
     def _call(self, name: str, *arguments: object) -> None:
         self.log.append(name + ("" if not arguments else " " + " ".join(map(str, arguments))))

@@ -30,21 +30,22 @@ import msvcrt
 
 from mudroom.sandbox.windows.api import FUNCTIONS, Library
 from mudroom.sandbox.windows.calls import CallFailed
-from mudroom.sandbox.windows.native import Native
+from mudroom.sandbox.windows.native import NativeJobs, native
 from mudroom.sandbox.windows.plan import JOB_FLAGS, WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import KILLED, ConfinedProcess, start
 
 WINE = hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
 
-class Trusting(Native):
+class TrustingJobs(NativeJobs):
     """Wine holds a job's flags, but says 0 when it is asked for them: believed here, so that the rest can be tried."""
 
     def limit_flags(self, job: int) -> int:
         return super().limit_flags(job) or (JOB_FLAGS if WINE else 0)
 
 
-NATIVE = Trusting()
+LIBRARY = Library()
+NATIVE = native(LIBRARY)._replace(jobs=TrustingJobs(LIBRARY))
 ROOT = os.environ["SYSTEMROOT"]
 SHELL = ROOT + "\\System32\\cmd.exe"
 needs_real = pytest.mark.skipif(WINE, reason="Wine has no AppContainers, restricting SIDs and junctions")
@@ -110,8 +111,8 @@ def test_every_function_is_there_but_those_of_wine() -> None:
 
 
 def test_a_command_runs_in_its_job_and_without_privileges(box: Box) -> None:
-    own = NATIVE.own_token()
-    assert NATIVE.privileges(own)  # there was something to be taken away
+    own = NATIVE.tokens.own_token()
+    assert NATIVE.tokens.privileges(own)  # there was something to be taken away
     NATIVE.close(own)
     running = box.start(shell("echo hello& exit 7"))
     assert running.wait(60) == 7
@@ -156,7 +157,7 @@ def test_when_mudroom_is_killed_its_commands_are(tmp_path: Path) -> None:
     kernel = ctypes.WinDLL("kernel32")
     kernel.OpenProcess.restype = ctypes.c_void_p
     handle = kernel.OpenProcess(0x100000, 0, int(marker.read_text()))  # SYNCHRONIZE
-    assert not handle or NATIVE.wait(handle, 30_000)
+    assert not handle or NATIVE.processes.wait(handle, 30_000)
 
 
 def test_nothing_breaks_away(box: Box, tmp_path: Path) -> None:
@@ -222,7 +223,9 @@ def test_whether_we_are_in_a_job_ourselves(box: Box, tmp_path: Path) -> None:
     program = tmp_path / "inside.py"
     program.write_text(
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from mudroom.sandbox.windows.native import Native; print(Native().runs_in_job())\n"
+        "from mudroom.sandbox.windows.api import Library\n"
+        "from mudroom.sandbox.windows.native import NativeJobs\n"
+        "print(NativeJobs(Library()).runs_in_job())\n"
     )
     running = box.start(f'"{sys.executable}" "{program}"', program=sys.executable)
     assert running.wait(120) == 0
@@ -243,7 +246,7 @@ def test_a_job_that_loses_its_limits_is_noticed(box: Box) -> None:
     with pytest.raises(Unsupported, match="limits of the job"):
         box.start(shell("echo x"), job=(wanted, 5, 1 << 28))
     with pytest.raises(Unsupported, match="limits of the job"):
-        start(Native(), box.plan(shell("echo x")), box.handles)
+        start(native(Library()), box.plan(shell("echo x")), box.handles)
     assert box.out.read_bytes() == b""
 
 
@@ -312,27 +315,29 @@ def test_an_appcontainer_reads_and_writes_what_it_was_given(box: Box, tmp_path: 
 
 def test_errors_carry_their_number() -> None:
     with pytest.raises(CallFailed) as raised:
-        NATIVE.library.ConvertStringSidToSidW("no SID", ctypes.byref(ctypes.c_void_p()))
+        LIBRARY.ConvertStringSidToSidW("no SID", ctypes.byref(ctypes.c_void_p()))
     assert raised.value.code == 1337  # ERROR_INVALID_SID
-    assert NATIVE.library.sid_text(ctypes.addressof(NATIVE.library.sid("S-1-5-21-1-2-3-4"))) == "S-1-5-21-1-2-3-4"
+    assert LIBRARY.sid_text(ctypes.addressof(LIBRARY.sid("S-1-5-21-1-2-3-4"))) == "S-1-5-21-1-2-3-4"
 
 
 def test_rights_come_and_go(tmp_path: Path) -> None:
     sid = "S-1-5-21-9-9-9-9"
-    NATIVE.grant(str(tmp_path), sid, 0x1200A9)
-    NATIVE.revoke(str(tmp_path), sid)
+    NATIVE.files.grant(str(tmp_path), sid, 0x1200A9)
+    NATIVE.files.revoke(str(tmp_path), sid)
     (tmp_path / "policy").write_text("a")
-    NATIVE.grant(str(tmp_path), sid, 0x1301BF)
-    token = NATIVE.own_token()
-    NATIVE.protect(str(tmp_path / "policy"), (NATIVE.user(token), "S-1-5-18", "S-1-5-32-544"), sid, 0x1200A9)
+    NATIVE.files.grant(str(tmp_path), sid, 0x1301BF)
+    token = NATIVE.tokens.own_token()
+    NATIVE.files.protect(
+        str(tmp_path / "policy"), (NATIVE.tokens.user(token), "S-1-5-18", "S-1-5-32-544"), sid, 0x1200A9
+    )
     NATIVE.close(token)
     (tmp_path / "policy").write_text("still ours")
-    NATIVE.unprotect(str(tmp_path / "policy"), sid)
+    NATIVE.files.unprotect(str(tmp_path / "policy"), sid)
     with pytest.raises(CallFailed) as raised:
-        NATIVE.protect(str(tmp_path / "nothing"), (), sid, 1)
+        NATIVE.files.protect(str(tmp_path / "nothing"), (), sid, 1)
     assert raised.value.code in (2, 3)
     with pytest.raises(CallFailed) as raised:
-        NATIVE.grant(str(tmp_path / "nothing"), sid, 1)
+        NATIVE.files.grant(str(tmp_path / "nothing"), sid, 1)
     assert raised.value.code in (2, 3)
 
 
@@ -342,7 +347,7 @@ def test_a_junction_is_given_nothing(tmp_path: Path) -> None:
     target.mkdir()
     subprocess.run([SHELL, "/d", "/c", "mklink", "/J", str(junction), str(target)], check=True)
     with pytest.raises(CallFailed) as raised:
-        NATIVE.grant(str(junction), "S-1-5-21-9-9-9-9", 1)
+        NATIVE.files.grant(str(junction), "S-1-5-21-9-9-9-9", 1)
     assert raised.value.code == w.ERROR_CANT_RESOLVE_FILENAME
 
 

@@ -156,13 +156,15 @@ def _not_probed(name: str, trial: CmdTrial) -> WindowsRow:
 
 def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     """Run all probes in ``directory``, which is empty. Raise OSError if this is not Windows."""
-    from mudroom.sandbox.windows.native import Native
+    from mudroom.sandbox.windows.api import Library
+    from mudroom.sandbox.windows.native import NativeJobs, native
 
-    calls = Native()
+    library = Library()
+    calls = native(library)
     machine = WindowsMachine(
         os.cpu_count() or 1,
-        in_job=calls.runs_in_job(),
-        appcontainer=calls.library.has("CreateAppContainerProfile"),
+        in_job=NativeJobs(library).runs_in_job(),
+        appcontainer=library.has("CreateAppContainerProfile"),
     )
     outside = os.path.join(directory, b"outside.txt")
     with open(outside, "wb") as stream:

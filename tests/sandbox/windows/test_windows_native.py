@@ -10,7 +10,7 @@ import pytest
 from mudroom.sandbox.windows import types as w
 from mudroom.sandbox.windows.api import FUNCTIONS, Library
 from mudroom.sandbox.windows.calls import CallFailed
-from mudroom.sandbox.windows.native import Native
+from mudroom.sandbox.windows.native import NativeFiles
 
 
 class Called:
@@ -47,7 +47,7 @@ def reparse_point(_file: Any, _kind: Any, found: Any, _size: int) -> int:
 @pytest.mark.parametrize("change", ["grant", "deny", "revoke", "protect", "unprotect", "label"])
 def test_nothing_is_given_to_a_junction(change: str) -> None:
     log: list[str] = []
-    native = Native(library(log, GetFileInformationByHandleEx=reparse_point))
+    files = NativeFiles(library(log, GetFileInformationByHandleEx=reparse_point))
     arguments = {
         "revoke": ("p", "S-1-1-0"),
         "unprotect": ("p", "S-1-1-0"),
@@ -55,7 +55,7 @@ def test_nothing_is_given_to_a_junction(change: str) -> None:
         "label": ("p", 0x1000),
     }.get(change, ("p", "S-1-1-0", 1))
     with pytest.raises(CallFailed) as raised:
-        getattr(native, change)(*arguments)
+        getattr(files, change)(*arguments)
     assert raised.value.code == w.ERROR_CANT_RESOLVE_FILENAME
     assert "CloseHandle" in log and "SetSecurityInfo" not in log
 
@@ -77,9 +77,9 @@ def test_a_list_of_rights_that_inherits_nothing_is_made_anew() -> None:
     answers: dict[str, Any] = {"SetEntriesInAclW": set_entries, "SetSecurityInfo": set_security, "GetSecurityInfo": 0}
     log: list[str] = []
     answers |= {"GetFileInformationByHandleEx": lambda *_values: 1, "LocalFree": 0}
-    native = Native(library(log, 5, **answers))
-    native.library.sid = lambda text: ctypes.create_string_buffer(8)  # type: ignore[method-assign]
-    native.protect("p", ("S-1-5-18", "S-1-5-21-1"), "S-1-15-2-1", 0x1200A9)
+    fake = library(log, 5, **answers)
+    fake.sid = lambda text: ctypes.create_string_buffer(8)  # type: ignore[method-assign]
+    NativeFiles(fake).protect("p", ("S-1-5-18", "S-1-5-21-1"), "S-1-15-2-1", 0x1200A9)
     assert [rights for rights, _old in entries] == [[0x1F01FF] * 2, [0x1200A9]]
     assert entries[0][1] is None and "GetSecurityInfo" not in log
     assert kinds == [0x80000004]

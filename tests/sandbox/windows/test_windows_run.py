@@ -27,7 +27,7 @@ NAME = "mudroom.000102030405060708090a0b0c0d0e0f"
 
 def test_the_calls_in_their_order() -> None:
     fake = Fake()
-    running = start(fake, PLANS["contained"], STDIO)
+    running = start(fake.calls, PLANS["contained"], STDIO)
     begun = list(fake.log)
     assert begun == [
         f"create_profile {NAME}",
@@ -87,7 +87,7 @@ def test_the_calls_in_their_order() -> None:
 
 def calls_of(found: WindowsPlan) -> int:
     fake = Fake()
-    start(fake, found, STDIO)
+    start(fake.calls, found, STDIO)
     assert fake.ran
     return len(fake.log)
 
@@ -99,7 +99,7 @@ EACH = [(name, number) for name, found in PLANS.items() for number in range(call
 def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int) -> None:
     fake = Fake(number)
     with pytest.raises(Unsupported) as raised:
-        start(fake, PLANS[name], STDIO)
+        start(fake.calls, PLANS[name], STDIO)
     assert raised.value.found == "error 5" and raised.value.needs == fake.failing
     assert not fake.ran
     # a handle that cannot be closed is lost, and said to be; all else is taken back
@@ -112,7 +112,7 @@ def test_whatever_fails_nothing_runs_and_nothing_is_left(name: str, number: int)
 def test_also_where_it_goes_on_failing_nothing_runs(name: str, number: int) -> None:
     fake = Fake(number, always=True)
     with pytest.raises(MudroomError):
-        start(fake, PLANS[name], STDIO)
+        start(fake.calls, PLANS[name], STDIO)
     assert not fake.ran and not fake.alive
     assert not fake.profiles and not fake.entries  # their way back has other calls
 
@@ -122,12 +122,12 @@ def test_also_where_it_goes_on_failing_nothing_runs(name: str, number: int) -> N
 )
 def test_what_cannot_be_taken_back_is_said_and_hinders_nothing_else(failing: str) -> None:
     whole = Fake()
-    running = start(whole, PLANS["terminal"], None)
+    running = start(whole.calls, PLANS["terminal"], None)
     begun = len(whole.log)
     running.close()
     number = next(i for i, line in enumerate(whole.log) if line.startswith(failing) and i >= begun)
     fake = Fake(number)
-    left = start(fake, PLANS["terminal"], None).close()
+    left = start(fake.calls, PLANS["terminal"], None).close()
     assert len(left) == 1 and "error 5" in left[0]
     assert len(fake.log) == len(whole.log)
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_taken_back_is_said_and_hinders_nothing_else(failing: str
 def test_what_is_given_in_word_only_is_found_out(name: str, lie: str, protection: str) -> None:
     fake = Fake(lies=frozenset({lie}))
     with pytest.raises(Unsupported) as raised:
-        start(fake, PLANS[name], STDIO)
+        start(fake.calls, PLANS[name], STDIO)
     assert raised.value.protection == protection
     assert not fake.ran and fake.left == []
 
@@ -161,7 +161,7 @@ def test_a_program_that_cannot_be_started_is_no_missing_protection(code: int, ex
 
     fake = Refusing()
     with pytest.raises(CommandNotStarted) as raised:
-        start(fake, PLANS["contained"], STDIO)
+        start(fake.calls, PLANS["contained"], STDIO)
     assert raised.value.exit_code == exit_code and fake.left == []
 
 
@@ -171,36 +171,36 @@ def test_what_is_not_there_is_not_hidden(name: str, op: str) -> None:
     assert op in [step[0] for step in found.steps]
     fake = Fake()
     steps = tuple((op, "gone", *step[2:]) if step[0] == op else step for step in found.steps)
-    running = start(fake, found._replace(steps=steps), STDIO)
+    running = start(fake.calls, found._replace(steps=steps), STDIO)
     running.close()
     assert "gone" not in " ".join(fake.log) and fake.left == []
 
 
 def test_what_the_process_is_made_of() -> None:
     fake = Fake()
-    start(fake, PLANS["network"], STDIO)
+    start(fake.calls, PLANS["network"], STDIO)
     made = fake.made[0]
     assert made.stdio == STDIO and made.container == PACKAGE and made.console == 0
     assert made.capabilities == ("S-1-15-3-1", "S-1-15-3-2", "S-1-15-3-3")
     assert made.mitigations == 0x1010000100000000
     fewer = Fake()
-    start(fewer, plan(machine=WindowsMachine(fewer_packages=True)), STDIO)
+    start(fewer.calls, plan(machine=WindowsMachine(fewer_packages=True)), STDIO)
     assert fewer.made[0].fewer_packages and not made.fewer_packages
     bare = Fake()
-    start(bare, PLANS["bare"], STDIO)
+    start(bare.calls, PLANS["bare"], STDIO)
     assert not bare.made[0].container and not bare.made[0].capabilities and not bare.made[0].mitigations
 
 
 def test_handles_that_were_not_given_are_not_guessed() -> None:
     fake = Fake()
     with pytest.raises(Unsupported, match="standard handles"):
-        start(fake, PLANS["contained"])
+        start(fake.calls, PLANS["contained"])
     assert fake.left == [] and not fake.made
 
 
 def test_a_terminal() -> None:
     fake = Fake()
-    running = start(fake, PLANS["terminal"])
+    running = start(fake.calls, PLANS["terminal"])
     running.resize(100, 40)
     assert fake.log[-1] == "resize_console 100 40" and fake.made[0].console == 7 and fake.made[0].stdio is None
     running.close()
@@ -214,14 +214,14 @@ def test_a_plan_without_its_confinement_runs_nothing(name: str, missing: str) ->
     fake = Fake()
     steps = tuple(step for step in PLANS[name].steps if step[0] != missing)
     with pytest.raises((ValueError, KeyError), match=r"a plan that|^0$"):  # 0: a job that the record does not have
-        start(fake, PLANS[name]._replace(steps=steps), STDIO)
+        start(fake.calls, PLANS[name]._replace(steps=steps), STDIO)
     assert not fake.ran and fake.left == []
     assert missing == "check" or not fake.made
 
 
 def test_waiting_and_ending() -> None:
     fake = Fake()
-    running = start(fake, PLANS["contained"], STDIO)
+    running = start(fake.calls, PLANS["contained"], STDIO)
     assert running.wait(0.25) is None and fake.log[-1] == "wait 250"
     assert running.wait() == 3 and "wait 2147483646" in fake.log
     assert running.accounting() == (1.5, 3, 1, 4096)
@@ -232,7 +232,7 @@ def test_waiting_and_ending() -> None:
 
 def test_limits_that_were_reached() -> None:
     fake = Fake()
-    running = start(fake, PLANS["contained"], STDIO)
+    running = start(fake.calls, PLANS["contained"], STDIO)
     told = (w.JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT, w.JOB_OBJECT_MSG_NEW_PROCESS, w.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT)
     fake.messages += [(message, 1) for message in (*told, *told[:1])]
     assert running.reached(LIMITS) == (

@@ -9,7 +9,7 @@ from typing import Any
 
 from mudroom.sandbox.windows import types as w
 from mudroom.sandbox.windows.api import Library
-from mudroom.sandbox.windows.calls import Accounting, CallFailed, Console, Creation, Luid, Process
+from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
 
 _SE_CHANGE_NOTIFY = (23, 0)
 """SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without
@@ -18,34 +18,16 @@ _FLAGS = w.CREATE_SUSPENDED | w.CREATE_UNICODE_ENVIRONMENT | w.EXTENDED_STARTUPI
 _TOKEN = w.TOKEN_QUERY | w.TOKEN_DUPLICATE | w.TOKEN_ASSIGN_PRIMARY | w.TOKEN_ADJUST_DEFAULT
 
 
-class Native:
-    def __init__(self, library: Library | None = None) -> None:
-        """Raise OSError if this is not Windows."""
-        self.library = library or Library()
+class NativeFiles:
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def make_directory(self, path: str) -> None:
         try:
-            self.library.CreateDirectoryW(path, None)
+            self._library.CreateDirectoryW(path, None)
         except CallFailed as failed:
             if failed.code != w.ERROR_ALREADY_EXISTS:
                 raise
-
-    def close(self, handle: int) -> None:
-        self.library.CloseHandle(handle)
-
-    def create_profile(self, name: str, capabilities: Sequence[str]) -> str:
-        rows, _kept = self.library.sids(capabilities, w.SE_GROUP_ENABLED)
-        sid = c_void_p()
-        self.library.CreateAppContainerProfile(name, name, "mudroom", rows, len(capabilities), byref(sid))
-        try:
-            return self.library.sid_text(sid.value)
-        finally:
-            self.library.LocalFree(sid)
-
-    def delete_profile(self, name: str) -> None:
-        self.library.DeleteAppContainerProfile(name)
-
-    # access
 
     def grant(self, path: str, sid: str, rights: int) -> None:
         self._change_entry(path, sid, rights, "GRANT_ACCESS")
@@ -64,16 +46,16 @@ class Native:
         first, whole = c_void_p(), c_void_p()
         file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
-            rows, _kept = self._entries(owners, w.FILE_ALL_ACCESS, "GRANT_ACCESS")
-            self.library.SetEntriesInAclW(len(owners), rows, None, byref(first))
-            row, _kept_too = self._entries([sid], rights, "GRANT_ACCESS")
-            self.library.SetEntriesInAclW(1, row, first, byref(whole))
+            rows, _kept = _entries(self._library, owners, w.FILE_ALL_ACCESS, "GRANT_ACCESS")
+            self._library.SetEntriesInAclW(len(owners), rows, None, byref(first))
+            row, _kept_too = _entries(self._library, [sid], rights, "GRANT_ACCESS")
+            self._library.SetEntriesInAclW(1, row, first, byref(whole))
             kind = w.DACL_SECURITY_INFORMATION | w.PROTECTED_DACL_SECURITY_INFORMATION
-            self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], kind, None, None, whole, None)
+            self._library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], kind, None, None, whole, None)
         finally:
-            self.library.LocalFree(whole)
-            self.library.LocalFree(first)
-            self.close(file)
+            self._library.LocalFree(whole)
+            self._library.LocalFree(first)
+            self._library.CloseHandle(file)
 
     def unprotect(self, path: str, sid: str) -> None:
         """Let the path inherit again, beside its owners' entries, which grant no more than they have above."""
@@ -84,56 +66,63 @@ class Native:
         files, dacl = w.ENUM["SE_FILE_OBJECT"], w.DACL_SECURITY_INFORMATION
         file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
-            self.library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
-            rows, _kept = self._entries([sid], rights, mode)
-            self.library.SetEntriesInAclW(1, rows, old, byref(new))
-            self.library.SetSecurityInfo(file, files, dacl | protection, None, None, new, None)
+            self._library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
+            rows, _kept = _entries(self._library, [sid], rights, mode)
+            self._library.SetEntriesInAclW(1, rows, old, byref(new))
+            self._library.SetSecurityInfo(file, files, dacl | protection, None, None, new, None)
         finally:
-            self.library.LocalFree(new)
-            self.library.LocalFree(descriptor)
-            self.close(file)
+            self._library.LocalFree(new)
+            self._library.LocalFree(descriptor)
+            self._library.CloseHandle(file)
 
     def _open_no_follow(self, path: str, access: int) -> int:
         """Open a file or directory itself. A junction or a symbolic link is refused: a command that empties its own
         directory could have replaced it by a link, and the next command would get rights on the link's target."""
         share = w.FILE_SHARE_READ | w.FILE_SHARE_WRITE | w.FILE_SHARE_DELETE
         flags = w.FILE_FLAG_BACKUP_SEMANTICS | w.FILE_FLAG_OPEN_REPARSE_POINT
-        file = self.library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
+        file = self._library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
         info = w.FILE_ATTRIBUTE_TAG_INFO()
         try:
             kind = w.ENUM["FileAttributeTagInfo"]
-            self.library.GetFileInformationByHandleEx(file, kind, byref(info), sizeof(info))
+            self._library.GetFileInformationByHandleEx(file, kind, byref(info), sizeof(info))
             if info.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
                 raise CallFailed("CreateFileW", w.ERROR_CANT_RESOLVE_FILENAME)
         except CallFailed:
-            self.close(file)
+            self._library.CloseHandle(file)
             raise
         return file
-
-    def _entries(self, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:
-        buffers = [self.library.sid(sid) for sid in sids]
-        rows = [w.EXPLICIT_ACCESS_W(rights, w.ENUM[mode], w.SUB_CONTAINERS_AND_OBJECTS_INHERIT) for _buffer in buffers]
-        for row, sid in zip(rows, buffers, strict=True):
-            row.Trustee.TrusteeForm = w.ENUM["TRUSTEE_IS_SID"]
-            row.Trustee.ptstrName = addressof(sid)
-        return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
 
     def label(self, path: str, integrity: int) -> None:
         descriptor, sacl, present, defaulted = c_void_p(), c_void_p(), w.BOOL(), w.BOOL()
         text = f"S:(ML;OICI;NW;;;S-1-16-{integrity})"
-        self.library.ConvertStringSecurityDescriptorToSecurityDescriptorW(text, 1, byref(descriptor), None)
+        self._library.ConvertStringSecurityDescriptorToSecurityDescriptorW(text, 1, byref(descriptor), None)
         try:
-            self.library.GetSecurityDescriptorSacl(descriptor, byref(present), byref(sacl), byref(defaulted))
+            self._library.GetSecurityDescriptorSacl(descriptor, byref(present), byref(sacl), byref(defaulted))
             file = self._open_no_follow(path, w.READ_CONTROL | w.WRITE_OWNER)  # required for setting a label
             try:
                 label = w.LABEL_SECURITY_INFORMATION
-                self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
+                self._library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
             finally:
-                self.close(file)
+                self._library.CloseHandle(file)
         finally:
-            self.library.LocalFree(descriptor)
+            self._library.LocalFree(descriptor)
 
-    # tokens
+
+class NativeTokens:
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def create_profile(self, name: str, capabilities: Sequence[str]) -> str:
+        rows, _kept = self._library.sids(capabilities, w.SE_GROUP_ENABLED)
+        sid = c_void_p()
+        self._library.CreateAppContainerProfile(name, name, "mudroom", rows, len(capabilities), byref(sid))
+        try:
+            return self._library.sid_text(sid.value)
+        finally:
+            self._library.LocalFree(sid)
+
+    def delete_profile(self, name: str) -> None:
+        self._library.DeleteAppContainerProfile(name)
 
     def own_token(self) -> int:
         # GetCurrentProcess is the pseudo-handle -1
@@ -144,20 +133,20 @@ class Native:
 
     def _open_token(self, process: c_void_p, access: int) -> int:
         token = c_void_p()
-        self.library.OpenProcessToken(process, access, byref(token))
+        self._library.OpenProcessToken(process, access, byref(token))
         return token.value or 0
 
     def privileges(self, token: int) -> tuple[Luid, ...]:
         """Return all privileges but SeChangeNotifyPrivilege, which every user keeps."""
-        return tuple(privilege for privilege in self.library.luids(token) if privilege != _SE_CHANGE_NOTIFY)
+        return tuple(privilege for privilege in self._library.luids(token) if privilege != _SE_CHANGE_NOTIFY)
 
     def restrict(self, token: int, flags: int, privileges: Sequence[Luid], sids: Sequence[str]) -> int:
-        rows, _kept = self.library.sids(sids)
+        rows, _kept = self._library.sids(sids)
         removed = (w.LUID_AND_ATTRIBUTES * len(privileges))(
             *(w.LUID_AND_ATTRIBUTES(w.LUID(low, high), 0) for low, high in privileges)
         )
         new = c_void_p()
-        self.library.CreateRestrictedToken(
+        self._library.CreateRestrictedToken(
             token,
             flags,
             0,
@@ -171,50 +160,53 @@ class Native:
         return new.value or 0
 
     def set_default_dacl(self, token: int, sids: Sequence[str]) -> None:
-        rows, _kept = self._entries(sids, w.GENERIC_ALL, "GRANT_ACCESS")
+        rows, _kept = _entries(self._library, sids, w.GENERIC_ALL, "GRANT_ACCESS")
         for row in rows:
             row.grfInheritance = w.NO_INHERITANCE
         dacl = c_void_p()
-        self.library.SetEntriesInAclW(len(sids), rows, None, byref(dacl))
+        self._library.SetEntriesInAclW(len(sids), rows, None, byref(dacl))
         try:
             value = w.TOKEN_DEFAULT_DACL(dacl)
-            self.library.SetTokenInformation(token, w.ENUM["TokenDefaultDacl"], byref(value), sizeof(value))
+            self._library.SetTokenInformation(token, w.ENUM["TokenDefaultDacl"], byref(value), sizeof(value))
         finally:
-            self.library.LocalFree(dacl)
+            self._library.LocalFree(dacl)
 
     def set_integrity(self, token: int, level: int) -> None:
-        sid = self.library.sid(f"S-1-16-{level}")
+        sid = self._library.sid(f"S-1-16-{level}")
         label = w.TOKEN_MANDATORY_LABEL(w.SID_AND_ATTRIBUTES(addressof(sid), w.SE_GROUP_INTEGRITY))
         size = sizeof(label) + len(sid)
-        self.library.SetTokenInformation(token, w.ENUM["TokenIntegrityLevel"], byref(label), size)
+        self._library.SetTokenInformation(token, w.ENUM["TokenIntegrityLevel"], byref(label), size)
 
     def integrity(self, token: int) -> int:
-        return int(self.library.token_sid(token, "TokenIntegrityLevel")[0].rpartition("-")[2] or 0)
+        return int(self._library.token_sid(token, "TokenIntegrityLevel")[0].rpartition("-")[2] or 0)
 
     def restricting(self, token: int) -> tuple[str, ...]:
-        return tuple(sid for sid, _attributes in self.library.token_sids(token, "TokenRestrictedSids"))
+        return tuple(sid for sid, _attributes in self._library.token_sids(token, "TokenRestrictedSids"))
 
     def user(self, token: int) -> str:
-        return self.library.token_sid(token, "TokenUser")[0]
+        return self._library.token_sid(token, "TokenUser")[0]
 
     def logon(self, token: int) -> str:
-        for sid, attributes in self.library.token_sids(token, "TokenGroups"):
+        for sid, attributes in self._library.token_sids(token, "TokenGroups"):
             if attributes & w.SE_GROUP_LOGON_ID == w.SE_GROUP_LOGON_ID:
                 return sid
         raise CallFailed("GetTokenInformation", w.ERROR_FILE_NOT_FOUND)
 
     def container(self, token: int) -> str:
-        if not int.from_bytes(self.library.token_information(token, "TokenIsAppContainer")[:4], "little"):
+        if not int.from_bytes(self._library.token_information(token, "TokenIsAppContainer")[:4], "little"):
             return ""
-        return self.library.token_sid(token, "TokenAppContainerSid")[0]
+        return self._library.token_sid(token, "TokenAppContainerSid")[0]
 
     def capabilities(self, token: int) -> tuple[str, ...]:
-        return tuple(sid for sid, _attributes in self.library.token_sids(token, "TokenCapabilities"))
+        return tuple(sid for sid, _attributes in self._library.token_sids(token, "TokenCapabilities"))
 
-    # jobs
+
+class NativeJobs:
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def create_job(self) -> int:
-        return self.library.CreateJobObjectW(None, None)
+        return self._library.CreateJobObjectW(None, None)
 
     def set_limits(self, job: int, flags: int, processes: int, memory: int) -> None:
         limits = w.JOBOBJECT_EXTENDED_LIMIT_INFORMATION()
@@ -238,19 +230,19 @@ class Native:
         self._set(job, "JobObjectBasicUIRestrictions", w.JOBOBJECT_BASIC_UI_RESTRICTIONS(bits))
 
     def _set(self, job: int, kind: str, value: Any) -> None:
-        self.library.SetInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value))
+        self._library.SetInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value))
 
     def _query(self, job: int, kind: str, value: Any) -> None:
-        self.library.QueryInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value), None)
+        self._library.QueryInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value), None)
 
     def create_port(self, job: int) -> int:
-        port = self.library.CreateIoCompletionPort(c_void_p(-1), None, 0, 1)  # INVALID_HANDLE_VALUE: no file
+        port = self._library.CreateIoCompletionPort(c_void_p(-1), None, 0, 1)  # INVALID_HANDLE_VALUE: no file
         try:
             self._set(
                 job, "JobObjectAssociateCompletionPortInformation", w.JOBOBJECT_ASSOCIATE_COMPLETION_PORT(job, port)
             )
         except CallFailed:
-            self.close(port)
+            self._library.CloseHandle(port)
             raise
         return port
 
@@ -258,7 +250,7 @@ class Native:
         """Return (JOB_OBJECT_MSG_*, process id), or None if no message arrives in this time."""
         message, key, pid = c_uint32(), c_size_t(), c_size_t()
         try:
-            self.library.GetQueuedCompletionStatus(port, byref(message), byref(key), byref(pid), milliseconds)
+            self._library.GetQueuedCompletionStatus(port, byref(message), byref(key), byref(pid), milliseconds)
         except CallFailed as failed:
             if failed.code == w.WAIT_TIMEOUT:
                 return None
@@ -274,27 +266,30 @@ class Native:
 
     def is_in_job(self, process: int, job: int) -> bool:
         result = w.BOOL()
-        self.library.IsProcessInJob(process, job, byref(result))
+        self._library.IsProcessInJob(process, job, byref(result))
         return bool(result.value)
 
     def runs_in_job(self) -> bool:
         """Return whether this process is in any job."""
         result = w.BOOL()
-        self.library.IsProcessInJob(c_void_p(-1), None, byref(result))
+        self._library.IsProcessInJob(c_void_p(-1), None, byref(result))
         return bool(result.value)
 
     def terminate_job(self, job: int, code: int) -> None:
-        self.library.TerminateJobObject(job, code)
+        self._library.TerminateJobObject(job, code)
 
-    # consoles
+
+class NativeConsoles:
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def create_console(self, columns: int, rows: int) -> Console:
         ends = [c_void_p() for _ in range(4)]
-        self.library.CreatePipe(byref(ends[0]), byref(ends[1]), None, 0)
+        self._library.CreatePipe(byref(ends[0]), byref(ends[1]), None, 0)
         console = c_void_p()
         try:
-            self.library.CreatePipe(byref(ends[2]), byref(ends[3]), None, 0)
-            self.library.CreatePseudoConsole(w.COORD(columns, rows), ends[0], ends[3], 0, byref(console))
+            self._library.CreatePipe(byref(ends[2]), byref(ends[3]), None, 0)
+            self._library.CreatePseudoConsole(w.COORD(columns, rows), ends[0], ends[3], 0, byref(console))
         except CallFailed:
             for end in ends[1:3]:
                 self._close_if(end)
@@ -306,15 +301,18 @@ class Native:
 
     def _close_if(self, handle: c_void_p) -> None:
         if handle.value:
-            self.close(handle.value)
+            self._library.CloseHandle(handle.value)
 
     def resize_console(self, console: int, columns: int, rows: int) -> None:
-        self.library.ResizePseudoConsole(console, w.COORD(columns, rows))
+        self._library.ResizePseudoConsole(console, w.COORD(columns, rows))
 
     def close_console(self, console: int) -> None:
-        self.library.ClosePseudoConsole(console)
+        self._library.ClosePseudoConsole(console)
 
-    # processes
+
+class NativeProcesses:
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def create_process(self, creation: Creation) -> Process:
         start = w.STARTUPINFOEXW()
@@ -325,25 +323,25 @@ class Native:
         if creation.stdio is not None:
             names = ("hStdInput", "hStdOutput", "hStdError")
             for name, handle in zip(names, creation.stdio, strict=True):
-                self.library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, w.HANDLE_FLAG_INHERIT)
+                self._library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, w.HANDLE_FLAG_INHERIT)
                 setattr(start.StartupInfo, name, handle)
         size = c_size_t()
         try:
-            self.library.InitializeProcThreadAttributeList(None, len(attributes), 0, byref(size))
+            self._library.InitializeProcThreadAttributeList(None, len(attributes), 0, byref(size))
         except CallFailed as failed:
             if failed.code != w.ERROR_INSUFFICIENT_BUFFER:
                 raise
         room = ctypes.create_string_buffer(size.value)
-        self.library.InitializeProcThreadAttributeList(room, len(attributes), 0, byref(size))
+        self._library.InitializeProcThreadAttributeList(room, len(attributes), 0, byref(size))
         try:
             for attribute, address, length in attributes:
-                self.library.UpdateProcThreadAttribute(room, 0, attribute, address, length, None, None)
+                self._library.UpdateProcThreadAttribute(room, 0, attribute, address, length, None, None)
             start.lpAttributeList = addressof(room)
             return self._create(creation, start)
         finally:
-            self.library.DeleteProcThreadAttributeList(room)
+            self._library.DeleteProcThreadAttributeList(room)
             for handle in creation.stdio or ():  # no other child may inherit them
-                self.library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, 0)
+                self._library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, 0)
 
     def _create(self, creation: Creation, start: w.STARTUPINFOEXW) -> Process:
         line = ctypes.create_unicode_buffer(creation.line)  # CreateProcessW writes into it
@@ -351,7 +349,7 @@ class Native:
         information = w.PROCESS_INFORMATION()
         flags = _FLAGS | (0 if creation.console else w.CREATE_NO_WINDOW)
         inherits = int(creation.stdio is not None)
-        self.library.CreateProcessAsUserW(
+        self._library.CreateProcessAsUserW(
             creation.token, creation.program, line, None, None, inherits, flags, block, creation.cwd, byref(start),
             byref(information),
         )  # fmt: skip
@@ -372,8 +370,8 @@ class Native:
             different = list(dict.fromkeys(creation.stdio))  # a duplicate handle is an error
             add(w.PROC_THREAD_ATTRIBUTE_HANDLE_LIST, (c_void_p * len(different))(*different))
         if creation.container:
-            sid = self.library.sid(creation.container)
-            array, sids = self.library.sids(creation.capabilities, w.SE_GROUP_ENABLED)
+            sid = self._library.sid(creation.container)
+            array, sids = self._library.sids(creation.capabilities, w.SE_GROUP_ENABLED)
             kept.extend([sid, array, *sids])
             pointer = ctypes.cast(array, ctypes.POINTER(w.SID_AND_ATTRIBUTES))
             security = w.SECURITY_CAPABILITIES(addressof(sid), pointer, len(creation.capabilities), 0)
@@ -386,12 +384,30 @@ class Native:
         return rows, kept
 
     def resume(self, thread: int) -> None:
-        self.library.ResumeThread(thread)
+        self._library.ResumeThread(thread)
 
     def wait(self, process: int, milliseconds: int) -> bool:
-        return self.library.WaitForSingleObject(process, milliseconds) == w.WAIT_OBJECT_0
+        return self._library.WaitForSingleObject(process, milliseconds) == w.WAIT_OBJECT_0
 
     def exit_code(self, process: int) -> int:
         code = w.DWORD()
-        self.library.GetExitCodeProcess(process, byref(code))
+        self._library.GetExitCodeProcess(process, byref(code))
         return code.value
+
+
+def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:
+    buffers = [library.sid(sid) for sid in sids]
+    rows = [w.EXPLICIT_ACCESS_W(rights, w.ENUM[mode], w.SUB_CONTAINERS_AND_OBJECTS_INHERIT) for _buffer in buffers]
+    for row, sid in zip(rows, buffers, strict=True):
+        row.Trustee.TrusteeForm = w.ENUM["TRUSTEE_IS_SID"]
+        row.Trustee.ptstrName = addressof(sid)
+    return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
+
+
+def native(library: Library | None = None) -> Calls:
+    """Raise OSError if this is not Windows."""
+    library = library or Library()
+    return Calls(
+        NativeFiles(library), NativeTokens(library), NativeJobs(library), NativeConsoles(library),
+        NativeProcesses(library), library.CloseHandle,
+    )  # fmt: skip

@@ -39,7 +39,7 @@ _LIMIT_MESSAGES = {
 
 class Undo(NamedTuple):
     what: str
-    how: Callable[[], None]
+    how: Callable[[], object]
 
 
 class ConfinedProcess:
@@ -57,16 +57,16 @@ class ConfinedProcess:
     def wait(self, seconds: float | None = None) -> int | None:
         """Return the exit code, or None if the process runs longer than ``seconds``."""
         milliseconds = _MAX_WAIT if seconds is None else min(_MAX_WAIT, max(0, round(seconds * 1000)))
-        if not self._calls.wait(self._process.process, milliseconds):
+        if not self._calls.processes.wait(self._process.process, milliseconds):
             return None
-        return self._calls.exit_code(self._process.process)
+        return self._calls.processes.exit_code(self._process.process)
 
     def terminate(self) -> None:
         """Terminate all processes of the job at once."""
-        self._calls.terminate_job(self.job, KILLED)
+        self._calls.jobs.terminate_job(self.job, KILLED)
 
     def accounting(self) -> Accounting:
-        return self._calls.accounting(self.job)
+        return self._calls.jobs.accounting(self.job)
 
     def reached(self, limits: Limits) -> tuple[LimitReached, ...]:
         """Return the limits that had an effect, from the job's messages so far."""
@@ -80,7 +80,7 @@ class ConfinedProcess:
 
     def resize(self, columns: int, rows: int) -> None:
         if self.console is not None:
-            self._calls.resize_console(self.console.handle, columns, rows)
+            self._calls.consoles.resize_console(self.console.handle, columns, rows)
 
     def close(self) -> tuple[str, ...]:
         """Terminate the remaining processes, wait until they are gone, and undo the setup. Return a line for each undo
@@ -91,7 +91,7 @@ class ConfinedProcess:
 
     def _read_messages(self, milliseconds: int) -> bool:
         """Read the job's messages. Return True when no process runs in it any more."""
-        while self.port and (message := self._calls.next_message(self.port, milliseconds)) is not None:
+        while self.port and (message := self._calls.jobs.next_message(self.port, milliseconds)) is not None:
             if message[0] == w.JOB_OBJECT_MSG_ACTIVE_PROCESS_ZERO:
                 return True
             if message[0] in _LIMIT_MESSAGES:
@@ -102,10 +102,10 @@ class ConfinedProcess:
     def _empty_job(self) -> None:
         """Terminate all processes before rights are revoked: an open handle keeps the rights that it was opened
         with."""
-        self._calls.terminate_job(self.job, KILLED)
-        if self._calls.accounting(self.job).active:
+        self._calls.jobs.terminate_job(self.job, KILLED)
+        if self._calls.jobs.accounting(self.job).active:
             self._read_messages(_EMPTY_TIMEOUT)
-        if self._calls.accounting(self.job).active:
+        if self._calls.jobs.accounting(self.job).active:
             raise CallFailed("TerminateJobObject", w.WAIT_TIMEOUT)
 
     def _take_back(self) -> Iterator[str]:
@@ -172,7 +172,7 @@ class _Performing:
     def perform(self, step: tuple[Any, ...]) -> None:
         getattr(self, step[0])(*step[1:])
 
-    def _push(self, label: str, undo: Callable[[], None]) -> None:
+    def _push(self, label: str, undo: Callable[[], object]) -> None:
         self._running._undo.append(Undo(label, undo))
 
     def _push_close(self, label: str, handle: int) -> int:
@@ -186,18 +186,18 @@ class _Performing:
 
     def profile(self, name: str, capabilities: tuple[str, ...]) -> None:
         self._capabilities = tuple(CAPABILITIES[capability] for capability in capabilities)
-        self._sids["@package"] = self._calls.create_profile(name, self._capabilities)
-        self._push(f"AppContainer {name}", lambda: self._calls.delete_profile(name))
+        self._sids["@package"] = self._calls.tokens.create_profile(name, self._capabilities)
+        self._push(f"AppContainer {name}", lambda: self._calls.tokens.delete_profile(name))
 
     def directory(self, path: str) -> None:
-        self._calls.make_directory(path)
+        self._calls.files.make_directory(path)
 
     def grant(self, path: str, who: str, rights: int) -> None:
-        self._access(path, who, lambda sid: self._calls.grant(path, sid, rights))
+        self._access(path, who, lambda sid: self._calls.files.grant(path, sid, rights))
 
     def deny(self, path: str, who: str, rights: int) -> None:
         try:
-            self._access(path, who, lambda sid: self._calls.deny(path, sid, rights))
+            self._access(path, who, lambda sid: self._calls.files.deny(path, sid, rights))
         except CallFailed as failed:
             if failed.code not in _NOT_FOUND:
                 raise
@@ -205,9 +205,9 @@ class _Performing:
 
     def protect(self, path: str, user: str, who: str, rights: int) -> None:
         sid, owners = self._sid_of(who), (self._sid_of(user), *_ADMINISTRATION)
-        self._push(f"rights of {who} in {path}", lambda: self._calls.unprotect(path, sid))
+        self._push(f"rights of {who} in {path}", lambda: self._calls.files.unprotect(path, sid))
         try:
-            self._calls.protect(path, owners, sid, rights)
+            self._calls.files.protect(path, owners, sid, rights)
         except CallFailed as failed:
             if failed.code not in _NOT_FOUND:
                 raise
@@ -216,55 +216,55 @@ class _Performing:
     def _access(self, path: str, who: str, how: Callable[[str], None]) -> None:
         sid = self._sid_of(who)
         # Undo first: a call that fails may have changed a part of the tree (inheritance is carried down).
-        self._push(f"rights of {who} in {path}", lambda: self._calls.revoke(path, sid))
+        self._push(f"rights of {who} in {path}", lambda: self._calls.files.revoke(path, sid))
         how(sid)
 
     def label(self, path: str, integrity: int) -> None:
-        self._calls.label(path, integrity)  # of the vault's own directories: the label stays
+        self._calls.files.label(path, integrity)  # of the vault's own directories: the label stays
 
     def _identify(self, token: int) -> None:
-        self._sids["@user"] = self._calls.user(token)
-        self._sids["@logon"] = self._calls.logon(token)
+        self._sids["@user"] = self._calls.tokens.user(token)
+        self._sids["@logon"] = self._calls.tokens.logon(token)
 
     def token(self, flags: int, restricting: tuple[str, ...]) -> None:
-        own = self._calls.own_token()
+        own = self._calls.tokens.own_token()
         try:
             self._identify(own)
             sids = tuple(self._sid_of(trustee) for trustee in restricting)
             self._expected["restricting"] = frozenset(sids)
             # Listed in addition to DISABLE_MAX_PRIVILEGE, for systems that ignore the flag.
             self._token = self._push_close(
-                "the token", self._calls.restrict(own, flags, self._calls.privileges(own), sids)
+                "the token", self._calls.tokens.restrict(own, flags, self._calls.tokens.privileges(own), sids)
             )
         finally:
             self._calls.close(own)
 
     def default_dacl(self, who: tuple[str, ...]) -> None:
-        self._calls.set_default_dacl(self._token, tuple(self._sid_of(trustee) for trustee in who))
+        self._calls.tokens.set_default_dacl(self._token, tuple(self._sid_of(trustee) for trustee in who))
 
     def integrity(self, level: int) -> None:
         self._expected["integrity"] = level
-        self._calls.set_integrity(self._token, level)
+        self._calls.tokens.set_integrity(self._token, level)
 
     def job(self, flags: int, processes: int, memory: int) -> None:
-        self._running.job = self._push_close("the job", self._calls.create_job())
+        self._running.job = self._push_close("the job", self._calls.jobs.create_job())
         self._expected["flags"] = flags
-        self._calls.set_limits(self._running.job, flags, processes, memory)
+        self._calls.jobs.set_limits(self._running.job, flags, processes, memory)
 
     def cpu(self, rate: int) -> None:
-        self._calls.set_cpu_rate(self._running.job, rate)
+        self._calls.jobs.set_cpu_rate(self._running.job, rate)
 
     def ui(self, bits: int) -> None:
-        self._calls.set_ui(self._running.job, bits)
+        self._calls.jobs.set_ui(self._running.job, bits)
 
     def messages(self) -> None:
-        self._running.port = self._push_close("the completion port", self._calls.create_port(self._running.job))
+        self._running.port = self._push_close("the completion port", self._calls.jobs.create_port(self._running.job))
 
     def terminal(self, columns: int, rows: int) -> None:
-        console = self._calls.create_console(columns, rows)
+        console = self._calls.consoles.create_console(columns, rows)
         self._running.console = console
         # Closed after its pipes: it waits for a reader of its remaining output, and there is none.
-        self._push("the pseudo-console", lambda: self._calls.close_console(console.handle))
+        self._push("the pseudo-console", lambda: self._calls.consoles.close_console(console.handle))
         for label, handle in (("its input", console.input), ("its output", console.output)):
             self._push_close(label, handle)
 
@@ -288,18 +288,18 @@ class _Performing:
             console.handle if console else 0, self._sids.get("@package", ""), self._capabilities, self._mitigations,
             self._fewer_packages,
         )  # fmt: skip
-        process = self._calls.create_process(creation)
+        process = self._calls.processes.create_process(creation)
         self._push_close("the process", process.process)
         self._push_close("its first thread", process.thread)
         self._running._process, self._running.pid = process, process.pid
 
     def check(self, contained: bool) -> None:
         process, job = self._running._process.process, self._running.job
-        if not self._calls.is_in_job(process, job):
+        if not self._calls.jobs.is_in_job(process, job):
             raise Unsupported("the job object", "a process that is in it", "one that is not")
-        if self._calls.limit_flags(job) != self._expected["flags"]:
+        if self._calls.jobs.limit_flags(job) != self._expected["flags"]:
             raise Unsupported("limits of the job", "a job that keeps them", "one that has lost some")
-        token = self._calls.process_token(process)
+        token = self._calls.tokens.process_token(process)
         try:
             self._check_token(token, contained)
         finally:
@@ -307,19 +307,19 @@ class _Performing:
         self._checked = True
 
     def _check_token(self, token: int, contained: bool) -> None:
-        if self._calls.privileges(token):
+        if self._calls.tokens.privileges(token):
             raise Unsupported("no privileges", "a token without any", "one that still has some")
         expected = self._expected["restricting"]
-        if expected and frozenset(self._calls.restricting(token)) != expected:
+        if expected and frozenset(self._calls.tokens.restricting(token)) != expected:
             raise Unsupported("writing only where it is meant to", "a write-restricted token", "one that is not")
-        if "integrity" in self._expected and self._calls.integrity(token) > self._expected["integrity"]:
+        if "integrity" in self._expected and self._calls.tokens.integrity(token) > self._expected["integrity"]:
             raise Unsupported("low integrity", "a token of that level", "one of a higher level")
-        if contained and self._calls.container(token) != self._sids["@package"]:
+        if contained and self._calls.tokens.container(token) != self._sids["@package"]:
             raise Unsupported("a sandbox", "a process in its AppContainer", "one that is not in it")
-        if contained and frozenset(self._calls.capabilities(token)) != frozenset(self._capabilities):
+        if contained and frozenset(self._calls.tokens.capabilities(token)) != frozenset(self._capabilities):
             raise Unsupported("no network", "an AppContainer with no more capabilities than asked for", "others")
 
     def resume(self) -> None:
         if not self._checked:
             raise ValueError("a plan that lets a process run before it was looked at")
-        self._calls.resume(self._running._process.thread)
+        self._calls.processes.resume(self._running._process.thread)
