@@ -379,7 +379,7 @@ def test_buffers_do_not_see_each_other_and_lie_on_each_other(ground: Ground) -> 
     path, writer = ground.layer()
     expected = shape(upper)
     one.flush(writer)
-    upper._below = ground._stack.enter_context(Union([path], ground.below))
+    upper._nodes.below = ground._stack.enter_context(Union([path], ground.below))
     assert shape(upper) == expected
 
 

@@ -152,7 +152,7 @@ def test_the_least_recently_used_is_spilled_first(ground: Ground) -> None:
         buffer.write(name, name * 100)
     buffer.read(b"1")
     buffer.write(b"3", b"3" * 100)
-    in_memory = [name for name in (b"1", b"2", b"3") if (node := buffer._root.names[name]) and node.content.data]  # type: ignore[index, union-attr]
+    in_memory = [name for name in (b"1", b"2", b"3") if (node := buffer._nodes.root.names[name]) and node.content.data]  # type: ignore[index, union-attr]
     assert in_memory == [b"1", b"3"]
     assert [buffer.read(name)[:1] for name in (b"1", b"2", b"3")] == [b"1", b"2", b"3"]
     buffer.clear()

@@ -1,0 +1,174 @@
+"""The tree of nodes of a write buffer over the tree below.
+
+A directory's node either merges with a directory below (``below`` is its path there) or shows none of it (``below`` is
+None). A deleted name has the value None among the names of its directory. Renaming a directory therefore moves a single
+node, whatever it contains, and the node goes on reading from the directory's old place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import name as last
+from mudroom.core.tree.path import relpath
+from mudroom.stage.buffer.content import BufferedContent, Contents
+from mudroom.stage.buffer.files import no_file, os_error, refusal
+from mudroom.stage.buffer.node import TOP, Node, join, nodes
+
+if TYPE_CHECKING:
+    from mudroom.stage.source import Source
+
+
+class NodeTree:
+    """Finds and places nodes. It has no lock of its own: its owner, a ``Buffer``, calls it with the buffer's lock held.
+
+    ``root`` and ``below`` are replaced by the owner, and by ``clear``. Paths to change are checked by the owner.
+    """
+
+    def __init__(self, below: Source, contents: Contents, clock: Callable[[], int]) -> None:
+        self.below, self._contents, self._clock = below, contents, clock
+        self.root = Node(TOP, b"")
+
+    @property
+    def changed(self) -> bool:
+        return any(node is None or node.changed or node.below != at for at, node in nodes(self.root))
+
+    def look(self, path: bytes) -> Entry | None:
+        node, below = self._find(path) if path else (None, path)
+        return node.entry if node is not None else None if below is None else self.below.look(below)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        node, below = self._find(path)
+        if node is None:
+            return {} if below is None else self.below.names(below)
+        entries = {} if node.names is None or node.below is None else dict(self.below.names(node.below))
+        for name, child in (node.names or {}).items():
+            if child is None:
+                entries.pop(name, None)
+            else:
+                entries[name] = child.entry
+        return entries
+
+    def content(self, path: bytes) -> tuple[BufferedContent | None, bytes]:
+        """Return the content of a file, or the path below of the file that has it."""
+        node, below = self._find(path)
+        if node is not None:
+            if node.entry.kind != "file":
+                raise no_file(node.entry, path)
+            if node.content is not None:
+                return node.content, b""
+            below = node.below
+        if below is None:
+            raise refusal(self.look, path)
+        return None, below
+
+    def open_below(self, path: bytes, below: bytes) -> int:
+        try:
+            descriptor = self.below.open(below)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                entry = self.look(path)
+                if entry is None or entry.kind != "file":
+                    raise refusal(self.look, path) from None
+            error.filename = os.fsdecode(path)
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise refusal(self.look, path)
+        return descriptor
+
+    def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
+        """Return the node at a path, or the path below that shows there, or (None, None) if the path does not exist."""
+        node = self.root
+        for name in path.split(b"/") if path else ():
+            child = node.names.get(name) if node.names else None
+            if child is None:
+                return self._find_below(relpath(path))
+            node = child
+        return node, None
+
+    def _find_below(self, path: bytes) -> tuple[Node | None, bytes | None]:
+        """Like ``_find``, for a checked path that may leave the nodes."""
+        node, names = self.root, path.split(b"/")
+        for index, name in enumerate(names):
+            if node.names is None:
+                return None, None
+            if name not in node.names:
+                return None, None if node.below is None else join(node.below, b"/".join(names[index:]))
+            child = node.names[name]
+            if child is None:
+                return None, None
+            node = child
+        return node, None
+
+    def put(self, directory: Node, name: bytes, node: Node) -> None:
+        """Store a node. Only the removal of a spilled file can fail here, so it comes last."""
+        assert directory.names is not None
+        replaced = directory.names.get(name)
+        directory.names[name] = node
+        self._touch(directory)
+        if replaced is not None:
+            self.release(replaced)
+
+    def detach(self, path: bytes) -> Node | None:
+        """Delete ``path``. Return its node, or None if the buffer had none."""
+        directory, name = self.directory(path), last(path)
+        assert directory.names is not None
+        hides = directory.below is not None and self.below.look(join(directory.below, name)) is not None
+        node = directory.names.pop(name, None)
+        if hides:
+            directory.names[name] = None
+        self._touch(directory)
+        return node
+
+    def move(self, old: bytes, new: bytes, entry: Entry) -> None:
+        node, target = self.own(old, entry), self.directory(new)
+        self.detach(old)
+        node.entry = entry._replace(ctime=self._clock())
+        self.put(target, last(new), node)
+
+    def directory(self, path: bytes) -> Node:
+        """Return the node of the parent directory of a checked path; create missing nodes on the way."""
+        node = self.root
+        for name in path.split(b"/")[:-1]:
+            assert node.names is not None
+            child = node.names.get(name)
+            if child is None:
+                assert node.below is not None
+                below = join(node.below, name)
+                entry = self.below.look(below)
+                if entry is None or entry.kind != "directory":
+                    raise os_error(errno.ENOENT, path)  # deleted since it was checked
+                child = node.names[name] = Node(entry, below)
+            node = child
+        return node
+
+    def own(self, path: bytes, entry: Entry) -> Node:
+        """Return the node at ``path``; create it if missing."""
+        directory, name = self.directory(path), last(path)
+        assert directory.names is not None
+        node = directory.names.get(name)
+        if node is None:
+            assert directory.below is not None
+            node = directory.names[name] = Node(entry, join(directory.below, name))
+        return node
+
+    def _touch(self, directory: Node) -> None:
+        now = self._clock()
+        directory.entry = directory.entry._replace(mtime=now, ctime=now)
+
+    def release(self, node: Node) -> None:
+        for _at, below in [(b"", node), *nodes(node)]:
+            if below is not None and below.content is not None:
+                self._contents.release(below.content)
+                below.content = None
+
+    def clear(self) -> None:
+        """Drop every change."""
+        self.release(self.root)
+        self.root = Node(TOP, b"")
