@@ -54,18 +54,18 @@ def parts_of(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:
     if len(line) > LONGEST or b"\0" in line:
         reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
         return (unread(reason), *scan_line(line, context))
-    reader = Reader(line, context)
+    tree = CommandReader(line, context).tree
     odd = _oddity(line)
     if odd:
-        reader.unread(odd)
+        tree.unread(odd)
     root = tree_of(line)
     if not BLANK.match(line, 0, root.start_byte) or not BLANK.match(line, root.end_byte):
-        reader.unread()
-    reader.visit(root, 0)
-    if reader.numbers.doubtful():
-        reader.unread("evaluates a variable that may hold a command")
-    hidden = scan_line(line, context) if reader.doubts else ()
-    return (*reader.parts, *hidden)
+        tree.unread()
+    tree.visit(root, 0)
+    if tree.numbers.doubtful():
+        tree.unread("evaluates a variable that may hold a command")
+    hidden = scan_line(line, context) if tree.doubts else ()
+    return (*tree.parts, *hidden)
 
 
 def _oddity(line: bytes) -> str:
@@ -87,11 +87,13 @@ def _for_read(node: Node) -> bool:
     return name is not None and name.text in (b"read", b"mapfile", b"readarray")
 
 
-class Reader(TreeReader):
-    """Walks the syntax tree of a line and collects the parts."""
+class CommandReader:
+    """Handlers of the nodes that are commands, or that change the shell. ``tree`` walks the syntax tree, calls
+    them, and has the parts."""
 
     def __init__(self, source: bytes, context: CommandContext) -> None:
-        super().__init__(source, context)
+        self.tree = TreeReader(source, self)
+        self.context = context
         self.functions: set[bytes] = set()
 
     def structure(self, node: Node, depth: int) -> None:
@@ -102,15 +104,15 @@ class Reader(TreeReader):
         if kind == "command_substitution":
             text = (node.text or b"").lstrip()
             if text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
-                self.unread("backslashes between backticks, which bash removes before parsing")
+                self.tree.unread("backslashes between backticks, which bash removes before parsing")
         spine: list[Node] = []
         while node.type == "list" and node.children and node.children[0].type == "list":
             spine.append(node)
             node = node.children[0]
-        self.children(node, depth)
+        self.tree.children(node, depth)
         for outer in reversed(spine):
             for child in outer.children[1:]:
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
         self.leave(kind, before)
 
     def leave(self, kind: str, before: CommandContext) -> None:
@@ -128,46 +130,46 @@ class Reader(TreeReader):
         name = node.child_by_field_name("variable")
         text = b"" if name is None else name.text or b""
         if runs_code(text):
-            self.unread("sets a variable that decides what is run")
+            self.tree.unread("sets a variable that decides what is run")
         values = [
             child for child in node.children if child.is_named and child.type not in ("variable_name", "do_group")
         ]
-        self.numbers.looped(text, values)
+        self.tree.numbers.looped(text, values)
         self.keys_among(values)
 
     def keys_among(self, values: Sequence[Node]) -> None:
         """Add a part if a value assigned to a variable names a credential file: a command may use it through the
         variable."""
         if any(names_credentials(word_of(value)) for value in values):
-            self.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
+            self.tree.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
         end = -1
-        self.gaps(node)
+        self.tree.gaps(node)
         for child in node.children:
             kind = child.type
             if kind == "command_name" and child.child_count == 1:
                 child = child.children[0]
             if kind == "file_redirect" and child.start_byte == end and child.children[0].type == "file_descriptor":
-                self.unread()
+                self.tree.unread()
             if kind == "file_redirect":
                 words += self.redirect(child, depth, bare=False)
             elif kind in ("variable_assignment", "herestring_redirect"):
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
             elif kind == "subshell":
                 if [word.text for word in words] not in ([b"time"], [b"time", b"-p"]):
-                    self.unread()
-                self.visit(child, depth + 1)
+                    self.tree.unread()
+                self.tree.visit(child, depth + 1)
             else:
                 word = word_of(child) if child.is_named and kind != "regex" else UNKNOWN
                 if kind == "regex" and _BEYOND_A_WORD.search(child.text or b""):
-                    self.unread("is parsed past an operator that ends the word")
+                    self.tree.unread("is parsed past an operator that ends the word")
                 if child.is_named or child.is_missing:
-                    self.visit(child, depth + 1)
+                    self.tree.visit(child, depth + 1)
                 if child.start_byte == end:
                     words[-1:] = [concatenate([*words[-1:], word, UNKNOWN])]
-                    self.unread("words that touch")
+                    self.tree.unread("words that touch")
                 else:
                     words.append(word)
             end = child.end_byte
@@ -177,9 +179,11 @@ class Reader(TreeReader):
         if not words:
             return
         if words[0].literal and words[0].text in self.functions:
-            self.parts.append(CommandPart(known_words(words), False, ("unknown",), "calls a function of this line"))
+            self.tree.parts.append(
+                CommandPart(known_words(words), False, ("unknown",), "calls a function of this line")
+            )
             return
-        self.parts.extend(self.context.words(words, self.context))
+        self.tree.parts.extend(self.context.words(words, self.context))
         while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
             words = words[1:]
         name = words[0].text
@@ -189,12 +193,12 @@ class Reader(TreeReader):
             )
             self.context = self.context._replace(places=change_directory(target, self.context))
         elif name in (b"read", b"mapfile", b"readarray", b"getopts", b"printf"):
-            self.numbers.told(word.text for word in words[1:])
+            self.tree.numbers.told(word.text for word in words[1:])
 
     def on_redirected_statement(self, node: Node, depth: int) -> None:
         body = node.child_by_field_name("body")
         extra: list[Word] = []
-        self.gaps(node)
+        self.tree.gaps(node)
         for child in node.children:
             if body is not None and child.id == body.id:
                 continue
@@ -203,13 +207,13 @@ class Reader(TreeReader):
             elif child.type == "heredoc_redirect":
                 extra += self.heredoc(child, depth)
             else:
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
         if body is not None and body.type == "command":
             self.on_command(body, depth + 1, extra)
         elif body is not None:
-            self.visit(body, depth + 1)
+            self.tree.visit(body, depth + 1)
             if extra:
-                self.unread()
+                self.tree.unread()
         else:
             self.simple(extra)
 
@@ -220,94 +224,94 @@ class Reader(TreeReader):
         self.simple(self.heredoc(node, depth))
 
     def on_herestring_redirect(self, node: Node, depth: int) -> None:
-        self.gaps(node, apart=True)
+        self.tree.gaps(node, apart=True)
         if [child.type for child in node.children if not child.is_named] != ["<<<"]:
-            self.unread()
-        self.value(node, depth)
+            self.tree.unread()
+        self.tree.value(node, depth)
 
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
         """Add the part of the redirection, and return the words after its target, which belong to the command."""
         operator, words = "", list[Word]()
-        self.gaps(node, apart=True)
+        self.tree.gaps(node, apart=True)
         for child in node.children:
             if child.is_missing or child.type == "ERROR":
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
             elif not child.is_named:
                 if operator or child.type not in _REDIRECTS:
-                    self.unread()
+                    self.tree.unread()
                 operator = operator or child.type
             elif child.type != "file_descriptor":
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
                 words.append(word_of(child))
         if operator in (">&-", "<&-"):
             return words
         if not words:
-            self.unread()
+            self.tree.unread()
             return []
         if operator in (">&", "<&") and words[0].text.startswith(b"-") and words[0].text != b"-":
-            self.unread("closes a descriptor, and the next text is a separate word")
-        self.parts.extend(redirection(operator, words[0], bare, self.context))
+            self.tree.unread("closes a descriptor, and the next text is a separate word")
+        self.tree.parts.extend(redirection(operator, words[0], bare, self.context))
         return words[1:]
 
     def heredoc(self, node: Node, depth: int) -> list[Word]:
         """Return the words after ``<<END`` on its line, and add the commands that run inside the text."""
         extra: list[Word] = []
-        self.tokens(node)
-        if not heredoc_is_plain(node, self.source):
-            self.unread("a here-document whose end is not certain")
+        self.tree.tokens(node)
+        if not heredoc_is_plain(node, self.tree.source):
+            self.tree.unread("a here-document whose end is not certain")
         at, last = node.start_byte, ""
         for child in node.children:
             kind = child.type
             if kind not in ("heredoc_body", "heredoc_end"):
                 touching = child.start_byte == at and kind in WORDS and (last in WORDS or last.startswith("heredoc"))
-                if touching or not BLANK_IN_LINE.match(self.source, at, child.start_byte):
-                    self.unread("cannot be parsed after a here-document")
+                if touching or not BLANK_IN_LINE.match(self.tree.source, at, child.start_byte):
+                    self.tree.unread("cannot be parsed after a here-document")
             at, last = child.end_byte, kind
             if kind == "file_redirect":
                 extra += self.redirect(child, depth, bare=False)
             elif kind == "heredoc_body":
                 if child.child_count:
-                    self.value(child, depth)
+                    self.tree.value(child, depth)
                 elif not any(mark in (node.text or b"").partition(b"\n")[0] for mark in (b"'", b'"', b"\\")):
-                    self.text_of(child.text or b"")
+                    self.tree.text_of(child.text or b"")
             elif kind in LEAVES or kind in VALUES or kind == "expansion":
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
                 extra.append(word_of(child))
             elif kind not in ("heredoc_start", "heredoc_end") and (child.is_named or child.is_missing):
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
         return extra
 
     def on_variable_assignment(self, node: Node, depth: int) -> None:
         name = node.child_by_field_name("name")
-        self.children(node, depth, strict=False)
+        self.tree.children(node, depth, strict=False)
         text = b"" if name is None else (name.text or b"").partition(b"[")[0]
-        self.gaps(node)
+        self.tree.gaps(node)
         if not _NAME.match(text) or any(
             not child.is_named and child.type not in ("=", "+=") for child in node.children
         ):
-            self.unread("an assignment to something that is not a variable")
+            self.tree.unread("an assignment to something that is not a variable")
         value = node.child_by_field_name("value")
         if value is not None and value.type not in WORDS and value.type != "process_substitution":
-            self.unread("sets a variable to something that is not a word")
-        self.numbers.assigned(text, value)
+            self.tree.unread("sets a variable to something that is not a word")
+        self.tree.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
         if runs_code(text) and not (text == b"IFS" and _for_read(node)):
-            self.unread("sets a variable that decides what is run")
+            self.tree.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
-            self.parts.append(CommandPart((), True, ("read_only",), "sets a variable of the shell"))
+            self.tree.parts.append(CommandPart((), True, ("read_only",), "sets a variable of the shell"))
 
     def on_variable_assignments(self, node: Node, depth: int) -> None:
-        self.children(node, depth)
+        self.tree.children(node, depth)
 
     def on_declaration_command(self, node: Node, depth: int) -> None:
         words: list[Word] = [Word(node.children[0].type.encode())]
-        self.gaps(node, apart=True)
+        self.tree.gaps(node, apart=True)
         for child in node.children[1:]:
-            self.visit(child, depth + 1)
+            self.tree.visit(child, depth + 1)
             if child.type != "variable_assignment":
                 words.append(word_of(child))
         if any(word.text.startswith(b"-") and {*b"nif"} & {*word.text[1:]} for word in words[1:]):
-            self.unread("declares names with special attributes")
+            self.tree.unread("declares names with special attributes")
         self.simple(words)
 
     def on_unset_command(self, node: Node, depth: int) -> None:
@@ -319,22 +323,22 @@ class Reader(TreeReader):
         self.functions.add(b"" if name is None else name.text or b"")
         for child in node.children:
             if (child.is_named or child.is_missing) and (name is None or child.id != name.id):
-                self.visit(child, depth + 1)
-        self.parts.append(CommandPart((), True, ("read_only",), "defines a function"))
+                self.tree.visit(child, depth + 1)
+        self.tree.parts.append(CommandPart((), True, ("read_only",), "defines a function"))
         self.leave(node.type, before)
 
     def on_compound_statement(self, node: Node, depth: int) -> None:
         if node.children and node.children[0].type == "((":
-            self.on_arithmetic_expansion(node, depth)
-            self.parts.append(CommandPart((), True, ("read_only",), "calculates"))
+            self.tree.on_arithmetic_expansion(node, depth)
+            self.tree.parts.append(CommandPart((), True, ("read_only",), "calculates"))
         else:
-            self.children(node, depth)
+            self.tree.children(node, depth)
 
     def on_c_style_for_statement(self, node: Node, depth: int) -> None:
         before = self.context
         for child in node.children:
             if child.type in ("do_group", "compound_statement"):
-                self.visit(child, depth + 1)
+                self.tree.visit(child, depth + 1)
             elif child.is_named or child.is_missing:
-                self.on_arithmetic_expansion(child, depth + 1)
+                self.tree.on_arithmetic_expansion(child, depth + 1)
         self.leave("for_statement", before)

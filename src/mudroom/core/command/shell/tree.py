@@ -8,7 +8,7 @@ tree-sitter's grammar of bash is not bash itself.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mudroom.core.command.shell.arithmetic import Numbers
 from mudroom.core.command.variable import runs_code
@@ -16,8 +16,6 @@ from mudroom.core.command.verdict import CommandPart
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-    from mudroom.core.command.locations import CommandContext
 
 DEEPEST = 60
 BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
@@ -63,12 +61,20 @@ def unread(reason: str) -> CommandPart:
     return CommandPart((), False, ("unknown",), reason)
 
 
-class TreeReader:
-    """Collects the commands that run inside words; ``Reader`` adds the commands themselves."""
+class CommandHandlers(Protocol):
+    """Handlers of the node types that ``TreeReader`` has none for: a method ``on_`` and the type for each."""
 
-    def __init__(self, source: bytes, context: CommandContext) -> None:
+    def structure(self, node: Node, depth: int) -> None:
+        """Visit a node that only groups others."""
+
+
+class TreeReader:
+    """Collects the parts of a line: the commands that run inside words by itself, the commands themselves by
+    ``commands``."""
+
+    def __init__(self, source: bytes, commands: CommandHandlers) -> None:
         self.source = source
-        self.context = context
+        self._commands = commands
         self.parts: list[CommandPart] = []
         self.doubts = False
         self.numbers = Numbers()
@@ -108,7 +114,7 @@ class TreeReader:
             self.children(node, depth, strict=False)
         elif kind in _STRUCTURE or kind == "string":
             outer, self.quoted = self.quoted, kind == "string"
-            self.value(node, depth) if kind == "string" else self.structure(node, depth)
+            self.value(node, depth) if kind == "string" else self._commands.structure(node, depth)
             self.quoted = outer
         elif kind in VALUES:
             self.value(node, depth)
@@ -117,15 +123,12 @@ class TreeReader:
             if kind == "string_content" and _QUOTE_INSIDE.search(node.text or b""):
                 self.unread("a string whose end is not certain")
         elif kind not in _QUIET:
-            handler = getattr(self, "on_" + kind, None)
+            handler = getattr(self, "on_" + kind, None) or getattr(self._commands, "on_" + kind, None)
             if handler is None:
                 self.unread()
                 self.children(node, depth, strict=False)
             else:
                 handler(node, depth)
-
-    def structure(self, node: Node, depth: int) -> None:
-        self.children(node, depth)
 
     def children(self, node: Node, depth: int, strict: bool = True) -> None:
         """Visit all children. ``strict``: tokens too, and only blanks may stand between children."""
