@@ -98,24 +98,27 @@ def open_session(
 
 class _Commands:
     """Return the command rules as of the call, so that an answer of "always" counts for the rest of a session. Raise
-    UsageError while a policy file cannot be parsed."""
+    UsageError while a policy file cannot be parsed.
+
+    ``_known`` is replaced as a whole, without a lock: several threads of a session call it.
+    """
 
     def __init__(self, project: bytes, context: Context) -> None:
         self._project, self._environ = project, context.environ
-        self._files: tuple[bytes, ...] = ()
-        self._stamps: tuple[object, ...] | None = None
-        self._loaded = Loaded()
+        self._known: tuple[tuple[bytes, ...], tuple[object, ...] | None, Loaded] = ((), None, Loaded())
+        """The files of the policy, their stamps (None: read it again), and what was read."""
 
     def __call__(self) -> CommandPolicy:
         from mudroom.policy.cache import stamp
 
-        now = tuple(map(stamp, self._files))
-        if self._stamps is None or now != self._stamps:
-            self._stamps = None
-            self._loaded = load_policy(self._project, self._environ)
-            known = bool(self._files) and self._loaded.files == self._files
-            self._stamps, self._files = now if known else None, self._loaded.files
-        return self._loaded.settings.commands
+        files, stamps, loaded = self._known
+        now = tuple(map(stamp, files))
+        if stamps is None or now != stamps:
+            self._known = files, None, loaded
+            loaded = load_policy(self._project, self._environ)
+            is_known = bool(files) and loaded.files == files
+            self._known = loaded.files, now if is_known else None, loaded
+        return loaded.settings.commands
 
 
 def settings_of(context: Context, project: bytes) -> Settings:

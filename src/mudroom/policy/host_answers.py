@@ -96,6 +96,8 @@ class HostRules:
 
     A call returns the same object until one of the files has changed. While a file cannot be parsed, each call raises
     as ``load`` does. ``remember`` stores an answer.
+
+    ``_known`` is replaced as a whole, without a lock: several threads of a session call it.
     """
 
     def __init__(
@@ -112,18 +114,19 @@ class HostRules:
         read them from; ``note`` is the comment for a stored answer; ``state`` and ``trusts_all`` as in ``load``."""
         self._project, self._policy, self._note, self._files = project, policy, note, files
         self._state, self._trusts_all = state, trusts_all
-        self._rules: tuple[HostRule, ...] = ()
-        self._stamp: tuple[object, ...] | None = None
+        self._known: tuple[tuple[object, ...] | None, tuple[HostRule, ...]] = (None, ())
+        """The stamp of the files (None: read them again), and the rules."""
 
     def __call__(self) -> Sequence[HostRule]:
         now = stamp(self._project, self._files())
-        if now != self._stamp:
-            self._stamp = None  # in case a file has an error
+        last, known = self._known
+        if now != last:
+            self._known = None, known  # in case a file has an error
             rules = (*self._policy(), *load(self._project, self._state, trusts_all=self._trusts_all))
-            if rules != self._rules:
-                self._rules = rules
-            self._stamp = now if len(now) == 2 + len(self._files()) else None
-        return self._rules
+            if rules != known:
+                known = rules
+            self._known = now if len(now) == 2 + len(self._files()) else None, known
+        return known
 
     def remember(self, rule: HostRule) -> None:
         keep(self._project, rule, self._note(), state=self._state)
