@@ -104,6 +104,31 @@ MOST_DEEP = 2
 """Classes of the project in a chain of inheritance."""
 
 
+_ONE_CALL = "the caller: an object lives within one call, in one thread"
+_GATE = "the event loop of the gate's process"
+
+OWNERS: Mapping[str, str] = {
+    "core": "the caller; an object that several threads reach is guarded by its holder",
+    "net.gate": _GATE,
+    "net.inspection": _GATE,
+    "net.process": _GATE,
+    "net.protocol": "the caller: the thread or event loop of the connection that is read",
+    "sandbox.launcher": "the only thread of the launcher, or of a template",
+    "sandbox.macos.warden": "the warden's only thread",
+    "sandbox.windows": "the caller: the thread that runs the command",
+    "stage.layers": _ONE_CALL,
+    "tui": "the event loop of the review",
+    "vault.apply": _ONE_CALL,
+    "vault.conflict": _ONE_CALL,
+    "vault.git": _ONE_CALL,
+    "vault.retention": _ONE_CALL,
+    "vault.transfer": _ONE_CALL,
+    "web.server.server": "the event loop of the page's server",
+}
+"""Who writes attributes of objects outside ``__init__``, by the beginning of a module's name: no other thread does. A
+class below none of these names its lock or owner in its docstring, or beside the attribute in ``__init__``."""
+
+
 class Class(NamedTuple):
     module: str
     name: str
@@ -307,6 +332,38 @@ def per_thousand(text: str, words: Iterable[str]) -> float:
     every = re.findall(r"[A-Za-z']+", text.lower())
     wanted = set(words)
     return 1000 * sum(word in wanted for word in every) / max(len(every), 1)
+
+
+# --- owners ---
+
+_OWNER = re.compile(r"(?<![a-z])(?:lock|guards|thread|event loop|owner|caller)", re.IGNORECASE)
+
+
+def rows_of_owners(found: Class) -> list[str]:
+    """Return the rows of ``OWNERS`` that cover a class."""
+    return [row for row in OWNERS if f"{found.module}.".startswith(row + ".")]
+
+
+def without_owner(found: Class) -> list[str]:
+    """Return the attributes, written outside ``__init__``, whose lock or owner the class does not name."""
+    if rows_of_owners(found):
+        return []
+    lines = found.text.splitlines()
+    top = ast.parse(found.text).body[0]
+    assert isinstance(top, ast.ClassDef)
+    if _OWNER.search(ast.get_docstring(top) or ""):
+        return []
+    init = next((item for item in top.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
+    named = set()
+    body = init.body if init is not None else []
+    for number, statement in enumerate(body):
+        after = body[number + 1] if number + 1 < len(body) else None
+        beside = lines[statement.lineno - 1].partition("#")[2]
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            beside += str(after.value.value)
+        if _OWNER.search(beside):
+            named |= {item.attr for item in ast.walk(statement) if isinstance(item, ast.Attribute)}
+    return sorted(found.rebound - named)
 
 
 # --- the picture of docs/DESIGN.md ---

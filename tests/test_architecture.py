@@ -15,6 +15,7 @@ from house import (
     MOST_DEEP,
     MOST_METHODS,
     MOST_MODULES,
+    OWNERS,
     ROOMS,
     ROOT,
     Class,
@@ -26,7 +27,9 @@ from house import (
     picture,
     read,
     room_of,
+    rows_of_owners,
     shelf_of,
+    without_owner,
 )
 
 HOUSE = read()
@@ -138,6 +141,18 @@ def test_an_object_is_small(found: Class) -> None:
     methods = {method for each in chain for method in each.methods}
     assert len(methods) <= MOST_METHODS
     assert depth(found, NAMED) <= MOST_DEEP or any("Exception" in each.bases for each in chain)
+
+
+REBOUND = [found for found in HOUSE.classes if found.rebound]
+
+
+@pytest.mark.parametrize("found", REBOUND, ids=lambda found: f"{found.module}.{found.name}")
+def test_an_attribute_that_changes_has_a_lock_or_an_owner(found: Class) -> None:
+    assert without_owner(found) == []
+
+
+def test_every_row_of_owners_covers_a_class() -> None:
+    assert set(OWNERS) == {row for found in REBOUND for row in rows_of_owners(found)}
 
 
 # --- purity, and the launcher's budget ---

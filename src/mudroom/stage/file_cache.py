@@ -40,6 +40,8 @@ _Key = tuple[bytes, Callable[[bytes], Any]]
 
 
 class FileCache(FileReader):
+    """``_lock`` guards the entries and their weight; each entry has a lock for reading its file."""
+
     def __init__(self, limit: int = LIMIT, clock: Callable[[], int] = time.time_ns) -> None:
         self._limit, self._clock = limit, clock
         self._lock = threading.Lock()

@@ -57,7 +57,7 @@ class DirectorySource:
 
 
 class OpenSource(DirectorySource):
-    """A ``DirectorySource`` that owns its descriptor."""
+    """A ``DirectorySource`` that owns its descriptor. The owner closes it when no thread reads it any more."""
 
     def __init__(self, path: bytes) -> None:
         super().__init__(open_root(path))

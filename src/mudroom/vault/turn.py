@@ -22,6 +22,9 @@ LOOK = 0.1
 
 
 class Turn:
+    """``_lock`` guards the number of commands and the opening of the files. ``close`` it when no thread uses it any
+    more."""
+
     def __init__(self, vault: bytes) -> None:
         self._wanted_path, self._agents_path = vault + b"/wanted", vault + b"/agents"
         self._wanted = self._agents = -1

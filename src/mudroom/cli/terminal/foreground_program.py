@@ -94,7 +94,10 @@ def _waking_sleep() -> Iterator[Sleep]:
 
 
 class ForegroundRunner:
-    """Run programs, and keep mudroom from ending meanwhile: a signal to end takes effect between two steps."""
+    """Run programs, and keep mudroom from ending meanwhile: a signal to end takes effect between two steps.
+
+    Owner: the main thread, in which signal handlers run.
+    """
 
     def __init__(self) -> None:
         self._received: list[int] = []

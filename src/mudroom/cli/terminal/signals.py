@@ -69,6 +69,9 @@ def _begin() -> _Watch | None:
 
 
 class _Watch:
+    """``_pending_answers`` is counted by the thread that watches and by the main thread; ``_is_ended`` is only set,
+    never cleared."""
+
     def __init__(self, wake_reader: int, wake_writer: int, wakeup_before: int) -> None:
         self._wake_reader, self._wake_writer, self._wakeup_before = wake_reader, wake_writer, wakeup_before
         self._main = _thread.get_ident()

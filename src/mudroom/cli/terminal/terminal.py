@@ -14,6 +14,8 @@ _PROGRESS_AFTER = 0.3
 
 
 class Terminal:
+    """Owner: the thread of the verb."""
+
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
         self.interactive = is_terminal(0) and is_terminal(2)
         self._colour = {1: _wants_colour(1, environ), 2: _wants_colour(2, environ)}

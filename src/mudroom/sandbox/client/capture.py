@@ -19,7 +19,10 @@ Heard = Callable[[str, bytes], None]
 
 
 class CapturedStream:
-    """A captured stream: its pipe, the bytes read from it, and whether some were dropped."""
+    """A captured stream: its pipe, the bytes read from it, and whether some were dropped.
+
+    Owner: the thread that attends to the command.
+    """
 
     def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
         self.name = name

@@ -69,7 +69,8 @@ KILLED = Exit(9, 0.0, 0.0, 0)
 class Running:
     """A command in its sandbox. ``fileno()`` becomes readable when it is over.
 
-    Its open descriptors are closed by ``wait_gone``, by ``close``, or when the last reference to it goes.
+    Its open descriptors are closed by ``wait_gone``, by ``close``, or when the last reference to it goes. The
+    thread that waits for the command calls these; other threads may signal and pause it.
     """
 
     def __init__(
@@ -311,6 +312,9 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
 
 
 class Client:
+    """``_choosing`` guards the templates and the choice of a process. ``start`` and ``close`` are for the owner to
+    call, and ``prepare_move`` for the holder of the lock of the limits."""
+
     most_templates = TEMPLATES
     gauge: Gauge | None = None
     """Effects of a container's limits, if the launcher runs in a container."""

@@ -22,6 +22,8 @@ class ReportError(ValueError):
 
 
 class _Reader:
+    """Owner: the caller: an object lives within one call."""
+
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
         self._objects: list[Any] = []

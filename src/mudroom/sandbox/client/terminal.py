@@ -61,7 +61,10 @@ def substitutes(terminals: Sequence[bool]) -> tuple[str, ...]:
 
 
 class TerminalFlow:
-    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible."""
+    """Bytes in one direction: from ``source`` to ``target``, both non-blocking where possible.
+
+    Owner: the thread of the relay.
+    """
 
     def __init__(self, source: int, target: int, *, is_input: bool) -> None:
         self.source, self.target, self.is_input = source, target, is_input

@@ -95,7 +95,7 @@ class BoxClient(Client):
 
 
 class Box:
-    """A running container. It has to be closed."""
+    """A running container. It has to be closed. Owner: the pool, or the thread that has taken it from there."""
 
     def __init__(
         self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes], runtime: int = -1

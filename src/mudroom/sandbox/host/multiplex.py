@@ -45,7 +45,10 @@ class MuxStream:
 
 class Mux:
     """One end. ``accept`` is a listener whose connections are opened at the other end; ``port`` is the loopback port to
-    which connections of the other end are connected. Without either, no connection can be opened."""
+    which connections of the other end are connected. Without either, no connection can be opened.
+
+    Used by the thread that calls ``run``.
+    """
 
     def __init__(self, read: int, write: int, accept: "socket.socket | None" = None, port: int = 0) -> None:
         self._read, self._write, self._accept, self._port = read, write, accept, port

@@ -241,7 +241,7 @@ _numbers = itertools.count(1)
 
 
 class Leaf:
-    """The group of one command."""
+    """The group of one command. Owner: the thread that runs the command."""
 
     def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str]) -> None:
         """Make the group, with its limits. Raise OSError after removing what was made."""

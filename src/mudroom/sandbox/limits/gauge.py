@@ -44,7 +44,7 @@ def find(pid: int, proc: str = "/proc") -> GaugePlace | None:
 
 
 class Gauge:
-    """The counts of one container. Call ``begin`` before every command."""
+    """The counts of one container. Call ``begin`` before every command. Owner: the thread that has the container."""
 
     def __init__(self, place: GaugePlace | None) -> None:
         self._place = place

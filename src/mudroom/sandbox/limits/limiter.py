@@ -44,7 +44,10 @@ class HeldLimits(NamedTuple):
 class Limiter:
     """Enforces the limits of a session. ``vault`` is the name of the vault's groups. ``launcher`` returns the pid of
     the process that sandboxes are cloned from, and starts it if necessary. ``places`` are the directories that commands
-    write to, for the limit of io."""
+    write to, for the limit of io.
+
+    Several threads may use it only with a lock of their own around ``hold`` and ``leaf``.
+    """
 
     def __init__(
         self, vault: str, launcher: Callable[[], int], environ: Mapping[bytes, bytes], places: Iterable[bytes]

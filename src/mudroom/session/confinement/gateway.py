@@ -161,7 +161,10 @@ class Gateway:
 
 class Entrance:
     """A socket in the vault where a process of the same user gets the namespaces of a running command, to connect to
-    what listens in there. The vault's directory is nobody else's to enter, and hidden from every command."""
+    what listens in there. The vault's directory is nobody else's to enter, and hidden from every command.
+
+    Owner: the thread that attends to the command.
+    """
 
     def __init__(self, path: bytes) -> None:
         self._path = path

@@ -90,7 +90,10 @@ def engine_of(settings: Settings) -> EngineKind | None:
 
 
 class _Lacking(Mapping[int, str]):
-    """Why level 2 is out of reach: looked for only where a command is to run there, and then once."""
+    """Why level 2 is out of reach: looked for only where a command is to run there, and then once.
+
+    Owner: the caller, who judges one command.
+    """
 
     def __init__(self, environ: Mapping[bytes, bytes], wanted: EngineKind | None) -> None:
         self._environ, self._wanted = environ, wanted

@@ -135,7 +135,10 @@ class Contents:
 
 
 class Spool:
-    """Content that grows: in memory while it is small and there is room, then in a file of its own."""
+    """Content that grows: in memory while it is small and there is room, then in a file of its own.
+
+    Owner: its draft, used by one thread.
+    """
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents

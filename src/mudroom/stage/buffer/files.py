@@ -82,6 +82,8 @@ class Draft(io.BufferedIOBase):
 
     No file is left if ``discard`` is called, a block ends with an exception, a write fails, or the draft is
     garbage-collected. With ``at_close`` set to False, the file waits for ``commit``. Closing it twice does no harm.
+
+    Owner: the caller that writes the file, in one thread.
     """
 
     _settled = True

@@ -47,7 +47,10 @@ _Row = tuple[bytes, Original]
 
 class Originals:
     """The originals of a stack of layers: ``layers`` are their directories, bottom first; new originals go to
-    the last."""
+    the last.
+
+    Owner: the caller; an ``Editor`` adds to it with the lock of its buffer held.
+    """
 
     def __init__(self, layers: Sequence[bytes], reading: FileReader = ANEW) -> None:
         self._top = layers[-1] + b"/originals"

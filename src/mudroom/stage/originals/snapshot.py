@@ -103,6 +103,8 @@ def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
 
 
 class SnapshotSource:
+    """Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held."""
+
     def __init__(self, place: bytes) -> None:
         import msgspec
 

@@ -54,6 +54,8 @@ class _Work:
 
 
 class CopyView:
+    """Owner: the caller, in one thread."""
+
     kind = "copy"
 
     def __init__(

@@ -20,6 +20,8 @@ million."""
 
 
 class OverlayView:
+    """Owner: the caller, in one thread."""
+
     kind = "overlay"
 
     def __init__(self, base: bytes, layers: Sequence[bytes], upper: bytes, works: bytes) -> None:

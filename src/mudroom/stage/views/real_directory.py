@@ -261,6 +261,8 @@ class PlainWriter:
 
     Writing a path replaces everything at that path. Raises OSError as the disk does, FileNotFoundError or
     NotADirectoryError if the parent of a path is not a directory. Call ``finish`` at the end.
+
+    Owner: the caller: an object lives within one flush.
     """
 
     def __init__(self, root: int) -> None:

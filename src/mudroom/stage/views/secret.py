@@ -47,6 +47,8 @@ class Finder:
 
     Where the search takes long (10,000 directories: 20 ms), it is not repeated at once: a new secret in the project is
     masked after a second, or twenty times the duration of the search.
+
+    Its owner (``session/secrets.py``) calls it with its lock held.
     """
 
     def __init__(self, project: bytes, index: bytes, clock: Callable[[], float]) -> None:

@@ -90,7 +90,10 @@ class HostApprover:
 
 
 class HostWaiting:
-    """A question about a host, asked while the command continues (``session/confinement/gateway.py:Waiting``)."""
+    """A question about a host, asked while the command continues (``session/confinement/gateway.py:Waiting``).
+
+    Owner: the thread that attends to the command.
+    """
 
     def __init__(self, ticket: Ticket | None, patience: float, answer: FlowAnswer | None = None) -> None:
         """``answer``: for a question that could not be put."""

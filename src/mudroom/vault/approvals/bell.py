@@ -21,7 +21,10 @@ _NEW = b"."
 
 
 class Bell:
-    """A waiter's FIFO. Close it. Where no FIFO can be made (a full disk) ``fileno`` is -1: look from time to time."""
+    """A waiter's FIFO. Close it. Where no FIFO can be made (a full disk) ``fileno`` is -1: look from time to time.
+
+    Owner: the thread that waits.
+    """
 
     def __init__(self, directory: bytes, role: str = "") -> None:
         """``role``: a word of letters for an owner that may answer; empty for one that only waits."""

@@ -305,7 +305,10 @@ class Queue:
 
 
 class Ticket:
-    """A question in the queue, and the right to use its answer once. Close it."""
+    """A question in the queue, and the right to use its answer once. Close it.
+
+    Owner: the thread that waits for the answer.
+    """
 
     def __init__(self, queue: Queue, asked: QueuedQuestionRecord, waiter_lock: WaiterLock) -> None:
         self._queue, self.asked, self._waiter_lock = queue, asked, waiter_lock

@@ -33,6 +33,8 @@ class Ring:
     """The end of a stream, in two files: one that grows to ``limit``, and the one before it (``.1``).
 
     ``.n`` has the number of bytes before the growing file, so that a repeated reader can tell which bytes are new.
+
+    Owner: the thread that writes the output.
     """
 
     def __init__(self, path: bytes, limit: int = RING) -> None:

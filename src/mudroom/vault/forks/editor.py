@@ -43,7 +43,10 @@ class _Shown:
 
 
 class Editor:
-    """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then."""
+    """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
+
+    ``refresh`` opens the fork again with the buffer's lock held, ``flush`` with the fork's.
+    """
 
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock

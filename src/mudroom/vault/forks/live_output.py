@@ -22,7 +22,10 @@ PLACE = b"/printed"
 
 
 class LiveOutput:
-    """Use ``with LiveOutput(fork.path, heard) as write: …``. ``write`` calls ``heard`` and keeps the output."""
+    """Use ``with LiveOutput(fork.path, heard) as write: …``. ``write`` calls ``heard`` and keeps the output.
+
+    Owner: the thread that attends to the command.
+    """
 
     def __init__(self, fork: bytes, heard: Heard | None) -> None:
         self._place, self._heard = fork + PLACE, heard

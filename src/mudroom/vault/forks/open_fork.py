@@ -24,7 +24,10 @@ _Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
 
 
 class OpenFork:
-    """Open descriptors of a fork's base and layers. Close it; open it again after a command has run."""
+    """Open descriptors of a fork's base and layers. Close it; open it again after a command has run.
+
+    Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held.
+    """
 
     def __init__(self, vault: Vault, fork: Fork) -> None:
         self._vault, self._fork = vault, fork

@@ -60,6 +60,8 @@ class _TaggedCache(NamedTuple):
 
 
 class RecordView:
+    """View of a fork's record. ``_moving`` is the lock of ``_moves``. ``_tagged`` is replaced as a whole."""
+
     def __init__(self, record: ForkRecord | None) -> None:
         """``record``: None if the fork has no record yet."""
         self.changeset = record.changeset if record is not None else Changeset()

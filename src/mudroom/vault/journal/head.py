@@ -19,6 +19,8 @@ _Line = tuple[int, ChainHead]
 
 
 class KeptHead:
+    """Owner: a ``Journal``, which is used by one thread at a time."""
+
     def __init__(self, path: bytes) -> None:
         self._path = path
         self._descriptor = -1

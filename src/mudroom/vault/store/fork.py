@@ -39,6 +39,8 @@ _LOOK = 0.005
 
 
 class Fork:
+    """``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
+
     def __init__(self, name: str, path: bytes, vault: bytes, reading: FileReader = ANEW) -> None:
         self.name = name
         self.path = path

@@ -49,6 +49,8 @@ _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies",
 
 
 class Vault:
+    """``_opening`` is the lock of the journal's opening."""
+
     def __init__(self, path: bytes, project: bytes, new_id: Callable[[], str] = lambda: os.urandom(6).hex()) -> None:
         self.path = path
         self.project = project

@@ -44,6 +44,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Login:
+    """``_lock`` guards the codes."""
+
     def __init__(
         self,
         port: int,

@@ -43,6 +43,9 @@ class Look(NamedTuple):
 
 
 class Hub:
+    """``_lock`` guards the listeners. ``_watching`` is written by the server's event loop; ``_ended`` is only ever
+    set."""
+
     def __init__(self, look: Callable[[], Look]) -> None:
         """``look`` runs in a thread. If it raises OSError or MudroomError it is tried again."""
         self._look = look

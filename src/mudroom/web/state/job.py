@@ -34,6 +34,8 @@ Work = Callable[[JobMessage], LandedShape | dict[str, Any]]
 
 
 class Jobs:
+    """``_lock`` guards the jobs and their threads."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub, self._lock = hub, threading.Lock()
         self._boot, self._numbers = os.urandom(4).hex(), itertools.count(1)  # ids are unique across restarts
