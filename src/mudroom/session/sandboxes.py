@@ -28,8 +28,7 @@ from mudroom.vault.store.fork import Fork
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
     from mudroom.sandbox.host.processes import ProcessUsage
-    from mudroom.session.shared_sandbox.background import Background
-    from mudroom.session.shared_sandbox.joined import JoinedSandbox
+    from mudroom.session.joined_sandbox import JoinedSandbox
     from mudroom.session.users import Standing
     from mudroom.vault.forks.background import StreamPart
 
@@ -102,7 +101,7 @@ class Sandboxes:
                 place.close()
 
     def place_in(self, standing: Standing, fork: Fork, order: Order, outcome: Outcome) -> JoinedSandbox:
-        from mudroom.session.shared_sandbox.joined import JoinedSandbox
+        from mudroom.session.joined_sandbox import JoinedSandbox
 
         return JoinedSandbox(self._machine, self._forks, fork, standing, order, outcome, self._running)
 
@@ -205,19 +204,17 @@ class Sandboxes:
             found += rows
         return sorted(found, key=lambda row: row[0].time)
 
-    def background(self, identity: str) -> Background:
-        """Return one of them by its id, whoever has started it. Raise UsageError if there is none."""
-        from mudroom.session.shared_sandbox.background import Background
-
+    def started(self, identity: str) -> BackgroundStart:
+        """Return the start of the background command with this id, of any session. Raise UsageError if none has it."""
         for started, _ended in self.backgrounds():
             if started.id == identity:
-                return Background(self, started)
+                return started
         raise UsageError(f"there is no background command {identity}", "mudroom ps --all shows those of this project")
 
     def usages(self) -> dict[str, ProcessUsage]:
         """Return what the processes of background commands use just now, by id."""
         from mudroom.sandbox.host.processes import usages
-        from mudroom.session.shared_sandbox.joined import MARK
+        from mudroom.session.joined_sandbox import MARK
 
         running = [started for started, ended in self.backgrounds() if ended is None]
         roots = {self._root(started) for started in running}

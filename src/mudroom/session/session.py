@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.gateway import Approver
-    from mudroom.session.shared_sandbox.background import Background
     from mudroom.vault.apply.transaction import Recovery
 
 DEFAULTS = Settings()
@@ -204,9 +204,15 @@ class Session:
         """
         if not argv:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
-        from mudroom.session.shared_sandbox.start import start
+        from mudroom.session.background import start
 
         return start(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stays=True))
+
+    def background(self, identity: str) -> Background:
+        """Return the background command with this id, of any session. Raise UsageError if none has it."""
+        from mudroom.session.background import Background
+
+        return Background(self.sandboxes, self.sandboxes.started(identity))
 
     def _parts(self) -> Parts:
         return Parts(self.machine, self.forks, self.approval, self.sandboxes)

@@ -5,7 +5,7 @@ Rules of this file:
    long as it is there every other command of the fork joins it: an upper is mounted once.
 2. One thread, the tender, does all that goes on by itself: it takes what background commands print, answers at the
    gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes
-   (``remote.py``), and ends the sandbox when nobody needs it any more. Who joins attends to a command in a thread of
+   (``visitor.py``), and ends the sandbox when nobody needs it any more. Who joins attends to a command in a thread of
    their own.
 3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
    mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.gateway import Doorkeeper
-    from mudroom.session.shared_sandbox.remote import Visitors
+    from mudroom.session.shared_sandbox.visitor import Visitors
 
 
 class Basis(NamedTuple):
@@ -161,7 +161,7 @@ class SharedSandbox:
 
     def begin(self) -> None:
         """From here on it is tended, and joined from other processes."""
-        from mudroom.session.shared_sandbox.remote import Visitors
+        from mudroom.session.shared_sandbox.visitor import Visitors
 
         try:
             self.visitors = Visitors(self)
@@ -203,7 +203,7 @@ class SharedSandbox:
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command on these terms cannot be run here."""
         if terms != self.basis.terms():
-            from mudroom.session.shared_sandbox.remote import OTHER_TERMS
+            from mudroom.session.shared_sandbox.visitor import OTHER_TERMS
 
             raise UsageError(OTHER_TERMS, ENDING)
 
