@@ -1,6 +1,6 @@
-"""A command in the background of a fork: its way there, and the handle on it.
+"""A command in the background of a fork: start it, and the handle on it.
 
-The way: judge, ask, take the fork, find or open a shared sandbox, checkpoint, journal, start.
+Starting it: judge, ask, take the fork, find or open a shared sandbox, checkpoint, journal, start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.background import StreamPart
 
 LATER = 0.05
-"""Seconds between two looks at what another process has written down."""
+"""Seconds between two checks of the rows that another process writes."""
 
 
 class Background:
@@ -35,28 +35,29 @@ class Background:
 
     def __init__(self, sandboxes: Sandboxes, started: BackgroundStart, refused: Result | None = None) -> None:
         self._sandboxes, self.started, self.refused = sandboxes, started, refused
-        """``refused``: why it was not started; None: it was."""
+        """``refused``: the reason why it was not started; None: it was started."""
         self.id, self.fork, self.argv = started.id, started.fork, started.command
 
     @classmethod
     def none(cls, sandboxes: Sandboxes, refused: Result) -> Background:
-        """One that was refused: it has no id, and nothing can be asked of it but why."""
+        """Return the handle of a command that was refused: it has no id, only the reason (``refused``)."""
         return cls(sandboxes, BackgroundStart("", refused.fork, refused.command, b"", 0, 0), refused)
 
     def __repr__(self) -> str:
         return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
 
     def usage(self) -> ProcessUsage | None:
-        """What its processes use just now, and their numbers outside and inside; None if there are none."""
+        """Return the present resource use of its processes, and their pids outside and inside; None if none runs."""
         return self._sandboxes.usages().get(self.id)
 
     def poll(self) -> BackgroundEnd | None:
-        """How it has ended; None while it runs. Of one whose keeper was killed that is found out here."""
+        """Return how it has ended; None while it runs. If the process that held it was killed, this call settles its
+        end."""
         rows = self._sandboxes.backgrounds(self.fork)
         return next((ended for started, ended in rows if started.id == self.id), None)
 
     def wait(self, timeout: float | None = None) -> BackgroundEnd | None:
-        """Block until it has ended and what it has changed is collected; None after ``timeout`` seconds."""
+        """Block until it has ended and its changes are collected; return None after ``timeout`` seconds."""
         return self._sandboxes.waited(self.started, timeout, lambda: self._poll_until(timeout))
 
     def _poll_until(self, timeout: float | None) -> BackgroundEnd | None:
@@ -66,20 +67,20 @@ class Background:
         return ended
 
     def end(self, grace: float = GRACE) -> BackgroundEnd | None:
-        """Ask it to end (SIGTERM); what is left of it after ``grace`` seconds is killed. Blocks until it is gone."""
+        """Send SIGTERM, and SIGKILL after ``grace`` seconds. Block until it is gone."""
         self._sandboxes.end(self.fork, [self.id], grace)
         return self.wait()
 
     def output(self) -> tuple[bytes, bytes]:
-        """What it has written to stdout and stderr until now: the last of it, at least a mebibyte of each."""
+        """Return its stdout and stderr until now: the end of each, at least a mebibyte."""
         from mudroom.vault.forks.background import read_ring
 
         place = self._sandboxes.place(self.started)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
     def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[StreamPart, StreamPart]:
-        """What it has written to stdout and stderr since the ``marks`` of an earlier answer, or the end of it: at most
-        so many bytes of each, however fast it writes."""
+        """Return its stdout and stderr since the ``marks`` of an earlier answer, or the end of them: at most ``limit``
+        bytes of each, however fast it writes."""
         from mudroom.vault.forks.background import read_part
 
         place = self._sandboxes.place(self.started)
@@ -87,12 +88,12 @@ class Background:
         return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
 
 
-# --- its way ---
+# --- starting ---
 
 
 def start(parts: Parts, order: Order) -> Background:
-    """Start a command in the background of the fork of its order, which is made if there is none. One that is refused
-    is returned with the reason (``Background.refused``)."""
+    """Start a command in the background of its order's fork, which is made if it does not exist. If it is refused,
+    return a handle with the reason (``Background.refused``)."""
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     if not case.allowed:
@@ -107,7 +108,7 @@ def start(parts: Parts, order: Order) -> Background:
 
 
 def _started(parts: Parts, fork: Fork, order: Order, case: Case) -> Background | None:
-    """Return None if the command is not what was approved any more."""
+    """Return None if the command has changed since its approval."""
     outcome = Outcome()
     with parts.sandboxes.joined(fork, order, outcome) as place:
         if place is not None:
@@ -144,7 +145,7 @@ def _begun(parts: Parts, fork: Fork, order: Order, case: Case, place: JoinedSand
         order.actor.agent or "",
         order.timeout,
     )
-    _journal(parts, order, started, case, point)  # first: what cannot be written down is not started
+    _journal(parts, order, started, case, point)  # first: a command that cannot be journalled is not started
     place.start(started)
     return Background(parts.sandboxes, started)
 

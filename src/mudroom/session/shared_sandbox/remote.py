@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RemoteSandbox:
-    """The end of the process that wants something. To be closed."""
+    """A connection to the process that holds the sandbox. To be closed."""
 
     is_elsewhere = True
 
@@ -50,10 +50,10 @@ class RemoteSandbox:
         self.close()
 
     def require_terms(self, terms: str) -> None:
-        """The process that holds the sandbox compares them itself, with each request."""
+        """Do nothing: the process that holds the sandbox compares the terms with each request."""
 
     def flows(self) -> list[Flow]:
-        """Of another process's gate, nothing is known here."""
+        """Return no flows: those of another process's gate are not known here."""
         return []
 
     def join(
@@ -65,7 +65,7 @@ class RemoteSandbox:
         terminal: Sequence[int],
         terms: str,
     ) -> JoinedCommand:
-        """Start a command, which is refused if its terms are others."""
+        """Start a command. It is refused if its terms differ."""
         return join(self._connection, 1, argv, environment, cwd, stdio, terminal, terms=terms)
 
     def collect(self, command: CollectedCommand | None) -> None:
@@ -73,7 +73,7 @@ class RemoteSandbox:
         self._ask({"op": "collect", "command": plain})
 
     def end(self, identities: Sequence[str] | None, grace: float = GRACE) -> None:
-        """Ask for the end; it has come when the rows in the vault say so."""
+        """Ask for the end of background commands. Their rows in the vault say when they have ended."""
         self._ask({"op": "end", "ids": None if identities is None else list(identities), "grace": grace})
 
     def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], terms: str) -> None:
@@ -81,7 +81,7 @@ class RemoteSandbox:
         self._ask(request)
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
-        """``terms``: of the command that it is made for, which is refused under others; None: it is for none."""
+        """``terms``: of the command that the checkpoint is made for, refused if they differ; None: for no command."""
         request = {"op": "checkpoint", "name": name, "time": time, "keep": keep, "terms": terms}
         made: str = self._ask(request)
         return made
@@ -101,7 +101,7 @@ class RemoteSandbox:
 
 
 def connect(fork: Fork) -> RemoteSandbox | None:
-    """Whoever holds the commands in a fork's background; None if nobody does."""
+    """Return a connection to the process that holds a fork's shared sandbox, or None if no process does."""
     book = Book(fork)
     common = book.common()
     if common is None:
@@ -110,7 +110,7 @@ def connect(fork: Fork) -> RemoteSandbox | None:
     try:
         with short_path(book.socket) as path:
             asking.connect(path)
-        welcome = asking.recv(1)  # who has not said this may be about to end
+        welcome = asking.recv(1)  # without it, the sandbox may be about to end
     except OSError:
         welcome = b""
     if welcome != WELCOME:

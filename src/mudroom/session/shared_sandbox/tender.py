@@ -1,16 +1,16 @@
-"""A fork's sandbox that lives longer than one command, and the thread that looks after it.
+"""A sandbox that several commands of a fork share, and the thread that tends it.
 
 Rules of this file:
-1. It holds the fork's lock from before it is mounted until its mounts are gone and what it has left is collected. As
-   long as it is there every other command of the fork joins it: an upper is mounted once.
-2. One thread, the tender, does all that goes on by itself: it takes what background commands print, answers at the
-   gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes
-   (``visitor.py``), and ends the sandbox when nobody needs it any more. Who joins attends to a command in a thread of
-   their own.
-3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
-   mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
-   sandbox, not of the command.
-4. No lock of this file but ``_turning`` is held while anybody waits for a turn.
+1. The sandbox holds the fork's lock from before the mount until its mounts are gone and its changes are collected.
+Meanwhile every other command of the fork joins it: an upper layer is mounted once.
+2. One thread, the tender, does all periodic work: it reads the output of background commands, answers at the gate,
+pauses for a process that has the vault alone, ends commands that have timed out, admits other processes
+(``visitor.py``), and ends the sandbox when no command needs it any more. A command that joins is attended to by the
+thread that started it.
+3. Changes are collected only while every process of the sandbox is stopped: the layer belongs to a live mount, and
+directories without permissions are opened for a moment (``loosened``). Originals are trusted by the start time of the
+sandbox, not of the command.
+4. While a thread waits for a turn, it holds no lock of this file but ``_turning``.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ if TYPE_CHECKING:
 
 
 class Basis(NamedTuple):
-    """Where a sandbox is, and what it was made with."""
+    """The place of a sandbox, and the settings it was made with."""
 
     vault: Vault
-    """Under the mask that its commands have."""
+    """With the mask of its commands."""
     fork: Fork
     mode: Mode
     started: int
-    """By the clock that file systems stamp with."""
+    """Nanoseconds, by the clock that file systems stamp with."""
     terms: Callable[[], str]
-    """What its commands may see and do (``machine.py:Machine.terms``)."""
+    """Return the terms of its commands (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]
-    """What it takes to reach the gate from inside, beyond the plan's own."""
+    """Variables that lead to the gate from inside, in addition to the plan's."""
     port: int
     clock: Callable[[], int]
 
 
 class Behind:
-    """One background command: its streams are taken here, its end is noted in the vault."""
+    """One background command: its output is read here, and its end is noted in the vault."""
 
     def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
         self.started, self.running, self._place = started, running, place
@@ -73,14 +73,14 @@ class Behind:
         }
         self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
         self.timed_out = self.asked = False
-        """``asked``: to end."""
+        """``asked``: whether it was asked to end."""
         self.ended: BackgroundEnd | None = None
-        """That it has ended; it is told (``end``) once what it has changed is collected."""
+        """Set when it has ended. Waiters are released (``end``) once its changes are collected."""
         self._over = _thread.allocate_lock()
         self._over.acquire()
 
     def wait(self, timeout: float | None) -> BackgroundEnd | None:
-        """Until it has ended and all about it is written down, or for so many seconds: None then."""
+        """Block until the command has ended and its end is recorded. Return None after ``timeout`` seconds."""
         if not self._over.acquire(timeout=-1 if timeout is None else timeout):
             return None
         self._over.release()
@@ -90,7 +90,7 @@ class Behind:
         self._over.release()
 
     def take(self, descriptor: int) -> bool:
-        """Read what is there; False at the end."""
+        """Read the available output. Return False at the end of the stream."""
         try:
             chunk = os.read(descriptor, 1 << 16)
         except BlockingIOError:
@@ -103,13 +103,13 @@ class Behind:
         return False
 
     def say(self, message: str) -> None:
-        """What there is to say instead of the command, where it would have."""
+        """Append a message of mudroom's to the command's stderr."""
         with open(self._place + b"/stderr", "ab") as stream:
             stream.write(f"mudroom: {message}\n".encode("utf-8", "replace"))
 
     def drain(self) -> None:
-        """After the end: what is left in the pipes. Their end need not have come: the command may have handed them on
-        to another one."""
+        """Read the rest of the pipes after the end of the command. They need not be at their end: another process may
+        have inherited them."""
         for descriptor in list(self.streams):
             while _readable([descriptor], 0) and self.take(descriptor):
                 pass
@@ -119,7 +119,7 @@ class Behind:
 
 
 class SharedSandbox:
-    """Thread-safe. Made when the sandbox is ready. ``resources``: let go of when it is over, in the tender's thread."""
+    """Thread-safe. Made when the sandbox is ready. ``resources`` are closed when it is over, in the tender's thread."""
 
     is_elsewhere = False
     """Whether another process holds it."""
@@ -140,15 +140,15 @@ class SharedSandbox:
         self.behind: dict[str, Behind] = {}
         self.notes: list[str] = []
         self._late: list[Behind] = []
-        """What has ended with the sandbox: that is told when what is left is collected."""
+        """Commands that ended with the sandbox. Their waiters are released when the last changes are collected."""
         self.is_over = False
         self._resources, self._over = resources, over
         self._lock = _thread.allocate_lock()
-        """Of what follows; held for moments only."""
+        """Guards the attributes below; held for moments only."""
         self._books = _thread.allocate_lock()
-        """Collecting and writing down."""
+        """Held while changes are collected and recorded."""
         self._turning = _thread.allocate_lock()
-        """Letting go of our turn and taking it again. Who waits for it waits for another process."""
+        """Held while our turn is released and taken again. A waiter for this lock waits for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
         self._last = CollectedCommand((), 0, 0)
@@ -160,19 +160,19 @@ class SharedSandbox:
         self.visitors: Visitors | None = None
 
     def begin(self) -> None:
-        """From here on it is tended, and joined from other processes."""
+        """Start the tender, and let other processes join."""
         from mudroom.session.shared_sandbox.visitor import Visitors
 
         try:
             self.visitors = Visitors(self)
             self._tell()
-        except (MudroomError, OSError) as error:  # it goes on without visitors
+        except (MudroomError, OSError) as error:  # the sandbox works without visitors
             self.notes.append(f"no other process can join: {error}")
         finally:
             _thread.start_new_thread(self._tend, ())
 
     def _tell(self) -> None:
-        """What whoever wants to join has to know."""
+        """Note in the vault the facts that a process needs to join."""
         self.book.note(
             {
                 "mode": self.basis.mode,
@@ -188,7 +188,7 @@ class SharedSandbox:
 
     @contextmanager
     def guest(self) -> Iterator[bool]:
-        """While somebody has a command in it the sandbox stays. False if it is about to end."""
+        """Keep the sandbox for the block. Yield False if it is about to end."""
         with self._lock:
             welcome = not self._closing
             self._guests += welcome
@@ -208,7 +208,7 @@ class SharedSandbox:
             raise UsageError(OTHER_TERMS, ENDING)
 
     def flows(self) -> list[Flow]:
-        """Return what the gate has seen of all commands until now."""
+        """Return the flows of all commands until now."""
         return list(self.gate.flows) if self.gate is not None else []
 
     def join(
@@ -220,12 +220,12 @@ class SharedSandbox:
         terminal: Sequence[int],
         _terms: str,
     ) -> JoinedCommand:
-        """Start a command; by a guest whose terms are the same (``require_terms``)."""
+        """Start a command. The caller is a guest and has checked the terms (``require_terms``)."""
         return self.held.run(argv, environment, cwd, stdio, terminal)
 
     def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], _terms: str) -> None:
-        """One more background command; by a guest, or before ``begin``. Its program is looked for inside: where there
-        is none, it ends with 127 at once."""
+        """Start a background command. The caller is a guest, or has not called ``begin`` yet. The program is looked up
+        inside the sandbox: if it does not exist, the command ends with 127 at once."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         pipes = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
         try:
@@ -247,10 +247,10 @@ class SharedSandbox:
         self._wake_up()
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
-        """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
-        copy that. Returns the name. ``keep``: as ``checkpoint_copy`` has it; ``name`` is but a stem then, for whoever
-        chose one outside could be too late. ``terms``: of the command that it is made for; None: it is for none. Raise
-        UsageError if the name is taken, or the terms are others."""
+        """Freeze the fork's files under a name while its commands run, and return the name. The commands are stopped
+        while the files are copied. ``keep``: see ``checkpoint_copy``; ``name`` is only a stem then, since a name that
+        is chosen outside could be taken meanwhile. ``terms``: of the command that the checkpoint is made for; None: for
+        no command. Raise UsageError if the name is taken, or if the terms differ."""
         from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 
         if terms is not None:
@@ -264,7 +264,7 @@ class SharedSandbox:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """No process of the sandbox can do anything meanwhile."""
+        """Stop every process of the sandbox for the block."""
         self._stop()
         try:
             yield
@@ -273,7 +273,7 @@ class SharedSandbox:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """While our own process has the vault alone: stopped, and without a turn."""
+        """Stop the sandbox and give up its turn for the block: our own process has the vault alone."""
         with self._turning, self.stopped():
             self.vault.turn.end()
             try:
@@ -282,8 +282,8 @@ class SharedSandbox:
                 self.vault.turn.begin()
 
     def collect(self, command: CollectedCommand | None) -> None:
-        """Write down what the fork holds now, as of ``command`` (None: of the last one). Nothing if the sandbox is
-        over: that has been done then."""
+        """Record the fork's present changes as those of ``command`` (None: the last command). Do nothing if the sandbox
+        is over: they have been recorded then."""
         with self._books:
             if self._is_collected:
                 return
@@ -292,7 +292,8 @@ class SharedSandbox:
                 self._gather(self._last, live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
-        """Ask background commands to end (None: all, and the sandbox), end what has not after ``grace`` seconds."""
+        """Send SIGTERM to background commands (None: to all, and end the sandbox), and SIGKILL after ``grace``
+        seconds."""
         with self._lock:
             self._closing |= identities is None
             for behind in self.behind.values():
@@ -305,10 +306,10 @@ class SharedSandbox:
         try:
             behind.running.signal(SIGTERM)
         except MudroomError:
-            pass  # the sandbox has just ended, and it with that
+            pass  # the sandbox has just ended, and the command with it
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until the sandbox is gone, and all is written down. False if that takes longer than ``timeout`` seconds."""
+        """Block until the sandbox is gone and its changes are recorded. Return False after ``timeout`` seconds."""
         if self._gone.acquire(timeout=-1 if timeout is None else timeout):
             self._gone.release()
             return True
@@ -379,7 +380,7 @@ class SharedSandbox:
                 self._hurry(behind)
 
     def _wait_for(self, alive: Sequence[Behind], seconds: float) -> None:
-        """What holds a command up does not count as its time."""
+        """Time that a command spends waiting for us does not count towards its timeout."""
         for behind in alive:
             if behind.deadline is not None:
                 behind.deadline += seconds
@@ -404,10 +405,10 @@ class SharedSandbox:
         behind.deadline = time.monotonic() + GRACE
 
     def _ended(self, behind: Behind) -> None:
-        """Note the end of a background command, and what it has changed."""
+        """Note the end of a background command, and collect its changes."""
         try:
             status = behind.running.wait().status
-        except MudroomError as error:  # it has never begun: the program is not there
+        except MudroomError as error:  # it never started: the program does not exist
             status = getattr(error, "exit_code", 125) << 8
             behind.say(error.message)
         behind.running.close()
@@ -423,13 +424,13 @@ class SharedSandbox:
             return
         try:
             self.collect(command)
-        except (MudroomError, OSError) as error:  # what it has changed is collected with the next one, or at the end
+        except (MudroomError, OSError) as error:  # collected with the next command, or at the end
             self.notes.append(str(error))
         finally:
             self._tell_end(behind)
 
     def _tell_end(self, behind: Behind) -> None:
-        """Whoever waits for its end goes on, and finds what it has changed."""
+        """Record the end and release the waiters. Its changes have been collected."""
         ended = behind.ended
         assert ended is not None
         try:
@@ -442,7 +443,7 @@ class SharedSandbox:
             behind.end()
 
     def _finish(self) -> None:
-        """The sandbox ends, then what it has left is collected, then everything is let go, whatever goes wrong."""
+        """End the sandbox, collect its changes, then release everything, also after an error."""
         with self._lock:
             self._closing = True
         try:
@@ -456,7 +457,7 @@ class SharedSandbox:
                 self._is_collected = True
                 self._gather(self._last, live=False)
                 self.fork.end()
-        except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash
+        except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
             self.notes.append(str(error))
         finally:
             for behind in self._late:
@@ -464,7 +465,7 @@ class SharedSandbox:
             self._let_go()
 
     def _write_down(self) -> None:
-        """What nobody was there to be told."""
+        """Journal the notes: no command is left that could show them."""
         if self.notes:
             data = {"notes": self.notes}
             self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())

@@ -59,11 +59,11 @@ class Visitor:
     def __init__(self, connection: _socket.socket) -> None:
         self.connection = connection
         self.commands: dict[int, int] = {}
-        """The visitor's number of a command → the sandbox's."""
+        """The visitor's number of each command → the sandbox's number."""
 
 
 class Visitors:
-    """The end of the process that holds the sandbox. All of it in the tender's thread."""
+    """The visitors of a shared sandbox. Used by the tender's thread only."""
 
     def __init__(self, shared: VisitedSandbox) -> None:
         self._shared = shared
@@ -91,7 +91,7 @@ class Visitors:
         return [self._socket.fileno(), *self._visitors]
 
     def attend(self, descriptor: int) -> None:
-        """Whatever goes wrong with a visitor is the end of that visitor's visit, and of nothing else."""
+        """Serve a descriptor that is ready. An error disconnects this visitor only."""
         if descriptor == self._socket.fileno():
             self._admit()
             return
@@ -105,20 +105,20 @@ class Visitors:
             return
         try:
             self._serve(visitor, request, descriptors)
-        except (LookupError, TypeError, ValueError, AttributeError):  # it does not speak as we do
+        except (LookupError, TypeError, ValueError, AttributeError):  # a malformed request
             self._leave(descriptor)
-        except (MudroomError, OSError):  # it has gone away, or the sandbox has
+        except (MudroomError, OSError):  # the visitor or the sandbox is gone
             self._leave(descriptor)
         finally:
             for one in descriptors:
                 os.close(one)
 
     def _admit(self) -> None:
-        listening: Any = self._socket  # of a type whose stub lacks what it is made of
+        listening: Any = self._socket  # the type stub lacks ``_accept``
         try:
             accepted, _address = listening._accept()
         except OSError:
-            return  # it did not wait, or there is no descriptor for it
+            return  # the visitor has gone, or no descriptor is free
         connection = _socket.socket(fileno=accepted)
         try:
             connection.settimeout(PATIENCE)
@@ -172,7 +172,7 @@ class Visitors:
         try:
             tell(descriptors[-1], record)
         except BrokenPipeError:
-            pass  # it has given up
+            pass  # the visitor has gone
 
     def _collect(self, request: Mapping[str, Any]) -> None:
         command = request["command"]
@@ -196,10 +196,10 @@ class Visitors:
     def _leave(self, descriptor: int) -> None:
         visitor = self._visitors.pop(descriptor)
         try:
-            for identity in visitor.commands.values():  # those that are over are not known any more
+            for identity in visitor.commands.values():  # unknown numbers of ended commands are ignored
                 self._shared.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
         except MudroomError:
-            pass  # the sandbox is gone, and they with it
+            pass  # the sandbox is gone, and its commands with it
         finally:
             visitor.connection.close()
 
@@ -210,14 +210,14 @@ class Visitors:
 
 
 def _credentials(connection: _socket.socket) -> tuple[int, int, int]:
-    """Pid, user and group of the other end: struct ucred."""
+    """Return the pid, user and group of the peer (struct ucred)."""
     raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     pid, uid, gid = (int.from_bytes(raw[at : at + 4], "little", signed=True) for at in (0, 4, 8))
     return pid, uid, gid
 
 
 def _is_confined(pid: int) -> bool:
-    """Whether a process can gain no privileges any more. One that is gone: yes."""
+    """Return whether a process can gain no privileges any more (no_new_privs); True if it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as stream:
             return b"\nNoNewPrivs:\t1\n" in stream.read()
