@@ -1,4 +1,4 @@
-"""A session: one actor's work on one project. ``Session`` is the way in; the rest is loaded when it is asked for."""
+"""A session: one actor's work on one project. Start with ``Session``; other names are loaded at first use."""
 
 from __future__ import annotations
 

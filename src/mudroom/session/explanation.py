@@ -1,4 +1,4 @@
-"""What would be done to confine a command here, and why it would find a path as it does. Nothing is run."""
+"""Explain how a command would be confined, and how it would see a path. No command is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """Of the commands of one actor."""
+    """The confinement of one actor's commands."""
 
     def __init__(self, machine: Machine, vault: Vault, actor: Actor) -> None:
         """Raise Refused or Unsupported as a command would."""
@@ -32,7 +32,7 @@ class Explanation:
         self._grant = machine.granted(actor)
 
     def as_json(self, cwd: bytes) -> dict[str, Any]:
-        """Return the level, the mode, the container if there is one, and the lines."""
+        """Return the level, the mode, the container (or None) and the lines of the explanation."""
         around = self._surroundings()
         mode, container, lines = self._mode(around), None, list[str]()
         if around is not None:
@@ -43,7 +43,7 @@ class Explanation:
         return {"level": self._grant.level, "mode": mode, "container": container, "lines": lines}
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:
-        """Return what a command finds at an absolute path, and why."""
+        """Return how a command sees an absolute path, and why."""
         from mudroom.core.confinement.access_reason import AccessReason, explain_path
 
         project = self._vault.project
@@ -54,7 +54,7 @@ class Explanation:
         return explain_path(self._plan(project), path, show(path))
 
     def _surroundings(self) -> ContainerReport | None:
-        """Return the container that a command would get, as far as that is known without starting one."""
+        """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
         from mudroom.core.confinement.container import user_of

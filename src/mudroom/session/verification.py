@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.landing import Check, Verification
 
 RunAs = Callable[[Actor, tuple[bytes, ...], str, Stdio, float | None], Result]
-"""Runs a command for an actor: its words, its fork, its descriptors, its time."""
+"""Run a command for an actor: argv, fork, descriptors, timeout."""
 
 
 def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
-    """Return what gives the check of an apply; that gives None if the policy wants none. ``session``: the actor whose
-    work is applied. It does not run the check: that has what the policy files say, and nothing else."""
+    """Return a function that returns the check of an apply, or None if the policy wants no check. ``session``: the
+    actor whose work is applied. The check itself runs with the policy files' settings only."""
     actor = session.as_policy_says()
     settings = actor.settings
 
