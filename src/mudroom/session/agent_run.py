@@ -40,7 +40,7 @@ class Workspace(NamedTuple):
     """The reason why this is not the agent's usual workspace; empty if it is."""
 
 
-class Ended(NamedTuple):
+class AgentResult(NamedTuple):
     result: Result
     artifacts: Artifacts = Artifacts()
     notes: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ def workspace(session: Session, agent: str, name: str | None = None) -> Iterator
     forks of other agents with these names are skipped.
 
     Raise UsageError if an agent is at work in the named fork."""
-    found, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
+    place, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
     try:
-        yield found
+        yield place
     finally:
         lock.release()
 
@@ -126,7 +126,7 @@ def run_agent(
     stdio: Stdio = CAPTURED,
     timeout: float | None = None,
     artifacts: bytes | None = None,
-) -> Ended:
+) -> AgentResult:
     """Run an agent's command in its workspace, and collect its artefacts.
 
     The card is that of the session's actor. ``artifacts``: a new or empty directory for the artefacts; None: in the
@@ -140,8 +140,13 @@ def run_agent(
         require_empty(artifacts, show(artifacts))
     with workspace(session, card.agent, fork) as place:
         name = place.fork.name
-        told = {"agent": card.agent, "card": card.digest, "level": grant.level, "credentials": list(grant.credentials)}
-        _journal(session, name, {"state": "started", **told})
+        details = {
+            "agent": card.agent,
+            "card": card.digest,
+            "level": grant.level,
+            "credentials": list(grant.credentials),
+        }
+        _journal(session, name, {"state": "started", **details})
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
@@ -155,8 +160,8 @@ def run_agent(
             _unmake(session, place)
             raise
         finally:
-            _journal(session, name, {"state": "ended", **told, **outcome})
-    return Ended(result, kept, (place.note,) if place.note else ())
+            _journal(session, name, {"state": "ended", **details, **outcome})
+    return AgentResult(result, kept, (place.note,) if place.note else ())
 
 
 def _unmake(session: Session, place: Workspace) -> None:

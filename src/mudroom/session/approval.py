@@ -139,8 +139,8 @@ class Approval:
                 return answer._replace(keep=False, reason=f"the rule could not be written: {error}")
         added = rules_of_pattern(pattern, "allow" if answer.allow else "deny")
         with self._lock:
-            known = self._learned or self.actor.settings.commands
-            self._learned = known._replace(rules=(*known.rules, *added))
+            rules = self._learned or self.actor.settings.commands
+            self._learned = rules._replace(rules=(*rules.rules, *added))
         return answer
 
     def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
@@ -152,22 +152,30 @@ class Approval:
         verdict, classified = self._judged(order)
         pattern = exact_pattern(classified, self.policy(), agent) or ""
         # A new fork will have another name when the command is asked about again.
-        asked = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
-        mark, files = self._mark(order, fork, asked, classified)
-        return asked._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
+        question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
+        mark, files = self._mark(order, fork, question, classified)
+        return question._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
 
     def _mark(
-        self, order: Order, fork: Fork | None, asked: CommandQuestion, classified: Classification
+        self, order: Order, fork: Fork | None, question: CommandQuestion, classified: Classification
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
         """Return the fingerprint of a question, and the files that it covers."""
         from mudroom.core.approval.fingerprint import digests, fingerprint
 
         with self._reader(order, fork) as (read, strays):
-            files = digests(classified.parts, asked.command, asked.cwd, read, strays)
+            files = digests(classified.parts, question.command, question.cwd, read, strays)
         terms, variables = self._conditions(order)
         level = order.grant.level
         mark = fingerprint(
-            asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
+            question.command,
+            question.cwd,
+            question.fork,
+            question.agent,
+            question.verdict,
+            level,
+            files,
+            terms,
+            variables,
         )
         return mark, files
 
@@ -230,17 +238,17 @@ class Approval:
     def holds(self, order: Order, case: Case, fork: Fork) -> bool:
         """Return whether the command is still the approved one, and the policy does not deny it by now. A milder
         verdict is fine: an answer of "always" has written a rule that allows it. Hold the fork."""
-        asked = case.question
-        if asked is None:
+        question = case.question
+        if question is None:
             return True
         from mudroom.core.approval.fingerprint import Uncovered, still_applies
 
         verdict, classified = self._judged(order)
         try:
-            mark, _files = self._mark(order, fork, asked, classified)
+            mark, _files = self._mark(order, fork, question, classified)
         except Uncovered:
             return False
-        return verdict.action != "deny" and still_applies(asked, mark)
+        return verdict.action != "deny" and still_applies(question, mark)
 
     def _journal(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
         from mudroom.core.result import text, verdict_to_json

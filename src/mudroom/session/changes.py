@@ -137,12 +137,15 @@ class Changes:
         with self._forks.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
-            wanted = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
+            request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
-            landed = land(self._vault, fork, wanted, time=now, record=record, check=check, progress=report)
+            landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
         if landed.verified is not None:
-            told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
-            self._forks.journal("verify", name, told)
+            details = {
+                "command": [text(word) for word in landed.verified.command],
+                "exit_code": landed.verified.exit_code,
+            }
+            self._forks.journal("verify", name, details)
         more = {"kept": len(landed.kept)} if landed.kept else {}
         self._journal_applied("apply", name, landed.applied, **more)
         tidy(self._forks, applied=True)
@@ -155,10 +158,15 @@ class Changes:
         from mudroom.vault.git.commits import bring_commits
 
         with self._forks.at_rest(name) as fork, OpenFork(self._vault, fork) as opened:
-            found = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
-        data = {"branch": found.branch, "head": found.head, "commits": len(found.commits), "before": found.before}
+            commits = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
+        data = {
+            "branch": commits.branch,
+            "head": commits.head,
+            "commits": len(commits.commits),
+            "before": commits.before,
+        }
         self._forks.journal("commits", name, data)
-        return found
+        return commits
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
         from mudroom.vault.forks import review
@@ -217,7 +225,11 @@ class Changes:
         with self._forks.at_rest(name) as fork:
             if fork.record is None:
                 return {}
-            return dict(each_conflict(self._vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
+            return dict(
+                each_conflict(
+                    self._vault, fork, lambda conflict: (conflict.path, conflict.decided), paths, contents=False
+                )
+            )
 
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
@@ -270,19 +282,19 @@ class Changes:
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
         words["redoing"] = "interrupted"
-        found = []
+        rows = []
         for path in self._vault.applies():
             place = ApplyDirectory(path)
             state = place.state()
             if state is not None:
-                found.append({"apply": place.name, "state": words.get(state, state)})
-        return found
+                rows.append({"apply": place.name, "state": words.get(state, state)})
+        return rows
 
     def applied(self, last: int = 100) -> list[ApplyDetail]:
         """Return the ``last`` newest applies, oldest first, with the details that are cheap to read."""
         from mudroom.vault.apply.applied import details
 
-        return details(self._vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
+        return details(self._vault, [(row["apply"], row["state"]) for row in self.applies()[-last:]])
 
     def redo(self, name: str | None = None) -> ApplyResult:
         """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
@@ -312,10 +324,10 @@ class Changes:
             return []
         from mudroom.vault.apply.landing import recover_all
 
-        found = recover_all(self._vault)
-        for outcome in found:
+        recoveries = recover_all(self._vault)
+        for outcome in recoveries:
             self._journal_applied("recover", outcome.fork, outcome.applied, outcome=outcome.outcome)
-        return found
+        return recoveries
 
     def _journal_applied(self, kind: str, fork: str, applied: ApplyResult, **more: Any) -> None:
         if not applied.name:

@@ -64,9 +64,9 @@ class Explanation:
 
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
         engine = current(environ, engine_of(self._actor.settings))
-        known = engine if engine.remote else recall(engine, environ, state)
+        tried = engine if engine.remote else recall(engine, environ, state)
         user, _group = user_of(os.geteuid(), os.getegid())
-        return ContainerReport(known or engine, user, self._grant.image, known is not None)
+        return ContainerReport(tried or engine, user, self._grant.image, tried is not None)
 
     def _mode(self, around: ContainerReport | None) -> Mode:
         confinement, settings = self._machine.confinement, self._actor.settings
@@ -82,8 +82,8 @@ class Explanation:
     def _plan(self, cwd: bytes) -> Plan:
         mode = self._mode(self._surroundings())
         fork = Fork("example", self._vault.path + b"/forks/example", self._vault.path)
-        here = fork.path + b"/upper"
-        mount = OverlayView(self._vault.project, (), here, fork.path + b"/work").mount()
+        upper = fork.path + b"/upper"
+        mount = OverlayView(self._vault.project, (), upper, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         private, settings = fork.path + b"/private", self._actor.settings
         return self._machine.confinement.plan(view, mode, cwd, private, settings, grant=self._grant)[0]

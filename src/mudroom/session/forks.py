@@ -186,7 +186,7 @@ class Forks:
         """Discard a fork that was made for a command which has not run, unless another user has used it. The caller has
         taken the fork. ``agent``: the agent whose workspace it may be."""
         shared = self.users.shared(fork.name)
-        if shared is not None and not shared.behind and not self.users.is_shared_out(fork.name):
+        if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
         with self.users.lock:
             if self.users.count(fork.name) > 1:
@@ -232,18 +232,18 @@ class Forks:
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
         UsageError if the name is taken."""
-        made: Checkpoint | None
+        checkpoint: Checkpoint | None
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
-                made = self.vault.fork(name).state.checkpoint(point)
+                checkpoint = self.vault.fork(name).state.checkpoint(point)
             else:
                 with self.at_rest(name) as fork:
-                    made = stacking.checkpoint(self.vault, fork, point, self.clock())
-        if made is None:
+                    checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+        if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.journal("checkpoint", name, {"checkpoint": point})
-        return made
+        return checkpoint
 
     def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
         """Freeze the fork's files before a command; return the checkpoint's name. Hold the fork's lock."""
@@ -307,9 +307,11 @@ class Forks:
 
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
-            found = mount(self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind)
-        self.journal("mount", name, {"kind": found.kind, "writable": writable})
-        return found
+            mounted = mount(
+                self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind
+            )
+        self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
+        return mounted
 
     def unmount(self, name: str) -> Changeset:
         """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use."""
@@ -326,8 +328,8 @@ class Forks:
         """Return the mounted forks by name."""
         from mudroom.vault.forks.mount import mounted
 
-        found = {fork.name: mounted(fork) for fork in self.vault.forks()}
-        return {name: place for name, place in found.items() if place is not None}
+        places = {fork.name: mounted(fork) for fork in self.vault.forks()}
+        return {name: place for name, place in places.items() if place is not None}
 
     def compare(self, old: str, new: str) -> Comparison:
         """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
@@ -390,8 +392,8 @@ class Forks:
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                    found = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
-                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(found.changes)})
+                    changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
+                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             fork.end()
         if os.path.isdir(fork.path + b"/background"):
             from mudroom.vault.forks.background import Book

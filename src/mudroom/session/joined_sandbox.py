@@ -85,11 +85,11 @@ class JoinedSandbox:
     def inside(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the environment and the working directory of the command, as seen inside."""
         standing, fork, order = self._standing, self._fork, self._order
-        found, cwd = self._machine.confinement.beside(
+        variables, cwd = self._machine.confinement.beside(
             fork.copy_place + b"/work", standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
             order.grant, standing.port,
         )  # fmt: skip
-        return found | standing.environment, cwd
+        return variables | standing.environment, cwd
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Start the command in the shared sandbox, and attend to it until it ends."""
@@ -99,8 +99,8 @@ class JoinedSandbox:
         outcome.notes += order.grant.notes
         before = len(standing.flows())
         with self._relay(order) as relay:
-            given = relay.descriptors if relay is not None else order.stdio[:3]
-            with CapturedOutput(*given, order.actor.settings.output_limit, order.stdio.on_output) as output:
+            descriptors = relay.descriptors if relay is not None else order.stdio[:3]
+            with CapturedOutput(*descriptors, order.actor.settings.output_limit, order.stdio.on_output) as output:
                 ended, timed_out = self._attend(order, outcome, output, relay)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         outcome.flows = tuple(standing.flows()[before:])

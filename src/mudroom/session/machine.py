@@ -225,8 +225,8 @@ class Machine:
         """Return the setup of TLS inspection for a command, or None (without loading a module) if no rule inspects its
         connections."""
         settings, level = order.actor.settings, order.grant.level
-        wanted = has_credentials(self._vault.path)
-        if settings.network_at(level) != "gate" or not (wanted or any(rule.inspect for rule in settings.hosts)):
+        has_rules = has_credentials(self._vault.path)
+        if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
         if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
@@ -238,10 +238,10 @@ class Machine:
             self.confinement.variables,
             self.confinement.home,
             never=settings.never_inspect,
-            credentials=self.credentials() if wanted else (),
+            credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
-        self._vault.journal.conceal(one.value for one in equipment.inspection.credentials)
+        self._vault.journal.conceal(credential.value for credential in equipment.inspection.credentials)
         return equipment
 
     def at_the_gate(

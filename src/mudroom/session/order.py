@@ -61,9 +61,9 @@ class Case(NamedTuple):
         """The verdict, with the answer in its reason."""
         if self.answer is None:
             return self.verdict
-        said = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
+        answer = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
         more = f" ({self.answer.reason})" if self.answer.reason else ""
-        return self.verdict._replace(reason=f"{self.verdict.reason}; {said}{more}")
+        return self.verdict._replace(reason=f"{self.verdict.reason}; {answer}{more}")
 
     def changed(self) -> Case:
         """Return the case as refused: the command has changed since the answer."""

@@ -154,14 +154,14 @@ class OwnSandbox:
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         equipment = machine.equipment(mode, order)
         relay = relay_for(order.stdio)
-        given = relay.descriptors if relay is not None else order.stdio[:3]
+        stdio = relay.descriptors if relay is not None else order.stdio[:3]
         gated, port = machine.at_the_gate(fork, mode, order, relay, equipment)
         mirror = machine.mirror(order)
         with (
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
-            CapturedOutput(*given, settings.output_limit, heard) as output,
+            CapturedOutput(*stdio, settings.output_limit, heard) as output,
         ):
             try:
                 plan, env = machine.confinement.plan(
@@ -257,10 +257,10 @@ class OwnSandbox:
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None
         if os.geteuid() and isinstance(view, OverlayView) and self._machine.looks_first():
-            found = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
-            if found is not None:
+            path = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
+            if path is not None:
                 self._outcome.notes.append(
-                    f"{show(found)} belongs to another user or group: the command cannot change it in the staged view "
+                    f"{show(path)} belongs to another user or group: the command cannot change it in the staged view "
                     "(--view copy can)"
                 )
 
@@ -300,9 +300,9 @@ def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outco
         return ()
     from mudroom.core.network.flow import flow_to_json
 
-    told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
+    events = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
     try:
-        forks.vault.journal.append_all(told, time=forks.clock())
+        forks.vault.journal.append_all(events, time=forks.clock())
     except MudroomError as error:
         outcome.unwritten = error
     return tuple(keeper.flows)

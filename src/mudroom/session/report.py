@@ -36,8 +36,8 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
     _mask, secrets = forks.secrets.look(actor.settings)
     if checkpoint is not None:
         forks.checkpoint(name, checkpoint)
-    found = Outcome()
-    mode = machine.first_mode(forks.vault.fork(name), order, found)
+    outcome = Outcome()
+    mode = machine.first_mode(forks.vault.fork(name), order, outcome)
     missing = machine.confinement.missing_credentials(actor.settings)
     return PreparedFork(
         name,
@@ -47,10 +47,10 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
         actor.settings.network_at(grant.level),
         mode,
         actor.agent,
-        tuple((name, one.action) for name, one in class_actions(approval.policy(), actor.agent).items()),
+        tuple((name, action.action) for name, action in class_actions(approval.policy(), actor.agent).items()),
         checkpoint,
         grant.credentials,
-        (*secrets, *grant.notes, *found.notes, *missing),
+        (*secrets, *grant.notes, *outcome.notes, *missing),
     )
 
 
@@ -84,12 +84,12 @@ def _denied(forks: Forks, name: str) -> tuple[dict[str, Any], ...]:
     """Return the refusals of the last commands of a fork, newest first, by the policy or by the sandbox."""
     import json
 
-    found: list[dict[str, Any]] = []
+    denials: list[dict[str, Any]] = []
     for event in forks.vault.journal.events(last=LOOKED_AT):
         if event.fork == name and event.kind in ("run", "verdict"):
             data = json.loads(event.data)
-            found += data["denials"]
+            denials += data["denials"]
             if event.kind == "verdict":
                 reason = data["verdict"]["reason"]
-                found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
-    return tuple(reversed(found))[:MOST_DENIALS]
+                denials.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
+    return tuple(reversed(denials))[:MOST_DENIALS]

@@ -33,5 +33,5 @@ def tidy(forks: Forks, *, applied: bool = False) -> None:
         return
     forks.remarks.extend(swept.remarks)
     if swept.size:
-        data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
+        data = {"applies": [apply.name for apply in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
         forks.journal("gc", "", data)

@@ -56,8 +56,8 @@ def run(parts: Parts, order: Order) -> Result:
             if is_new:
                 parts.forks.take_back(fork)
             return refused(parts, order, case.changed())
-        told = parts.approval.told(order, case)
-        result = result_of(fork.name, order, told, outcome, end)._replace(changeset=changeset, duration=duration)
+        final = parts.approval.told(order, case)
+        result = result_of(fork.name, order, final, outcome, end)._replace(changeset=changeset, duration=duration)
         _journal_run(parts.forks, order, result, outcome)
         return result
 

@@ -148,7 +148,7 @@ class Sandboxes:
     def foreground(self) -> list[tuple[str, str, int]]:
         """Return the foreground commands of all forks: the fork's name, its lock holder's description of itself, and
         the start in nanoseconds since 1970."""
-        found = []
+        commands = []
         for fork in self._forks.vault.forks():
             since = fork.interrupted
             if since is None or is_shared(fork):
@@ -157,8 +157,8 @@ class Sandboxes:
                 if free:
                     continue
             with open(fork.path + b"/lock", "rb") as stream:
-                found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
-        return found
+                commands.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
+        return commands
 
     def printed(
         self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16
@@ -193,7 +193,7 @@ class Sandboxes:
 
         vault = self._forks.vault
         forks = vault.forks() if name is None else [vault.fork(name)]
-        found = []
+        commands = []
         for fork in forks:
             rows = Book(fork).rows()
             if any(ended is None for _started, ended in rows):
@@ -201,8 +201,8 @@ class Sandboxes:
                     if free:  # its holder was killed
                         self._forks.settle(fork)
                         rows = Book(fork).rows()
-            found += rows
-        return sorted(found, key=lambda row: row[0].time)
+            commands += rows
+        return sorted(commands, key=lambda row: row[0].time)
 
     def started(self, identity: str) -> BackgroundStart:
         """Return the start of the background command with this id, of any session. Raise UsageError if none has it."""
@@ -262,8 +262,8 @@ class Sandboxes:
     ) -> BackgroundEnd | None:
         """Wait for the end of a background command: on the tender if this session holds it, otherwise by ``later``."""
         shared = self._forks.users.shared(started.fork)
-        behind = shared.behind.get(started.id) if shared is not None else None
-        return behind.wait(timeout) if behind is not None else later()
+        background = shared.backgrounds.get(started.id) if shared is not None else None
+        return background.wait(timeout) if background is not None else later()
 
     def place(self, started: BackgroundStart) -> bytes:
         """Return the directory in the vault with the output of a background command."""

@@ -27,11 +27,11 @@ class Secrets:
 
         The mask of the session's own settings becomes the vault's, for file tools and reviews."""
         own = self._settings
-        asked = settings or own
+        chosen = settings or own
         with self._lock:
-            paths, complete = self._finder.find(asked.secrets_mask, asked.secrets_show)
+            paths, complete = self._finder.find(chosen.secrets_mask, chosen.secrets_show)
             mask = make_mask(self._vault.project, self._vault.path + b"/masks", paths, complete)
-            is_own = (asked.secrets_mask, asked.secrets_show) == (own.secrets_mask, own.secrets_show)
+            is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
             if is_new:
                 self._vault.mask = mask

@@ -59,8 +59,8 @@ def require_project(
 ) -> tuple[bytes, bytes, bytes]:
     """Return the real paths of the project, the home and the state directory. Raise UsageError if the project cannot be
     staged, Unsupported on a platform without a sandbox."""
-    here = platform or platform_here(sys.platform)
-    real, real_home, real_state = (here.real_path(path) for path in (project, home, state))
+    chosen = platform or platform_here(sys.platform)
+    real, real_home, real_state = (chosen.real_path(path) for path in (project, home, state))
     if real_home == b"/":  # a service account without a home: the private home still needs a path
         real_home = b"/home/nobody"
     check_project(real, real_home, real_state)
@@ -226,14 +226,14 @@ class Session:
         timeout: float | None,
         actor: Actor | None,
     ) -> Order:
-        asked = actor or self.actor
+        chosen = actor or self.actor
         return Order(
             tuple(argv),
             cwd or self.project,
-            asked,
-            self.machine.granted(asked),
+            chosen,
+            self.machine.granted(chosen),
             fork,
-            timeout=timeout or asked.settings.timeout,
+            timeout=timeout or chosen.settings.timeout,
             alone=self.forks.exclusive.is_ours,
         )
 

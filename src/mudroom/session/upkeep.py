@@ -55,11 +55,11 @@ __all__ = [
 
 def holdings(state: bytes) -> list[VaultTotal]:
     """Return the totals of every vault of a state directory, by name."""
-    found = []
+    totals = []
     for vault in vaults(state):
         with closing(vault):
-            found.append(vault_total(vault))
-    return found
+            totals.append(vault_total(vault))
+    return totals
 
 
 def vaults_of(state: bytes) -> list[Vault]:
@@ -73,7 +73,7 @@ def holdings_of(vault: Vault) -> VaultTotal:
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
     """Return every other usable vault of a state directory. Close them."""
-    return [one for one in vaults(state) if one.path != vault.path and not why_unusable(one)]
+    return [other for other in vaults(state) if other.path != vault.path and not why_unusable(other)]
 
 
 def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
@@ -108,7 +108,7 @@ def sweep(
 def told(swept: PruneResult) -> dict[str, object]:
     """Return a prune result as data for the journal and for JSON."""
     return {
-        "applies": [one.name for one in swept.applies],
+        "applies": [apply.name for apply in swept.applies],
         "checkpoints": list(swept.checkpoints),
         "forks": list(swept.forks),
         "layers": len(swept.layers),

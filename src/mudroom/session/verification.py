@@ -39,8 +39,8 @@ def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
             try:
                 mask, _notes = forks.secrets.look(settings)
                 rehearse(forks.tools.tree(fork, forks.vault.masked(mask)), landing, staged, merged)
-                told = on_verify(settings.verify) if on_verify is not None else None
-                stdio = CAPTURED if told is None else Stdio(on_output=lambda _name, data: told(data))
+                on_output = on_verify(settings.verify) if on_verify is not None else None
+                stdio = CAPTURED if on_output is None else Stdio(on_output=lambda _name, data: on_output(data))
                 result = run_as(actor, settings.verify, fork, stdio, settings.verify_timeout)
                 output = result.stdout + result.stderr
                 return Verification(settings.verify, result.exit_code, output, result.timed_out)

@@ -152,8 +152,8 @@ class Confinement:
     def host(self) -> Host:
         if self._host is None:
             search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
-            here = self.platform.survey or survey
-            self._host = here(self._home, [entry for entry in search if entry.startswith(b"/")])
+            survey_host = self.platform.survey or survey
+            self._host = survey_host(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
     def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
@@ -250,7 +250,7 @@ class Confinement:
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
-            rlimits=tuple(_permitted(one, self.platform) for one in (*rlimits(settings.limits), *stand_ins)),
+            rlimits=tuple(_permitted(rlimit, self.platform) for rlimit in (*rlimits(settings.limits), *stand_ins)),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:
@@ -441,14 +441,14 @@ class Confinement:
         ]
 
     def _shown_credentials(self, settings: Settings) -> list[Bind]:
-        found = []
+        binds = []
         for path in settings.credentials:
             place = self._home + path[1:]
             if os.path.exists(place) and not os.path.isfile(place):
                 raise UsageError(f"credentials.show: {show(path)} is no file", "name the files one by one")
             if os.path.exists(place):
-                found.append(Bind(os.path.realpath(place), place))
-        return found
+                binds.append(Bind(os.path.realpath(place), place))
+        return binds
 
     def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, grant: Grant) -> tuple[Bind, ...]:
         for path in settings.read:

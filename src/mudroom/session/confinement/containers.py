@@ -126,8 +126,8 @@ class Containers:
         """Yield a container that only its engine's command line reaches, for one command."""
         from mudroom.sandbox.container.remote import start_remote
 
-        made = self._named(self.container(plan, settings))
-        box = start_remote(self.engine, made, local, self._state, self._environ, plan.gate)
+        container = self._named(self.container(plan, settings))
+        box = start_remote(self.engine, container, local, self._state, self._environ, plan.gate)
         self._sweep(self._state)
         try:
             yield box
@@ -146,11 +146,11 @@ class Containers:
     def image(self, name: str, user: User) -> ProvidedImage:
         """Return a named image as it was at its first use in this session. Raise UsageError if it does not exist,
         Unsupported if it cannot be used here."""
-        found = self._images.get((name, user))
-        if found is None:
+        image = self._images.get((name, user))
+        if image is None:
             place = self._state + b"/images"
-            found = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
-        return found
+            image = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
+        return image
 
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = self.allowed(settings.limits).limits

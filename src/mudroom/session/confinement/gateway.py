@@ -5,7 +5,7 @@ Rules of this file:
 2. An error leaves the command without a network, never with another network: its namespace has none.
 3. The approver is asked once per command about a host and port, whatever the answer.
 4. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
-(``Elsewhere``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
+(``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
 5. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
 approver is available by then.
 """
@@ -48,7 +48,7 @@ LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
 
 
-class Waiting(Protocol):
+class PendingQuestion(Protocol):
     """A question that is answered elsewhere. No method raises or blocks."""
 
     def fileno(self) -> int:
@@ -61,11 +61,11 @@ class Waiting(Protocol):
         """Withdraw the question: the answer is not needed any more."""
 
 
-class Elsewhere(Protocol):
+class RemoteApprover(Protocol):
     """An approver that does not block. An approver with ``begin`` is asked by that method."""
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
-    def begin(self, question: FlowQuestion) -> Waiting: ...
+    def begin(self, question: FlowQuestion) -> PendingQuestion: ...
 
 
 Hush = Callable[[], AbstractContextManager[None]]
@@ -88,7 +88,7 @@ def upstream_of(environ: Mapping[bytes, bytes]) -> str:
     return ""
 
 
-class Shared:
+class SharedGates:
     """The gates of this process, one for each upstream proxy. A gate is closed with the last session that uses it."""
 
     def __init__(self, make: Callable[[str], Gate] = _new_gate) -> None:
@@ -115,7 +115,7 @@ class Shared:
                 self._gates.pop(upstream).close()
 
 
-SHARED = Shared()
+SHARED = SharedGates()
 
 
 class Gateway:
@@ -175,20 +175,20 @@ class Entrance:
 
     def open(self) -> None:
         """Open the socket. Raise OSError on failure; the socket is closed then."""
-        made = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+        listener = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
         try:
-            made.setblocking(False)
+            listener.setblocking(False)
             with short_path(self._path) as path:
                 try:
                     os.unlink(path)  # of a command that was killed with its host process
                 except FileNotFoundError:
                     pass
-                made.bind(path)
-            made.listen()
+                listener.bind(path)
+            listener.listen()
         except OSError:
-            made.close()
+            listener.close()
             raise
-        self._socket = made
+        self._socket = listener
 
     def admit(self, namespaces: Sequence[int]) -> None:
         assert self._socket is not None
@@ -281,7 +281,7 @@ class Doorkeeper:
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
         """Rules that are valid for this command only, made of answers."""
-        self._waiting: list[tuple[FlowQuestion, Waiting]] = []
+        self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
 
     @property
     def is_inside(self) -> bool:
@@ -297,11 +297,11 @@ class Doorkeeper:
     def listen(self) -> int:
         """Open a listener on the host's loopback, for a command without a network namespace. Return its port. Other
         users of this machine can connect there, too: they get the command's access, which is less than their own."""
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        made.bind(("127.0.0.1", 0))
-        made.listen(_QUEUE)
-        port: int = made.getsockname()[1]
-        self._listeners.append(("proxy", made.detach()))
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(_QUEUE)
+        port: int = listener.getsockname()[1]
+        self._listeners.append(("proxy", listener.detach()))
         return port
 
     def began(self, running: Running) -> None:
@@ -309,7 +309,7 @@ class Doorkeeper:
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            bells = [bell for _question, one in self._waiting if (bell := one.fileno()) >= 0]
+            bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -372,11 +372,11 @@ class Doorkeeper:
     def _hear(self, door: Door) -> None:
         from mudroom.core.network.flow import Flow
 
-        for one in door.receive():
-            if isinstance(one, Flow):
-                self.flows.append(one)
+        for message in door.receive():
+            if isinstance(message, Flow):
+                self.flows.append(message)
             else:
-                self._ask(door, one)
+                self._ask(door, message)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())

@@ -120,12 +120,12 @@ def granted(
     """Return the grant of a command. Raise Refused if the policy refuses, Unsupported if the machine cannot."""
     decision = decide(settings, card, asked, environ)
     if decision.level is None:
-        who = f"the agent {card.agent}" if card is not None else "this command"
+        subject = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
             from mudroom.sandbox.container.engine import needed
 
-            raise Unsupported(f"level {decision.asked} of {who}", needed(engine_of(settings)), decision.reason)
-        raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
+            raise Unsupported(f"level {decision.asked} of {subject}", needed(engine_of(settings)), decision.reason)
+        raise Refused(f"{subject} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:
         notes.append(f"{decision.reason} ({decision.rule})")
@@ -140,7 +140,7 @@ def granted(
         )
     if opened.stores:
         notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
-    image, said = image_of(settings, card, decision.level)
+    image, image_notes = image_of(settings, card, decision.level)
     return Grant(
         decision.level,
         opened.stores,
@@ -149,7 +149,7 @@ def granted(
         opened.variables,
         opened.abstract,
         card.needs.gpu,
-        (*notes, *said, *opened.notes),
+        (*notes, *image_notes, *opened.notes),
         image,
     )
 
@@ -161,12 +161,12 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
         return "", ()
     from mudroom.core.confinement.image import HOST
 
-    named, asked = settings.image, card.image if card is not None else ""
+    named, requested = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()
-    if named is None and card is not None and asked:
+    if named is None and card is not None and requested:
         if card.agent in settings.image_cards:
-            named = asked
-        elif asked != HOST:
+            named = requested
+        elif requested != HOST:
             why = "container.cards in the policy does not name the agent"
-            notes = (f"{card.agent} asks for the image {asked}, and has the host's own toolchain: {why}",)
+            notes = (f"{card.agent} asks for the image {requested}, and has the host's own toolchain: {why}",)
     return "" if named in (None, HOST) else named, notes

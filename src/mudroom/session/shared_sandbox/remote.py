@@ -83,8 +83,8 @@ class RemoteSandbox:
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
         """``terms``: of the command that the checkpoint is made for, refused if they differ; None: for no command."""
         request = {"op": "checkpoint", "name": name, "time": time, "keep": keep, "terms": terms}
-        made: str = self._ask(request)
-        return made
+        chosen: str = self._ask(request)
+        return chosen
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         answer = with_report(self._connection, request, ())

@@ -62,7 +62,7 @@ class Basis(NamedTuple):
     clock: Callable[[], int]
 
 
-class Behind:
+class BackgroundCommand:
     """One background command: its output is read here, and its end is noted in the vault."""
 
     def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
@@ -137,15 +137,15 @@ class SharedSandbox:
         self.basis, self.held, self.gate, self.leaf, self.mirror = basis, held, gate, leaf, mirror
         self.fork, self.vault = basis.fork, basis.vault
         self.book = Book(self.fork)
-        self.behind: dict[str, Behind] = {}
+        self.backgrounds: dict[str, BackgroundCommand] = {}
         self.notes: list[str] = []
-        self._late: list[Behind] = []
+        self._ended_with_sandbox: list[BackgroundCommand] = []
         """Commands that ended with the sandbox. Their waiters are released when the last changes are collected."""
         self.is_over = False
         self._resources, self._over = resources, over
         self._lock = _thread.allocate_lock()
         """Guards the attributes below; held for moments only."""
-        self._books = _thread.allocate_lock()
+        self._collecting = _thread.allocate_lock()
         """Held while changes are collected and recorded."""
         self._turning = _thread.allocate_lock()
         """Held while our turn is released and taken again. A waiter for this lock waits for another process."""
@@ -153,8 +153,8 @@ class SharedSandbox:
         self._closing = self._is_collected = False
         self._last = CollectedCommand((), 0, 0)
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._gone = _thread.allocate_lock()
-        self._gone.acquire()
+        self._finished = _thread.allocate_lock()
+        self._finished.acquire()
         self.mode, self.port, self.environment = basis.mode, basis.port, basis.environment
         self.masked = self.vault.mask.paths
         self.visitors: Visitors | None = None
@@ -165,13 +165,13 @@ class SharedSandbox:
 
         try:
             self.visitors = Visitors(self)
-            self._tell()
+            self._note_facts()
         except (MudroomError, OSError) as error:  # the sandbox works without visitors
             self.notes.append(f"no other process can join: {error}")
         finally:
             _thread.start_new_thread(self._tend, ())
 
-    def _tell(self) -> None:
+    def _note_facts(self) -> None:
         """Note in the vault the facts that a process needs to join."""
         self.book.note(
             {
@@ -230,8 +230,8 @@ class SharedSandbox:
         pipes = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
         try:
             place = self.book.begin(started)
-            given = (null, pipes[0][1], pipes[1][1])
-            running = self.held.run(started.command, environment, started.cwd, given)
+            stdio = (null, pipes[0][1], pipes[1][1])
+            running = self.held.run(started.command, environment, started.cwd, stdio)
         except BaseException:
             for read, _write in pipes:
                 os.close(read)
@@ -241,9 +241,9 @@ class SharedSandbox:
                 os.close(descriptor)
         for read, _write in pipes:
             os.set_blocking(read, False)
-        behind = Behind(started, running, place, [read for read, _write in pipes])
+        background = BackgroundCommand(started, running, place, [read for read, _write in pipes])
         with self._lock:
-            self.behind[started.id] = behind
+            self.backgrounds[started.id] = background
         self._wake_up()
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
@@ -255,7 +255,7 @@ class SharedSandbox:
 
         if terms is not None:
             self.require_terms(terms)
-        with self._books, self.stopped():
+        with self._collecting, self.stopped():
             if self._is_collected:
                 raise UsageError("what ran in the background has just ended", "try again")
             self._gather(self._last, live=True)
@@ -269,7 +269,7 @@ class SharedSandbox:
         try:
             yield
         finally:
-            self._go_on()
+            self._resume()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -284,7 +284,7 @@ class SharedSandbox:
     def collect(self, command: CollectedCommand | None) -> None:
         """Record the fork's present changes as those of ``command`` (None: the last command). Do nothing if the sandbox
         is over: they have been recorded then."""
-        with self._books:
+        with self._collecting:
             if self._is_collected:
                 return
             with self.stopped():
@@ -296,22 +296,22 @@ class SharedSandbox:
         seconds."""
         with self._lock:
             self._closing |= identities is None
-            for behind in self.behind.values():
-                if behind.ended is None and (identities is None or behind.started.id in identities):
-                    behind.deadline, behind.asked = time.monotonic() + grace, True
-                    self._ask(behind)
+            for background in self.backgrounds.values():
+                if background.ended is None and (identities is None or background.started.id in identities):
+                    background.deadline, background.asked = time.monotonic() + grace, True
+                    self._ask_to_end(background)
         self._wake_up()
 
-    def _ask(self, behind: Behind) -> None:
+    def _ask_to_end(self, background: BackgroundCommand) -> None:
         try:
-            behind.running.signal(SIGTERM)
+            background.running.signal(SIGTERM)
         except MudroomError:
             pass  # the sandbox has just ended, and the command with it
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the sandbox is gone and its changes are recorded. Return False after ``timeout`` seconds."""
-        if self._gone.acquire(timeout=-1 if timeout is None else timeout):
-            self._gone.release()
+        if self._finished.acquire(timeout=-1 if timeout is None else timeout):
+            self._finished.release()
             return True
         return False
 
@@ -327,18 +327,18 @@ class SharedSandbox:
 
     def _tend(self) -> None:
         try:
-            while not self._nobody_needs_it():
-                self._turn_round()
+            while not self._is_unneeded():
+                self._poll()
         except (MudroomError, OSError) as error:
             self.notes.append(str(error))
         finally:
             self._finish()
 
-    def _nobody_needs_it(self) -> bool:
+    def _is_unneeded(self) -> bool:
         with self._lock:
             if self._is_gone():
                 self._closing = True
-            alive = any(behind.ended is None for behind in self.behind.values())
+            alive = any(background.ended is None for background in self.backgrounds.values())
             visited = self.visitors is not None and self.visitors.are_there
             self._closing |= not (alive or visited or self._guests)
             return self._closing and not alive
@@ -346,13 +346,13 @@ class SharedSandbox:
     def _is_gone(self) -> bool:
         return self.held.fileno() < 0 or self.held.running.has_report()
 
-    def _turn_round(self) -> None:
+    def _poll(self) -> None:
         gate = self.gate.descriptors() if self.gate is not None else ()
         visits = self.visitors.descriptors() if self.visitors is not None else ()
         with self._lock:
-            alive = [behind for behind in self.behind.values() if behind.ended is None]
-        streams = {descriptor: behind for behind in alive for descriptor in behind.streams}
-        reports = {behind.running.fileno(): behind for behind in alive}
+            alive = [background for background in self.backgrounds.values() if background.ended is None]
+        streams = {descriptor: background for background in alive for descriptor in background.streams}
+        reports = {background.running.fileno(): background for background in alive}
         ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
         if self._wake in ready:
             os.read(self._wake, 4096)
@@ -361,29 +361,29 @@ class SharedSandbox:
         if self.gate is not None:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
-                self._wait_for(alive, self.gate.attend(ready))
+                self._extend_deadlines(alive, self.gate.attend(ready))
         if self._turning.acquire(blocking=False):
             try:
-                held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
+                held_up = self.vault.turn.stand_aside(self._stop, self._resume)
             finally:
                 self._turning.release()
-            self._wait_for(alive, held_up)
+            self._extend_deadlines(alive, held_up)
         for descriptor in ready:
             if descriptor in streams:
                 streams[descriptor].take(descriptor)
             elif descriptor in visits and self.visitors is not None:
                 self.visitors.attend(descriptor)
-        for behind in alive:
-            if behind.running.fileno() in ready:
-                self._ended(behind)
+        for background in alive:
+            if background.running.fileno() in ready:
+                self._end_command(background)
             else:
-                self._hurry(behind)
+                self._enforce_deadline(background)
 
-    def _wait_for(self, alive: Sequence[Behind], seconds: float) -> None:
+    def _extend_deadlines(self, alive: Sequence[BackgroundCommand], seconds: float) -> None:
         """Time that a command spends waiting for us does not count towards its timeout."""
-        for behind in alive:
-            if behind.deadline is not None:
-                behind.deadline += seconds
+        for background in alive:
+            if background.deadline is not None:
+                background.deadline += seconds
 
     def _stop(self) -> None:
         with self._lock:
@@ -391,56 +391,56 @@ class SharedSandbox:
                 self.held.running.pause()
             self._pauses += 1
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         with self._lock:
             self._pauses -= 1
             if not self._pauses:
                 self.held.running.resume()
 
-    def _hurry(self, behind: Behind) -> None:
-        if behind.deadline is None or time.monotonic() < behind.deadline:
+    def _enforce_deadline(self, background: BackgroundCommand) -> None:
+        if background.deadline is None or time.monotonic() < background.deadline:
             return
-        behind.running.signal(SIGKILL if behind.asked else SIGTERM)
-        behind.timed_out, behind.asked = behind.timed_out or not behind.asked, True
-        behind.deadline = time.monotonic() + GRACE
+        background.running.signal(SIGKILL if background.asked else SIGTERM)
+        background.timed_out, background.asked = background.timed_out or not background.asked, True
+        background.deadline = time.monotonic() + GRACE
 
-    def _ended(self, behind: Behind) -> None:
+    def _end_command(self, background: BackgroundCommand) -> None:
         """Note the end of a background command, and collect its changes."""
         try:
-            status = behind.running.wait().status
+            status = background.running.wait().status
         except MudroomError as error:  # it never started: the program does not exist
             status = getattr(error, "exit_code", 125) << 8
-            behind.say(error.message)
-        behind.running.close()
-        behind.drain()
+            background.say(error.message)
+        background.running.close()
+        background.drain()
         signal = status & 0x7F
         now = self.basis.clock()
-        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
-        command = CollectedCommand(behind.started.command, status, now, behind.started.level)
-        behind.ended = ended
+        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, background.timed_out, now)
+        command = CollectedCommand(background.started.command, status, now, background.started.level)
+        background.ended = ended
         if self._is_gone():
             self._last = command
-            self._late.append(behind)
+            self._ended_with_sandbox.append(background)
             return
         try:
             self.collect(command)
         except (MudroomError, OSError) as error:  # collected with the next command, or at the end
             self.notes.append(str(error))
         finally:
-            self._tell_end(behind)
+            self._record_end(background)
 
-    def _tell_end(self, behind: Behind) -> None:
+    def _record_end(self, background: BackgroundCommand) -> None:
         """Record the end and release the waiters. Its changes have been collected."""
-        ended = behind.ended
+        ended = background.ended
         assert ended is not None
         try:
-            self.book.write(behind.started, ended)
-            data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+            self.book.write(background.started, ended)
+            data = {"id": background.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
             self.vault.journal.append("background_end", self.fork.name, data, time=ended.time)
         except (MudroomError, OSError) as error:
             self.notes.append(str(error))
         finally:
-            behind.end()
+            background.end()
 
     def _finish(self) -> None:
         """End the sandbox, collect its changes, then release everything, also after an error."""
@@ -450,30 +450,30 @@ class SharedSandbox:
             if self.visitors is not None:
                 self.visitors.close()
             self.held.end()
-            for behind in self.behind.values():
-                if behind.ended is None:
-                    self._ended(behind)
-            with self._books:
+            for background in self.backgrounds.values():
+                if background.ended is None:
+                    self._end_command(background)
+            with self._collecting:
                 self._is_collected = True
                 self._gather(self._last, live=False)
                 self.fork.end()
         except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
             self.notes.append(str(error))
         finally:
-            for behind in self._late:
-                self._tell_end(behind)
-            self._let_go()
+            for background in self._ended_with_sandbox:
+                self._record_end(background)
+            self._release()
 
-    def _write_down(self) -> None:
+    def _journal_notes(self) -> None:
         """Journal the notes: no command is left that could show them."""
         if self.notes:
             data = {"notes": self.notes}
             self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
             self.book.note(None)
-            self._write_down()
+            self._journal_notes()
         finally:
             try:
                 self._resources.close()
@@ -483,7 +483,7 @@ class SharedSandbox:
                 os.close(self._wake)
                 os.close(self._poke)
                 self._over(self)
-                self._gone.release()
+                self._finished.release()
 
     def _gather(self, command: CollectedCommand, *, live: bool) -> None:
         with OpenFork(self.vault, self.fork) as opened:

@@ -110,8 +110,8 @@ class Visitors:
         except (MudroomError, OSError):  # the visitor or the sandbox is gone
             self._leave(descriptor)
         finally:
-            for one in descriptors:
-                os.close(one)
+            for passed in descriptors:
+                os.close(passed)
 
     def _admit(self) -> None:
         listening: Any = self._socket  # the type stub lacks ``_accept``
