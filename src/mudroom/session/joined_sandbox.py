@@ -149,7 +149,7 @@ class JoinedSandbox:
         except UsageError:
             raise
         except MudroomError:  # the process that held the sandbox is gone, with its commands
-            self._outcome.notes.append("what ran in the background of the fork was ended, and this command with it")
+            self._outcome.notes.append("the background commands of the fork were ended, and this command with them")
             place = self._forks.vault.fork(self._fork.name)
             with place.lock("looking at what is left"):
                 self._forks.settle(place)

@@ -459,8 +459,8 @@ class Confinement:
                 )
             if is_socket(path):  # a read-only mount does not prevent connecting: unix(7)
                 raise UsageError(
-                    f"{show(path)} is a socket, and whoever can connect to it can do what its server can",
-                    "what is shown is to be read; a card names the sockets that an agent needs",
+                    f"{show(path)} is a socket: a command that connects to it can do whatever its server can",
+                    "show files and directories only; a card names the sockets that an agent needs",
                 )
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)

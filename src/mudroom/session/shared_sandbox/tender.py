@@ -257,7 +257,7 @@ class SharedSandbox:
             self.require_terms(terms)
         with self._collecting, self.stopped():
             if self._is_collected:
-                raise UsageError("what ran in the background has just ended", "try again")
+                raise UsageError("the background commands of this fork have just ended", "try again")
             self._gather(self._last, live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
             return checkpoint_copy(self.vault, self.fork, chosen, time, keep).name
