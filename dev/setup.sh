@@ -1,5 +1,5 @@
 # Sourced by ./demo, ./check and scripts in dev/: a virtual environment in .venv with mudroom in it, the Debian packages
-# they need, and figures of what each part of a run took.
+# they need, and the duration of each part of a run.
 # Works on a fresh Debian or Ubuntu with Python 3.11 or newer and nothing else.
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
@@ -8,7 +8,7 @@ as_root() { # run a command as root: directly, by sudo without a question, or no
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
 }
 
-debian_packages() { # install those that are missing: all at once, or else one by one; what cannot be had is said
+debian_packages() { # install missing packages: all at once, or else singly; print those that cannot be installed
     missing=
     for package in "$@"; do
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed' || missing="$missing $package"
@@ -35,7 +35,7 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null
 }
 
-begin_figures() { # a place for what each part took, told at the end by the script that begins it; any user may write there
+begin_figures() { # make the file of durations, printed at the end by the script that made it; any user may write to it
     [ -n "${MUDROOM_FIGURES:-}" ] && { figures_are_ours=; return; }
     figures_are_ours=$(mktemp -d)
     chmod 0755 "$figures_are_ours"
@@ -45,7 +45,7 @@ begin_figures() { # a place for what each part took, told at the end by the scri
     SECONDS=0
 }
 
-part() { # part NAME COMMAND…: run it, and write down the seconds; its exit status
+part() { # part NAME COMMAND…: run it, and record the seconds; return its exit status
     part_name=$1 part_began=$SECONDS part_status=0
     shift
     "$@" || part_status=$?
@@ -55,7 +55,7 @@ part() { # part NAME COMMAND…: run it, and write down the seconds; its exit st
     return "$part_status"
 }
 
-tell_figures() { # seconds per part, and skipped tests by reason
+tell_figures() { # print the seconds per part, and skipped tests by reason
     [ -n "${figures_are_ours:-}" ] || return 0
     awk -F '\t' -v total="$SECONDS" '
         $1 == "part" { parts = parts sprintf("%6d s  %s%s\n", $3, $2, $4 == "ok" ? "" : ": " $4) }
@@ -85,7 +85,7 @@ virtual_environment() { # virtual_environment DIRECTORY WHAT: an editable instal
     "$1/bin/python" -m pip --quiet --disable-pip-version-check install --editable "$2" || return 1
 }
 
-page_tools() { # page_tools DIRECTORY: what its package.json names, for tests of the page; without it they are skipped by name
+page_tools() { # page_tools DIRECTORY: install the packages of its package.json, for tests of the page, which are skipped without them
     for package in typescript axe-core preact htm @highlightjs/cdn-assets; do
         [ -d "$1/node_modules/$package" ] || missing_tool=$package
     done

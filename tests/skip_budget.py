@@ -1,10 +1,10 @@
-"""Pytest plugin: skipped tests are counted by reason, and a run that skips more than ``skips.toml`` lists fails.
+"""Pytest plugin: count skipped tests by reason, and fail a run that skips more than ``skips.toml`` lists.
 
     pytest --skip-budget root          # the pass ``root`` of the table
     pytest --skip-budget listed        # any number, but only for reasons that are in the table
 
-A test that skips counts once; so does a module that skips as a whole while it is collected, and under xdist only the
-process that hands out the tests counts. Without ``--skip-budget`` nothing is counted. The table is a list of
+A skipped test counts once, and so does a module that is skipped during collection. Under xdist only the controller
+counts. Without ``--skip-budget`` the plugin does not count. The table is a list of
 
     [[skip]]
     reason = 'only root may mount'     # a regular expression for the whole reason
@@ -27,7 +27,7 @@ import pytest
 
 TABLE = Path(__file__).with_name("skips.toml")
 LISTED = "listed"
-"""The pass in which any number of skips is accepted for a reason that is listed."""
+"""The pass that accepts any number of skips for a listed reason."""
 
 
 class Entry(NamedTuple):
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Skips of one pass that belong to one entry, or to none."""
+    """Skips of one pass that match one entry, or none."""
 
     reason: str
     number: int
@@ -50,7 +50,8 @@ class Row(NamedTuple):
 
 
 def read_table(path: Path) -> list[Entry]:
-    """Raise ValueError if an entry has no reason, or a count that is not a whole number."""
+    """Return the entries of a table. Raise ValueError if an entry has no reason, or a count that is not a whole
+    number."""
     entries = []
     for written in tomllib.loads(path.read_text())["skip"]:
         most = {key: value for key, value in written.items() if key != "reason"}
@@ -61,7 +62,7 @@ def read_table(path: Path) -> list[Entry]:
 
 
 def compare(skipped: Counter[str], entries: list[Entry], name: str) -> list[Row]:
-    """A row per entry of the table that something belongs to, and one per reason that is not listed."""
+    """Return a row for each entry of the table that matches a skip, and a row for each reason that is not listed."""
     counts: Counter[int] = Counter()
     rows = []
     for reason, count in sorted(skipped.items()):
@@ -125,7 +126,7 @@ class SkipBudget:
 
 
 def _reason(longrepr: object) -> str:
-    """Of a report that skips: pytest hands on file, line and "Skipped: " with the reason."""
+    """Return the reason of a skip. Pytest passes the file, the line and "Skipped: " with the reason."""
     text = str(longrepr[2]) if isinstance(longrepr, tuple) else str(longrepr)
     return " ".join(text.removeprefix("Skipped: ").split())
 

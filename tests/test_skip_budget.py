@@ -1,4 +1,4 @@
-"""The budget of skips: counted by reason, once per test, and too many fail a run that would pass."""
+"""The budget of skips: each test counts once under its reason, and too many skips fail a run that would pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The marks that say where a test runs: ``both_users`` stands wherever it matters who runs a test."""
+"""The marks that select where a test runs: ``both_users`` is set wherever the user matters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
 ASKS = {"geteuid", "getuid", "getegid", "getgid"}
 SHARED = {"conftest", "browser", "clients"}
-"""Imported by many. Who runs them matters to Chromium's own sandbox, and to where sshd wants a directory."""
+"""Modules that many tests import. The user matters only to Chromium's own sandbox, and to the directory that sshd
+needs."""
 ROOMS = {"sandbox", "stage"}
-"""Folders of tests in which whatever starts a sandbox runs as both users: identities, capabilities, control groups,
-owners and mounts are others for root."""
+"""Folders of tests in which every test that starts a sandbox runs as both users: identities, capabilities, control
+groups, owners and mounts differ for root."""
 STARTS = {"place", "client"}
-"""Fixtures by which a sandbox is started."""
+"""Fixtures that start a sandbox."""
 SAME = {
     "test_mac_session.py": "a macOS that is played: nothing is confined",
     "test_command_line.py": "asks for one test that root skips",
@@ -29,7 +30,7 @@ SAME = {
     "test_second_writer.py": "as test_faults",
     "test_approval_faults.py": "asks only to name a file of its own",
 }
-"""Files that ask, and run once; each with its reason."""
+"""Files that ask for the user, but run once; each with its reason."""
 
 
 @functools.cache
@@ -38,7 +39,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def helpers(path: Path) -> Iterator[Path]:
-    """The file and what it imports of tests/, directly or not, but what nearly all import."""
+    """Return the file and its imports from tests/, direct and indirect, without those that nearly all tests import."""
     seen: set[Path] = set()
     waiting = [path]
     while waiting:
@@ -54,7 +55,7 @@ def helpers(path: Path) -> Iterator[Path]:
 
 
 def file_of(name: str, beside: Path) -> list[Path]:
-    """A module of tests/ that is no test: beside the file, in tests/, or in a folder that pytest has on its path."""
+    """Return the support module of this name: beside the file, in tests/, or in a folder on pytest's path."""
     if name.startswith(("mudroom", "test_")):
         return []
     under = name.replace(".", "/") + ".py"
@@ -63,7 +64,7 @@ def file_of(name: str, beside: Path) -> list[Path]:
 
 
 def asks_who_runs_it(path: Path) -> bool:
-    """Not if all that comes of it is that root skips the test: an ordinary user does run it then."""
+    """A test that only skips itself for root does not count: an ordinary user runs it."""
     skips_root = {
         id(call)
         for node in ast.walk(tree(path))

@@ -4,8 +4,9 @@ The quick tier is what ``./check`` runs, and CI: MUDROOM_TESTS=quick, without te
 an ordinary user, and those marked ``both_users`` as root too. ``dev/deep`` runs everything as both users. The longest
 property tests have fewer examples in the quick tier (``examples``), and the fault tests a smaller sample (``sample``).
 
-The calls that the fault tests strike, and the deep tests that the quick tier tries (``--of-the-day``), are drawn by a
-seed, MUDROOM_SEED; it is the date (UTC) if nothing else is said. A failed test says how it is run again with it.
+The calls in which the fault tests inject faults, and the deep tests that the quick tier runs (``--of-the-day``), are
+drawn at random. The seed is MUDROOM_SEED, by default the date (UTC). A failed test prints the command that runs it
+again with the same seed.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ import pytest
 
 QUICK = os.environ.get("MUDROOM_TESTS") == "quick"
 SEED = os.environ.setdefault("MUDROOM_SEED", time.strftime("%Y%m%d", time.gmtime()))
-"""Set for the processes of xdist too: midnight may pass between their starts and ours."""
+"""Exported to the processes of xdist, too: midnight may pass between their start and ours."""
 
 
 def examples(full: int) -> int:
-    """Examples of a long property test: in the quick tier a quarter of ``full``; MUDROOM_EXAMPLES wins."""
+    """Return the number of examples of a long property test: a quarter of ``full`` in the quick tier. MUDROOM_EXAMPLES
+    overrides it."""
     return int(os.environ.get("MUDROOM_EXAMPLES", full // 4 if QUICK else full))
 
 
 def sample(full: int) -> int:
-    """Calls that a fault test strikes, of each kind: one in the quick tier."""
+    """Return the number of calls of each kind in which a fault test injects a fault: 1 in the quick tier."""
     return 1 if QUICK else full
 
 
@@ -55,7 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Files in the order of what their marks say of how long they take: one that is begun last is waited for alone."""
+    """Sort the files by the duration that their marks suggest: a long file that starts last would run alone at the
+    end."""
     weights: Counter[Path] = Counter()
     for item in items:
         limit = item.get_closest_marker("limit")

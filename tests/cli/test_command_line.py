@@ -378,4 +378,4 @@ def test_a_socket_is_not_shown(cli: Cli) -> None:
         server.bind(str(path))
         done = cli("run", "--no", "--read", str(path), "--", "true")
     assert done.returncode == 125
-    assert "is a socket, and whoever can connect to it" in done.stderr and done.stderr.count("\n") == 1
+    assert "is a socket: a command that connects to it" in done.stderr and done.stderr.count("\n") == 1

@@ -80,7 +80,7 @@ class Street:
 def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        shared = gateway.Shared(lambda _upstream: town.gate)
+        shared = gateway.SharedGates(lambda _upstream: town.gate)
         monkeypatch.setattr(gateway, "SHARED", shared)
         yield Street(tmp_path, town)
 
@@ -283,7 +283,7 @@ def test_the_proxy_of_the_machine(environ: dict[bytes, bytes], upstream: str) ->
 
 
 def test_a_proxy_that_cannot_be_one_is_said_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "SHARED", gateway.Shared())
+    monkeypatch.setattr(gateway, "SHARED", gateway.SharedGates())
     with street.session() as session:
         session.machine.confinement.variables = {**session.machine.confinement.variables, b"https_proxy": b"http://a b"}
         result = street.fetch(session, "shop.example")

@@ -82,7 +82,7 @@ class House:
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        monkeypatch.setattr(gateway, "SHARED", gateway.Shared(lambda _upstream: town.gate))
+        monkeypatch.setattr(gateway, "SHARED", gateway.SharedGates(lambda _upstream: town.gate))
         yield House(tmp_path, town)
 
 

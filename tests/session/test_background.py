@@ -19,7 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
-from mudroom.session.shared_sandbox.background import Background
+from mudroom.session.background import Background
 from mudroom.session.shared_sandbox.remote import connect
 from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING

@@ -21,8 +21,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
-from mudroom.session.shared_sandbox.background import Background
-from mudroom.session.shared_sandbox.joined import JoinedSandbox
+from mudroom.session.background import Background
+from mudroom.session.joined_sandbox import JoinedSandbox
 from mudroom.vault.forks.background import Book
 from mudroom.vault.store.fork import Fork
 

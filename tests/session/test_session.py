@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import mudroom.session
 from conftest import Place, full_listing, listing, tick
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -396,3 +397,8 @@ def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
     kept = Path(os.fsdecode(session.vault.fork(result.fork).contents[0]))
     assert (kept / "f").read_text() == (kept / "e").read_text() == "fork\n"
     assert (place.project / "f").read_text() == "user"
+
+
+@pytest.mark.parametrize("name", mudroom.session.__all__)
+def test_every_public_name_is_loaded_when_it_is_asked_for(name: str) -> None:
+    assert getattr(mudroom.session, name) is not None

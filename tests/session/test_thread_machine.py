@@ -1,5 +1,5 @@
-"""Threads of one session on few forks, each with random calls: what one does never becomes another one's, nothing is
-lost, nobody waits for ever, and nothing is left behind."""
+"""Threads of one session on few forks, each with random calls: their changes are never mixed or lost, there is no
+deadlock, and no process or mount is left behind."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PLANS = st.lists(
 
 
 class Machine:
-    """The calls of all threads. ``done`` has the files that commands have written which ended well; it is appended to
-    by several threads, which is atomic."""
+    """The calls of all threads. ``done`` has the files written by successful commands; several threads append to it,
+    which is atomic."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -109,7 +109,7 @@ class Machine:
 
 
 def void(_result: object) -> None:
-    """For calls whose result is of no interest."""
+    """Call and discard the result."""
 
 
 @pytest.mark.limit(600)

@@ -1,4 +1,5 @@
-"""Several threads of one session at once: none of them sees what another one's command has set, or loses its work."""
+"""Several threads of one session at once: no thread sees the state of another thread's command, or loses its
+changes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ WAITING = b"while [ ! -e stop ]; do sleep 0.01; done"
 
 
 class Call:
-    """A call in a thread of its own. ``result`` waits for it, and raises what it has raised."""
+    """A call in its own thread. ``result`` waits for it, and raises its exception."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function, self._result = function, None
@@ -46,7 +47,7 @@ class Call:
 
 
 class Waiting:
-    """A command that goes on until it is told to stop; it has begun when this is made."""
+    """A command that runs until ``stop``. It has started when the object is made."""
 
     def __init__(self, session: Session, fork: str, script: bytes = WAITING) -> None:
         if not session.vault.has_fork(fork):
@@ -81,7 +82,7 @@ def deep_fork(session: Session, name: str, layers: int) -> None:
 
 
 def test_a_merged_layer_stays_with_its_fork(place: Place) -> None:
-    """The stack of ``a`` is merged while a command runs in ``b``: what ``b`` stands on afterwards is its own."""
+    """The layers of ``a`` are merged while a command runs in ``b``: ``b`` keeps its own layers."""
     session = place.session()
     deep_fork(session, "a", mudroom.vault.forks.flatten.DEEP + 2)
     deep_fork(session, "b", mudroom.vault.forks.flatten.KEPT + 2)
@@ -181,7 +182,7 @@ def test_the_signal_for_one_command_is_not_lost_when_another_ends(place: Place) 
 
 @pytest.mark.parametrize("how", ["command", "tools", "checkpoint", "fork"])
 def test_a_refused_command_leaves_the_fork_that_another_has_used(place: Place, how: str) -> None:
-    """The fork was made for the command that is asked about; meanwhile somebody else works in it."""
+    """The fork was made for the command that is asked about; meanwhile another thread works in it."""
     place.write("run.sh", "echo never\n")
 
     def use(session: Session) -> None:
@@ -225,7 +226,7 @@ def test_a_command_that_has_changed_leaves_the_fork_that_another_has_used(place:
 
 
 def test_an_answer_is_used_by_one_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two threads that ask for the same at the same time: the other one's question waits."""
+    """Two threads ask the same question at the same time: the second waits."""
     place.write("run.sh", "echo ran\n")
     queue = Queue(os.fsencode(place.root))
     os.makedirs(place.root / "approvals", exist_ok=True)

@@ -53,7 +53,7 @@ def test_a_command_from_its_start_to_its_end(ask: Asked) -> None:
 def test_two_that_start_at_once_run_side_by_side(ask: Asked) -> None:
     """The second does not wait for the end of the first."""
     at, row = started(ask, "true")
-    ask.place.session().sandboxes.background(row["id"]).wait()
+    ask.place.session().background(row["id"]).wait()
     for _time in range(3):
         rows: list[Any] = []
 
@@ -75,7 +75,7 @@ def until(ask: Asked, at: str, identity: str, true: Any) -> Any:
     """The output, once it is like that."""
     session = ask.place.session()
     while not true(found := ask.get(f"{at}/commands/{identity}/output")):
-        session.sandboxes.background(identity).wait(0.02)
+        session.background(identity).wait(0.02)
     return found
 
 
@@ -101,7 +101,7 @@ def test_what_the_disk_holds_takes_one_walk(ask: Asked, monkeypatch: pytest.Monk
 
 def test_output_that_is_no_text(ask: Asked) -> None:
     at, row = started(ask, r"printf '<b>\033[31m\377\342\200\256 \0end'")
-    ask.place.session().sandboxes.background(row["id"]).wait()
+    ask.place.session().background(row["id"]).wait()
     found = ask.get(f"{at}/commands/{row['id']}/output")
     assert found["stdout"] == "<b>\x1b[31m\ufffd\u202e \0end"
 
@@ -134,7 +134,7 @@ def test_what_is_not_there(ask: Asked) -> None:
     assert ask.refused("GET", "/projects/none/commands")[:2] == (404, "not-found")
     ask.post(at + "/forks", {"name": "f"})
     row = ask.post(at + "/forks/f/commands", {"command": ["no-such-program"]})
-    ended = ask.place.session().sandboxes.background(row["id"]).wait()
+    ended = ask.place.session().background(row["id"]).wait()
     assert ended is not None
     assert ended.exit_code == 127
 

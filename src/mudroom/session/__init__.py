@@ -1,4 +1,4 @@
-"""A session: one actor's work on one project. ``Session`` is the way in; the rest is loaded when it is asked for."""
+"""A session: one actor's work on one project. Start with ``Session``; other names are loaded at first use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client as Client
-    from mudroom.sandbox.host.processes import ProcessUsage as Used
+    from mudroom.sandbox.host.processes import ProcessUsage as ProcessUsage
     from mudroom.session.actor import Actor as Actor
+    from mudroom.session.background import Background as Background
     from mudroom.session.order import CAPTURED as CAPTURED
     from mudroom.session.order import Stdio as Stdio
     from mudroom.session.run import refused_hosts as refused_hosts
     from mudroom.session.session import Session as Session
     from mudroom.session.session import require_project as require_project
-    from mudroom.session.shared_sandbox.background import Background as Background
     from mudroom.stage.views.preflight import find_project as find_project
     from mudroom.stage.views.preflight import policy_above as policy_above
     from mudroom.vault.apply.conflict import ForkConflict as ForkConflict
@@ -30,10 +30,10 @@ __all__ = [
     "Client",
     "ForkConflict",
     "LandingResult",
+    "ProcessUsage",
     "Session",
     "Stdio",
     "StreamPart",
-    "Used",
     "Verification",
     "find_project",
     "policy_above",
@@ -44,15 +44,16 @@ __all__ = [
 _PLACES = {
     "CAPTURED": "mudroom.session.order",
     "Actor": "mudroom.session.actor",
-    "Applied": "mudroom.vault.apply.transaction",
-    "Background": "mudroom.session.shared_sandbox.background",
+    "ApplyResult": "mudroom.vault.apply.transaction",
+    "Background": "mudroom.session.background",
     "Client": "mudroom.sandbox.client.client",
-    "Conflicted": "mudroom.vault.apply.conflict",
-    "Landed": "mudroom.vault.apply.landing",
-    "Part": "mudroom.vault.forks.background",
+    "ForkConflict": "mudroom.vault.apply.conflict",
+    "LandingResult": "mudroom.vault.apply.landing",
     "Session": "mudroom.session.session",
     "Stdio": "mudroom.session.order",
-    "Verified": "mudroom.vault.apply.landing",
+    "StreamPart": "mudroom.vault.forks.background",
+    "ProcessUsage": "mudroom.sandbox.host.processes",
+    "Verification": "mudroom.vault.apply.landing",
     "find_project": "mudroom.stage.views.preflight",
     "policy_above": "mudroom.stage.views.preflight",
     "refused_hosts": "mudroom.session.run",

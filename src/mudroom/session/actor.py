@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 class Actor(NamedTuple):
-    """Fixed for a command. Another actor is another value: nothing of it is ever changed in place."""
+    """Immutable: fixed for a command."""
 
     settings: Settings = Settings()
-    """The policy, with what a command line has added to it."""
+    """The policy, with the options of the command line."""
     policy: Settings = Settings()
     """The policy files alone."""
     card: AgentCard | None = None
     level: int | None = None
     """The level that the user asked for; the policy decides."""
     agent: str | None = None
-    """None: the user. Nobody judges the user's own commands."""
+    """None: the user, whose commands are not judged."""
 
     def as_policy_says(self) -> Actor:
         """Return the actor of a verification: the policy files alone, without a card, and isolated.
 
-        An agent may have written what is verified, and the tests that verify it. What the user has opened to one
-        command is not open to them."""
+        An agent may have written the code that is verified, and its tests. Access that the user has granted to one
+        command is not granted to them."""
         return self._replace(settings=self.policy, card=None, level=max(self.level or 1, 1))

@@ -1,10 +1,10 @@
-"""An agent from its start to its end: its workspace, its command at the level that was decided, what is kept of it.
+"""Run an agent: choose its workspace, run its command at the decided level, collect its artefacts.
 
     ended = run_agent(session, card, [b"claude"])
 
-The workspace is a fork that stays: the agent's next run goes on in it. One agent is at work in a fork at a time, from
-its start until what it left has been collected. Whatever ends the agent (itself, a signal, an error of ours), its
-processes are ended by the session, and the journal says that it has ended.
+The workspace is a fork that is kept: the agent's next run continues in it. Only one agent works in a fork at a time,
+from its start until its artefacts have been collected. However the agent ends (by itself, by a signal, by an error of
+mudroom), the session ends its processes, and the journal records the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, is_plain
 
 _MANY = 100
-"""Workspaces of one agent, of which the first that nobody works in is taken."""
+"""Maximum number of workspaces of an agent; the first free one is taken."""
 _READABLE = 40
 _MAPPED = re.compile(r".*\.[0-9a-f]{10}")
 
@@ -37,18 +37,18 @@ class Workspace(NamedTuple):
     fork: Fork
     is_new: bool
     note: str = ""
-    """That it is not the agent's usual one, and why."""
+    """The reason why this is not the agent's usual workspace; empty if it is."""
 
 
-class Ended(NamedTuple):
+class AgentResult(NamedTuple):
     result: Result
     artifacts: Artifacts = Artifacts()
     notes: tuple[str, ...] = ()
 
 
 def fork_name(agent: str) -> str:
-    """The name of an agent's workspace: its id where that can be the name of a fork; else what is readable of it and a
-    hash of the whole, a form that no id is left in. No two ids have the same."""
+    """Return the name of an agent's workspace: its id if that is a valid fork name, otherwise the readable part of the
+    id and a hash of all of it. An id of that form is hashed, too, so names are unique."""
     if is_plain(agent) and len(agent) <= _READABLE and agent not in ("base", "now") and not _MAPPED.fullmatch(agent):
         return agent
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-_")[:_READABLE] or "agent"
@@ -57,14 +57,14 @@ def fork_name(agent: str) -> str:
 
 @contextmanager
 def workspace(session: Session, agent: str, name: str | None = None) -> Iterator[Workspace]:
-    """The fork that an agent works in, its own for as long as the block runs. ``name``: one that the user has named,
-    which may be anybody's; made if there is none. Else the agent's own: the first of NAME, NAME-2, NAME-3 … in which
-    nobody is at work; a fork of that name that is not this agent's is passed over.
+    """Yield the fork that an agent works in, locked for the agent during the block. ``name``: a fork named by the user,
+    of any agent; made if it does not exist. Default: the agent's own, the first of NAME, NAME-2, NAME-3 … that is free;
+    forks of other agents with these names are skipped.
 
-    Raises UsageError if an agent is at work in the fork that was named."""
-    found, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
+    Raise UsageError if an agent is at work in the named fork."""
+    place, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
     try:
-        yield found
+        yield place
     finally:
         lock.release()
 
@@ -103,13 +103,13 @@ def _made(session: Session, name: str) -> tuple[Fork, bool]:
                 return session.forks.new(name), True
             except UsageError:
                 if is_last:
-                    raise  # no name for a fork; the first time, another may just have made it
+                    raise  # not a valid name; the first time, another process may just have made the fork
     raise AssertionError("unreachable")
 
 
 def require_outside(session: Session, place: bytes) -> None:
-    """Raises UsageError if artefacts would be put where an agent must not write: nothing lands in the project but by an
-    apply."""
+    """Raise UsageError if ``place`` for artefacts lies in the project or in mudroom's state: only an apply writes to
+    the project."""
     state = os.path.dirname(os.path.dirname(session.vault.path))
     for own, what in ((session.project, "the project"), (state, "mudroom's own state")):
         if is_below(os.path.realpath(place), own):
@@ -126,12 +126,12 @@ def run_agent(
     stdio: Stdio = CAPTURED,
     timeout: float | None = None,
     artifacts: bytes | None = None,
-) -> Ended:
-    """Run an agent's command in its workspace, and collect what it left.
+) -> AgentResult:
+    """Run an agent's command in its workspace, and collect its artefacts.
 
-    The card is that of the session's actor. ``artifacts``: a directory that is new or empty, for what is collected;
-    None: in the vault, with the fork. Raise Refused if the policy does not let the agent run, Unsupported if the
-    machine cannot, before anything is made; else as ``Session.run``."""
+    The card is that of the session's actor. ``artifacts``: a new or empty directory for the artefacts; None: in the
+    vault, with the fork. Before making anything, raise Refused if the policy does not let the agent run, Unsupported if
+    the machine cannot; otherwise as ``Session.run``."""
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     grant = session.granted()
@@ -140,8 +140,13 @@ def run_agent(
         require_empty(artifacts, show(artifacts))
     with workspace(session, card.agent, fork) as place:
         name = place.fork.name
-        told = {"agent": card.agent, "card": card.digest, "level": grant.level, "credentials": list(grant.credentials)}
-        _journal(session, name, {"state": "started", **told})
+        details = {
+            "agent": card.agent,
+            "card": card.digest,
+            "level": grant.level,
+            "credentials": list(grant.credentials),
+        }
+        _journal(session, name, {"state": "started", **details})
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
@@ -155,12 +160,12 @@ def run_agent(
             _unmake(session, place)
             raise
         finally:
-            _journal(session, name, {"state": "ended", **told, **outcome})
-    return Ended(result, kept, (place.note,) if place.note else ())
+            _journal(session, name, {"state": "ended", **details, **outcome})
+    return AgentResult(result, kept, (place.note,) if place.note else ())
 
 
 def _unmake(session: Session, place: Workspace) -> None:
-    """A fork that was made for nothing goes again."""
+    """Discard a new fork in which the command did not run."""
     if place.is_new:
         session.forks.take_back(place.fork, place.fork.agent)
 

@@ -1,10 +1,10 @@
-"""Whether a command may run at all: classify, decide, ask. Nothing is run here.
+"""Approval of a command: classify, decide, ask. No command is run here.
 
 Rules of this file:
-1. Only what an agent runs is judged; the user's own commands are the user's decision.
-2. Nobody to ask is a refusal. So is an approver that fails, and an answer to something that has changed since.
-3. Nothing is locked, and no fork is made, while somebody thinks: what was asked about is compared with what is there
-   once the fork is ours (``holds``).
+1. Only an agent's commands are judged; the user's own commands are the user's decision.
+2. A command is refused if there is no approver, if the approver fails, or if the command has changed since the answer.
+3. While the approver decides, no lock is held and no fork is made. The approved command is compared with the present
+one when the fork has been taken (``holds``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Approval:
-    """``_lock`` guards ``_policy`` and the number of questions that are open. The approver is replaced as a whole."""
+    """``_lock`` guards ``_learned`` and the number of open questions. The approver is replaced as a whole."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Approval:
         ask_about: CommandApprover | None = None,
         remember: Remember | None = None,
     ) -> None:
-        """``actor``: the session's own. ``commands``: the rules that judge an agent's commands, asked for each time;
-        None: those of the settings, and what is learned from answers of "always"."""
+        """``actor``: the session's own. ``commands``: returns the rules for an agent's commands, called each time;
+        None: the rules of the settings, and those learned from answers of "always"."""
         self.actor, self._machine, self._forks = actor, machine, forks
         self._commands, self._approver = commands, (ask_about, remember)
         self._lock = _thread.allocate_lock()
@@ -53,31 +53,32 @@ class Approval:
         self._open = 0
 
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
-        """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""
+        """Set the approver; None: refuse commands that need approval. ``remember`` keeps a rule."""
         self._approver = (approver, remember)
 
     @property
     def is_asking(self) -> bool:
-        """Whether somebody is being asked about a command, who hears of signals by itself. Takes no lock: a signal
-        handler asks."""
+        """Whether a question about a command is open; its approver handles signals itself. Takes no lock: called by a
+        signal handler."""
         return self._open > 0
 
     def policy(self) -> CommandPolicy:
-        """Return the rules for commands as they are now."""
+        """Return the present rules for commands."""
         return self._commands() if self._commands is not None else self._learned or self.actor.settings.commands
 
     # --- judging ---
 
     def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None) -> Verdict:
-        """Return what the policy says about a command of this session's agent. Nothing is run, and nobody asked."""
+        """Return the policy's verdict about a command of this session's agent. The command is not run, and no approver
+        is asked."""
         return self._judged(Order(tuple(argv), cwd or self._forks.vault.project, self.actor))[0]
 
     def judge(self, order: Order) -> Case:
-        """Return the case of a command that is about to run."""
+        """Return the case of a command before it runs."""
         return OWN if order.actor.agent is None else Case(self._judged(order)[0])
 
     def told(self, order: Order, case: Case) -> Case:
-        """Return the case for the result: of a command of the user's own, which nobody has judged, with its classes."""
+        """Return the case for the result. The user's own command, which is not judged, gets its classes."""
         if case is not OWN:
             return case
         from mudroom.core.command.program.classification import classify_words
@@ -96,8 +97,8 @@ class Approval:
     # --- asking ---
 
     def asked(self, order: Order, case: Case, name: str) -> Case:
-        """Return the case after whoever may answer has been asked, if that is needed. ``name``: of the fork in which
-        the command is to run, which need not be there yet."""
+        """Ask the approver if the verdict requires it, and return the case with the answer. ``name``: of the command's
+        fork, which need not exist yet."""
         if case.verdict.action != "require_approval":
             return case
         from mudroom.core.approval.approval import CommandAnswer, ask_approver
@@ -127,8 +128,8 @@ class Approval:
                 self._open -= 1
 
     def _keep(self, pattern: str, answer: CommandAnswer, remember: Remember | None) -> CommandAnswer:
-        """The rule holds for this session at once, and where it is kept for all others; where it cannot be kept the
-        answer holds for this command."""
+        """Keep the answer as a rule, in this session at once and in the policy for others. If the rule cannot be
+        written, the answer is valid for this command only."""
         from mudroom.core.command.policy import rules_of_pattern
 
         if remember is not None:
@@ -138,41 +139,49 @@ class Approval:
                 return answer._replace(keep=False, reason=f"the rule could not be written: {error}")
         added = rules_of_pattern(pattern, "allow" if answer.allow else "deny")
         with self._lock:
-            known = self._learned or self.actor.settings.commands
-            self._learned = known._replace(rules=(*known.rules, *added))
+            rules = self._learned or self.actor.settings.commands
+            self._learned = rules._replace(rules=(*rules.rules, *added))
         return answer
 
     def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
-        """``fork``: None: it will be made of the project as it is."""
+        """``fork`` None: it will be made from the present project."""
         from mudroom.core.approval.approval import CommandQuestion
         from mudroom.core.command.policy import exact_pattern
 
         agent = order.actor.agent
         verdict, classified = self._judged(order)
         pattern = exact_pattern(classified, self.policy(), agent) or ""
-        # A fork that is made for this command will have another name when it is asked about again.
-        asked = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
-        mark, files = self._mark(order, fork, asked, classified)
-        return asked._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
+        # A new fork will have another name when the command is asked about again.
+        question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
+        mark, files = self._mark(order, fork, question, classified)
+        return question._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
 
     def _mark(
-        self, order: Order, fork: Fork | None, asked: CommandQuestion, classified: Classification
+        self, order: Order, fork: Fork | None, question: CommandQuestion, classified: Classification
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
         """Return the fingerprint of a question, and the files that it covers."""
         from mudroom.core.approval.fingerprint import digests, fingerprint
 
         with self._reader(order, fork) as (read, strays):
-            files = digests(classified.parts, asked.command, asked.cwd, read, strays)
+            files = digests(classified.parts, question.command, question.cwd, read, strays)
         terms, variables = self._conditions(order)
         level = order.grant.level
         mark = fingerprint(
-            asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
+            question.command,
+            question.cwd,
+            question.fork,
+            question.agent,
+            question.verdict,
+            level,
+            files,
+            terms,
+            variables,
         )
         return mark, files
 
     def _conditions(self, order: Order) -> tuple[tuple[str, ...], list[bytes]]:
-        """Return the terms on which a command would run just now, as people are shown them, and the variables that
-        decide what is run, with their values: those that were asked for, and of the usual ones PATH and its like."""
+        """Return the terms of a command as shown to people, and the environment variables that decide which code runs,
+        with values: those requested by name, and usual ones such as PATH."""
         from mudroom.core.approval.approval import terms_of
         from mudroom.core.command.variable import runs_code
         from mudroom.core.confinement.environment import select_variables
@@ -200,9 +209,9 @@ class Approval:
     def _reader(
         self, order: Order, fork: Fork | None
     ) -> Iterator[tuple[Callable[[bytes, int], bytes | None], Callable[[bytes], bool]]]:
-        """Reads files of the project as a command in this fork would find them, through links, up to a limit, and says
-        which paths lead to where commands write outside of it. All else there is the host's own, which no command of
-        an agent can change."""
+        """Yield two functions: one reads a file of the project as a command in this fork sees it, through links, up to
+        a limit; the other returns whether a path leads to a place outside the project where commands can write. All
+        other paths outside are the host's own, and no command of an agent can change them."""
         from mudroom.stage.views.lookup import reader, strays
 
         settings, forks = order.actor.settings, self._forks
@@ -224,22 +233,22 @@ class Approval:
             merged = opened.merged()
             yield reader(merged, project), strays(merged, project, writable)
 
-    # --- once the fork is ours ---
+    # --- after the fork is taken ---
 
     def holds(self, order: Order, case: Case, fork: Fork) -> bool:
-        """Return whether what was approved is what is going to run, and nothing stricter is said about it by now.
-        (Something milder is: the rule that an answer of "always" has written.) Hold the fork."""
-        asked = case.question
-        if asked is None:
+        """Return whether the command is still the approved one, and the policy does not deny it by now. A milder
+        verdict is fine: an answer of "always" has written a rule that allows it. Hold the fork."""
+        question = case.question
+        if question is None:
             return True
         from mudroom.core.approval.fingerprint import Uncovered, still_applies
 
         verdict, classified = self._judged(order)
         try:
-            mark, _files = self._mark(order, fork, asked, classified)
+            mark, _files = self._mark(order, fork, question, classified)
         except Uncovered:
             return False
-        return verdict.action != "deny" and still_applies(asked, mark)
+        return verdict.action != "deny" and still_applies(question, mark)
 
     def _journal(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
         from mudroom.core.result import text, verdict_to_json
@@ -258,7 +267,7 @@ class Approval:
 
 @contextmanager
 def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
-    """The project as a fork that is made now would show it. ``masking``: the layer over its secrets; empty: none."""
+    """Yield the project as a new fork would show it. ``masking``: the layer over its secrets; empty: none."""
     from mudroom.stage.layers.union import Union
     from mudroom.stage.source import OpenSource
 
@@ -274,7 +283,7 @@ def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
 
 
 def _in_background(verdict: Verdict, order: Order) -> Verdict:
-    """Return the stricter of what is said of a command and of all that are to stay."""
+    """Return the stricter of the command's verdict and the policy's rule for background commands."""
     from mudroom.core.command.verdict import ACTIONS
 
     action = order.actor.settings.background

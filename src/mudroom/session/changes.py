@@ -1,7 +1,7 @@
-"""The changes of a fork: looked at, chosen from, merged and tried, applied, taken back.
+"""The changes of a fork: diff, review, conflicts, decisions, apply, undo.
 
-All of it writes to the project or decides what will be written. The one command that is run is the one that verifies
-the result of an apply, and that is handed in (``verification.py``).
+These methods write to the project, or decide about writes. The only command that they run verifies the result of an
+apply; it is passed in (``verification.py``).
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ def _again(applied: ApplyResult) -> dict[str, int]:
 
 
 class Changes:
-    """Thread-safe: it holds what is thread-safe itself. ``verify`` is fixed when it is made."""
+    """Thread-safe: its attributes are. ``verify`` is never rebound."""
 
     def __init__(self, forks: Forks, verify: Verify = lambda _on_verify: None) -> None:
-        """``verify``: returns what tries the result of an apply before it is written, or None."""
+        """``verify``: returns the check of an apply's result, which is run before the result is written, or None."""
         self._forks, self._vault, self.verify = forks, forks.vault, verify
 
-    # --- looking and choosing ---
+    # --- review and apply ---
 
     def of(self, name: str) -> Changeset:
-        """Return what a fork holds, as of its last command. One that was cut off in the middle is looked at now."""
+        """Return the changes of a fork after its last command. If that was interrupted, its changes are collected
+        now."""
         return self._forks.changeset(name)
 
     def diff(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[bytes]:
-        """Return what a fork would change as unified diff, by lines; only at and below ``paths`` if any are given."""
+        """Yield the fork's changes as a unified diff, by lines; if ``paths`` are given, only at and below them."""
         from mudroom.stage.diff import diff
 
         changes = self.of(name).changes
@@ -64,8 +65,7 @@ class Changes:
             yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
-        """Files of a fork that were moved and changed in one go, as far as that can be told
-        (``core/tree/similar_renames.py``)."""
+        """Return the files of a fork that were probably renamed and modified (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import SideReader
         from mudroom.vault.forks.record_view import view_record
 
@@ -76,9 +76,8 @@ class Changes:
             return sides.moves(self._forks.secrets.hides)
 
     def texts(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
-        """The changes of a fork that a person counts, each with the original and the staged text; both None where it
-        has no hunks to choose from: binary and large files, links, directories, what is deleted or turns into
-        something else."""
+        """Yield the counted changes of a fork with the original and the staged text. Both are None if the change has no
+        hunks to select: binary and large files, links, directories, deletions and changes of kind."""
         from mudroom.core.text.linediff import is_binary
         from mudroom.core.tree.change import counted_changes
         from mudroom.stage.originals.collection import TEXT_LIMIT
@@ -100,7 +99,8 @@ class Changes:
                 yield change, old, new
 
     def review(self, name: str) -> tuple[Changeset, str]:
-        """What a fork holds, for somebody to look at, and its fingerprint: an apply is held to it from here on."""
+        """Return the changes of a fork for a review, and their fingerprint. The next apply requires this
+        fingerprint."""
         from mudroom.vault.forks.review import remember
 
         changes = self.of(name)
@@ -120,45 +120,53 @@ class Changes:
         exact: bool = False,
         on_verify: OnVerify | None = None,
     ) -> LandingResult:
-        """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
-        Conflicts are in what it returns, never raised.
+        """Apply a fork to the project, whole or only ``paths``, merged with the project's own changes. Conflicts are in
+        the result, never raised.
 
-        Hold the vault's lock. ``reviewed``: the fingerprint of what was looked at; without it, that of the last look
-        (``review``), if there was one since the last apply. Raise ForkMoved if the fork holds something else now;
-        nothing has happened then. ``git``: repositories, too, each as a whole; they are left out else, unless a path
-        names one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be
-        merged. ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only
-        if the lock has been held since the changes were collected. ``exact``: of the ``paths`` only what is at them,
-        nothing below. ``on_verify``: called with the command that verifies the result when that begins; what it gives
-        is called with all that the command prints, as it is printed.
+        Hold the vault's lock. ``reviewed``: the fingerprint of the reviewed changes; default: that of the last
+        ``review`` since the last apply, if any. Raise ForkMoved if the fork's changes differ from it; the project is
+        untouched then. ``git``: include repositories, each as a whole; otherwise only those that a path names.
+        ``parts``: apply only these parts of these files. ``markers``: write conflict markers into texts that cannot be
+        merged. ``backups``: keep a replaced or removed file beside it as ``NAME.bak``. ``verify_fork``: False only if
+        the lock has been held since the changes were collected. ``exact``: apply the ``paths`` themselves, without the
+        paths below them. ``on_verify``: called with the verification's command when it begins; the function that it
+        returns is called with the command's output as it is printed.
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
         with self._forks.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
-            wanted = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
+            request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
-            landed = land(self._vault, fork, wanted, time=now, record=record, check=check, progress=report)
+            landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
         if landed.verified is not None:
-            told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
-            self._forks.journal("verify", name, told)
+            details = {
+                "command": [text(word) for word in landed.verified.command],
+                "exit_code": landed.verified.exit_code,
+            }
+            self._forks.journal("verify", name, details)
         more = {"kept": len(landed.kept)} if landed.kept else {}
         self._journal_applied("apply", name, landed.applied, **more)
         tidy(self._forks, applied=True)
         return landed
 
     def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
-        """Bring the commits of a fork into the project's repository as a branch (default: ``mudroom/<fork>``); its
-        files, index and HEAD stay as they are. Hold the vault's lock. Raise UsageError if there are none, or they
-        cannot be brought; no branch has changed then."""
+        """Bring the commits of a fork into the project's repository as a branch (default: ``mudroom/<fork>``); the
+        project's files, index and HEAD stay unchanged. Hold the vault's lock. Raise UsageError if there are no commits,
+        or they cannot be brought; no branch has changed then."""
         from mudroom.vault.git.commits import bring_commits
 
         with self._forks.at_rest(name) as fork, OpenFork(self._vault, fork) as opened:
-            found = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
-        data = {"branch": found.branch, "head": found.head, "commits": len(found.commits), "before": found.before}
+            commits = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
+        data = {
+            "branch": commits.branch,
+            "head": commits.head,
+            "commits": len(commits.commits),
+            "before": commits.before,
+        }
         self._forks.journal("commits", name, data)
-        return found
+        return commits
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
         from mudroom.vault.forks import review
@@ -173,21 +181,22 @@ class Changes:
         return None if progress is None else lambda done, total: progress(label, done, total)
 
     def fingerprint(self, name: str) -> str:
-        """Of what a fork holds now; unlike ``review``, this is no look at it."""
+        """Return the fingerprint of a fork's present changes. Unlike ``review``, this does not mark them as
+        reviewed."""
         from mudroom.vault.forks.record_view import view_record
 
         return view_record(self._vault.reading, self._forks.record(name)).fingerprint
 
     def drift(self, name: str) -> list[Remark]:
-        """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply
-        merges it, or finds a conflict (``conflicts``)."""
+        """Return the paths of the fork's changes that the project has changed since, too. Cheap and without a lock; an
+        apply merges them or finds a conflict (``conflicts``)."""
         from mudroom.vault.apply.drift import find_drift
 
         return find_drift(self._vault, self._vault.fork(name))
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[ForkConflict]:
-        """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
-        those that are decided, too."""
+        """Return the conflicts of a fork with the present project, at and below ``paths`` if given, with all sides;
+        decided conflicts included."""
         from mudroom.vault.apply.conflict import find_conflicts
 
         with self._forks.at_rest(name) as fork:
@@ -201,28 +210,34 @@ class Changes:
             return find_conflict(self._vault, fork, path) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
-        """What is made of each of them, one after the other: all of them together may not fit into memory."""
+        """Return the results of ``make`` for each conflict. Conflicts are read one at a time: together they may not fit
+        into memory."""
         from mudroom.vault.apply.conflict import each_conflict
 
         with self._forks.at_rest(name) as fork:
             return each_conflict(self._vault, fork, make) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
-        """Of all of them, or of those below ``paths``: whether it is decided. No content is kept."""
+        """Return the paths of the conflicts, at and below ``paths`` if given, and whether each is decided. No content
+        is read."""
         from mudroom.vault.apply.conflict import each_conflict
 
         with self._forks.at_rest(name) as fork:
             if fork.record is None:
                 return {}
-            return dict(each_conflict(self._vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
+            return dict(
+                each_conflict(
+                    self._vault, fork, lambda conflict: (conflict.path, conflict.decided), paths, contents=False
+                )
+            )
 
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
     ) -> None:
-        """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
+        """Keep a decision about a conflict for the next apply. It is valid while both versions are unchanged.
 
-        ``take``: ours (what the project has), theirs (what the fork has), content (which is given), delete.
-        ``edited``: the content came of what is decided, and has the permissions of that.
+        ``take``: ours (the project's version), theirs (the fork's), content (the given ``content``), delete.
+        ``edited``: the content was edited from the decided version, and keeps its permissions.
         """
         from mudroom.vault.apply.conflict import decide
 
@@ -230,8 +245,8 @@ class Changes:
             decide(self._vault, fork, conflict, take, content, edited=edited)
 
     def keep_both(self, name: str, conflict: ForkConflict) -> bytes:
-        """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
-        that cannot be merged. Raise UsageError if something is there."""
+        """Decide for the project's file, and put the fork's file beside it as ``NAME.theirs.SUFFIX``; return that path.
+        For files that cannot be merged. Raise UsageError if the path exists."""
         from mudroom.vault.apply.conflict import require_undecided_since
         from mudroom.vault.conflict.resolution import load_resolutions
         from mudroom.vault.forks import review
@@ -247,13 +262,13 @@ class Changes:
         files.copy(conflict.path, beside)
         self._forks.flush(name)
         self.decide(name, conflict, "ours")
-        if looked_at:  # what has come since is what was asked for
+        if looked_at:  # the only new change is the requested copy
             self.review(name)
         return beside
 
     def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
-        """Take a decision back: the one that was looked at (``ForkConflict.decision``; None: whatever it is). Whether
-        there was one."""
+        """Remove a decision. ``decision``: only this one (``ForkConflict.decision``); None: any. Return whether it
+        existed."""
         from mudroom.vault.apply.conflict import forget
 
         with self._forks.at_rest(name) as fork:
@@ -262,27 +277,27 @@ class Changes:
     # --- applies ---
 
     def applies(self) -> list[dict[str, str]]:
-        """Every apply of this project, oldest first, with its state in words."""
+        """Return every apply of this project, oldest first, with its state in words."""
         from mudroom.vault.apply.transaction import ApplyDirectory
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
         words["redoing"] = "interrupted"
-        found = []
+        rows = []
         for path in self._vault.applies():
             place = ApplyDirectory(path)
             state = place.state()
             if state is not None:
-                found.append({"apply": place.name, "state": words.get(state, state)})
-        return found
+                rows.append({"apply": place.name, "state": words.get(state, state)})
+        return rows
 
     def applied(self, last: int = 100) -> list[ApplyDetail]:
-        """The newest applies, oldest first, with what is known of each without much ado."""
+        """Return the ``last`` newest applies, oldest first, with the details that are cheap to read."""
         from mudroom.vault.apply.applied import details
 
-        return details(self._vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
+        return details(self._vault, [(row["apply"], row["state"]) for row in self.applies()[-last:]])
 
     def redo(self, name: str | None = None) -> ApplyResult:
-        """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
+        """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.landing import redo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
@@ -293,7 +308,7 @@ class Changes:
         return applied
 
     def undo(self, name: str | None = None) -> ApplyResult:
-        """Take an apply back: the one named, or the last. Hold the vault's lock."""
+        """Undo an apply: ``name``, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.landing import undo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
@@ -304,15 +319,15 @@ class Changes:
         return applied
 
     def recover(self) -> list[Recovery]:
-        """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""
+        """Finish or revert the applies that a killed process left unfinished. Hold the vault's lock."""
         if not self._vault.has_unfinished():
             return []
         from mudroom.vault.apply.landing import recover_all
 
-        found = recover_all(self._vault)
-        for outcome in found:
+        recoveries = recover_all(self._vault)
+        for outcome in recoveries:
             self._journal_applied("recover", outcome.fork, outcome.applied, outcome=outcome.outcome)
-        return found
+        return recoveries
 
     def _journal_applied(self, kind: str, fork: str, applied: ApplyResult, **more: Any) -> None:
         if not applied.name:
@@ -323,5 +338,5 @@ class Changes:
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:
-    """Whether something came and something went."""
+    """Return whether the changes hold both additions and deletions."""
     return {"added", "deleted"} <= {change.verb for change in changes}

@@ -1,11 +1,12 @@
 """Exclusive use of a vault, as a token of the thread that has it.
 
 Rules of this file:
-1. The token belongs to one thread, and to what that thread calls. Another thread of the same session waits like another
-   process would, and its commands are stopped like another process's.
-2. So each taking has open files of its own: flock(2) excludes open files, not processes, and a lock taken twice through
+1. The token belongs to one thread and its calls. Another thread of the same session waits as another process would, and
+its commands are paused as those of another process are.
+2. So each acquisition has open files of its own: flock(2) excludes open files, not processes, and a lock taken twice
+through
    one open file is converted, not waited for.
-3. The vault's lock is taken first: whoever holds it is the only one who stops sandboxes of this session.
+3. The vault's lock is taken first: only its holder stops sandboxes of this session.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mudroom.vault.turn import Turn
 
 
 class Exclusive:
-    """``_holder`` is written by the thread that holds the vault's lock, and by no other."""
+    """``_holder`` is written only by the thread that holds the vault's lock."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
@@ -33,7 +34,8 @@ class Exclusive:
 
     @contextmanager
     def turn(self, *, alone: bool) -> Iterator[None]:
-        """Side by side with other commands, unless the vault is ours alone."""
+        """Hold a turn beside other commands for the block. If ``alone``, do nothing: this thread has the vault
+        already."""
         if alone:
             yield
             return
@@ -51,8 +53,8 @@ class Exclusive:
         stopping: Callable[[], None],
         aside: Callable[[], AbstractContextManager[None]],
     ) -> Iterator[None]:
-        """Have the vault alone for a block. ``aside`` stops the sandboxes that this session shares between commands:
-        their own thread must stay able to end them meanwhile."""
+        """Have the vault alone for the block. ``aside`` stops the shared sandboxes of this session; their tenders must
+        still be able to end them meanwhile."""
         lock = Lock(self._vault.path + b"/lock")
         lock.acquire(what, waiting)
         try:

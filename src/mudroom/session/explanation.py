@@ -1,4 +1,4 @@
-"""What would be done to confine a command here, and why it would find a path as it does. Nothing is run."""
+"""Explain how a command would be confined, and how it would see a path. No command is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """Of the commands of one actor."""
+    """The confinement of one actor's commands."""
 
     def __init__(self, machine: Machine, vault: Vault, actor: Actor) -> None:
         """Raise Refused or Unsupported as a command would."""
@@ -32,7 +32,7 @@ class Explanation:
         self._grant = machine.granted(actor)
 
     def as_json(self, cwd: bytes) -> dict[str, Any]:
-        """Return the level, the mode, the container if there is one, and the lines."""
+        """Return the level, the mode, the container (or None) and the lines of the explanation."""
         around = self._surroundings()
         mode, container, lines = self._mode(around), None, list[str]()
         if around is not None:
@@ -43,7 +43,7 @@ class Explanation:
         return {"level": self._grant.level, "mode": mode, "container": container, "lines": lines}
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:
-        """Return what a command finds at an absolute path, and why."""
+        """Return how a command sees an absolute path, and why."""
         from mudroom.core.confinement.access_reason import AccessReason, explain_path
 
         project = self._vault.project
@@ -54,7 +54,7 @@ class Explanation:
         return explain_path(self._plan(project), path, show(path))
 
     def _surroundings(self) -> ContainerReport | None:
-        """Return the container that a command would get, as far as that is known without starting one."""
+        """Return the container that a command would get, as far as known without starting a container."""
         if self._grant.level != 2:
             return None
         from mudroom.core.confinement.container import user_of
@@ -64,9 +64,9 @@ class Explanation:
 
         environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
         engine = current(environ, engine_of(self._actor.settings))
-        known = engine if engine.remote else recall(engine, environ, state)
+        tried = engine if engine.remote else recall(engine, environ, state)
         user, _group = user_of(os.geteuid(), os.getegid())
-        return ContainerReport(known or engine, user, self._grant.image, known is not None)
+        return ContainerReport(tried or engine, user, self._grant.image, tried is not None)
 
     def _mode(self, around: ContainerReport | None) -> Mode:
         confinement, settings = self._machine.confinement, self._actor.settings
@@ -82,8 +82,8 @@ class Explanation:
     def _plan(self, cwd: bytes) -> Plan:
         mode = self._mode(self._surroundings())
         fork = Fork("example", self._vault.path + b"/forks/example", self._vault.path)
-        here = fork.path + b"/upper"
-        mount = OverlayView(self._vault.project, (), here, fork.path + b"/work").mount()
+        upper = fork.path + b"/upper"
+        mount = OverlayView(self._vault.project, (), upper, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         private, settings = fork.path + b"/private", self._actor.settings
         return self._machine.confinement.plan(view, mode, cwd, private, settings, grant=self._grant)[0]

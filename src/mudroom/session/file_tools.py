@@ -1,4 +1,4 @@
-"""The file tools of a session: a write buffer per fork, or the live mount while a command runs in it."""
+"""The file tools of a session: a write buffer for each fork, or the live mount while a command runs in it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class FileTools:
-    """Thread-safe: an editor is made with its fork's lock held, which threads of one process exclude each other by, and
-    is opened anew with its buffer's lock held. What is in the dicts is added and taken out by single operations."""
+    """Thread-safe: an editor is made while its fork's lock is held, which excludes other threads, too, and is reopened
+    while its buffer's lock is held. The dicts are changed by single operations."""
 
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
         self._vault, self._clock = vault, clock
@@ -38,12 +38,13 @@ class FileTools:
         return name in self._live
 
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
-        """Return where the truth about the fork's files is now. ``vault``: under another mask than the session's."""
+        """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
+        mask than the session's."""
         live = self._live.get(name)
         if live is None:
             require_idle(self._vault.fork(name))
         else:
-            return live  # it passes everything on to one that is
+            return live  # it passes calls on to the mount
         editor = self._editor(name)
         if editor is None:
             from mudroom.vault.forks.editor import Editor
@@ -56,7 +57,7 @@ class FileTools:
         return editor.buffer
 
     def _editor(self, name: str) -> Editor | None:
-        """None, too, if the fork is gone for which there was one: what was not flushed was part of it."""
+        """Return the fork's editor, or None. If the fork is gone, its editor is dropped with the unflushed writes."""
         editor = self._editors.get(name)
         if editor is not None and not editor.is_there:
             self.drop(name)
@@ -64,13 +65,13 @@ class FileTools:
         return editor
 
     def go_live(self, name: str, running: Running) -> None:
-        """File tools go through the mount of this command from here on, if it gets so far."""
+        """Let file tools use the mount of this command from now on, once it is mounted."""
         from mudroom.stage.views.live import LiveTree
 
         try:
             self._live[name] = LiveTree(running.view())
         except MudroomError:
-            return  # it has not come so far: whoever waits for it gets to know why
+            return  # the mount failed: the thread that runs the command raises the reason
 
     def end_live(self, name: str) -> None:
         live = self._live.pop(name, None)
@@ -78,7 +79,7 @@ class FileTools:
             live.close()
 
     def flush(self, fork: Fork) -> list[str]:
-        """Bring what was written into the fork, whose lock is held. Returns what there is to say about it."""
+        """Write the buffer into the fork. Hold the fork's lock. Return notes."""
         editor = self._editor(fork.name)
         if editor is None or not editor.buffer.changed:
             return []
@@ -89,7 +90,7 @@ class FileTools:
         return [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
 
     def refresh(self, fork: Fork) -> None:
-        """A command has run in the fork, or its layers are others now."""
+        """Reload the fork's files: a command has run in it, or its layers have changed."""
         editor = self._editor(fork.name)
         if editor is not None:
             editor.refresh()
@@ -101,7 +102,7 @@ class FileTools:
                 editor.refresh()
 
     def drop(self, name: str) -> None:
-        """Away with what was not flushed."""
+        """Drop the fork's editor with its unflushed writes."""
         editor = self._editors.pop(name, None)
         if editor is not None:
             editor.close()

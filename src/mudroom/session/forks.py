@@ -1,9 +1,9 @@
-"""The forks of a project: made, frozen, rolled back, renamed, mounted, compared, discarded; and who uses one now.
+"""The forks of a project: new, checkpoint, rollback, rename, mount, compare, discard; and the users of each fork.
 
 Rules of this file:
-1. A fork at rest is one whose lock is held (``at_rest``), with nothing running in it and all of it written down.
-2. A fork that was made for a command which has not run is taken back, unless somebody else has used it.
-3. A fork in whose background something runs is looked at, frozen and forked through the sandbox that it has.
+1. A fork is at rest (``at_rest``) while its lock is held, no command runs in it, and all its changes are recorded.
+2. A fork that was made for a command is discarded if the command does not run, unless another user has used it.
+3. A fork with background commands is read, frozen and forked through its shared sandbox.
 """
 
 from __future__ import annotations
@@ -45,21 +45,22 @@ _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
 
 PATIENCE = 2.0
-"""Seconds that whoever has the vault alone waits for somebody who looks at a fork: a page that shows its conflicts."""
+"""Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page that shows its
+conflicts."""
 
 _REMARKS = 64
-"""Remarks that are kept until the next result."""
+"""Maximum number of remarks kept until the next result."""
 
 _STEM = 40
-"""Letters of a checkpoint's name that come from the command."""
+"""Maximum length of the part of a checkpoint's name that is made of the command."""
 _READ = 4096
-"""Bytes of each word that are looked at for that."""
+"""Bytes of each word that are read for that."""
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def start_time(vault: Vault) -> int:
-    """Return now, by the clock of the file systems, and later than the last apply: what that wrote is no edit of the
-    user's. Right after one, wait for the next tick of that clock (at most 4 ms)."""
+    """Return the present time by the clock of the file systems, later than the last apply, whose writes must not count
+    as edits of the user. Right after an apply, wait for the next tick of that clock (at most 4 ms)."""
     applied = os.stat(vault.path + b"/applies").st_mtime_ns
     while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
         pass
@@ -67,8 +68,8 @@ def start_time(vault: Vault) -> int:
 
 
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
-    """Return the name of a checkpoint before this command, but for its number: ``before-rm-rf-build``. Names are shown
-    in more places than commands are, so no secret gets into one; ``known``: values that are secrets."""
+    """Return the name, without its number, of a checkpoint before this command: ``before-rm-rf-build``. Names are shown
+    in more places than commands, so secrets are removed; ``known``: values of secrets."""
     from mudroom.core.text.redaction import redact, redact_words
 
     words = [show(word[:_READ]) for word in argv]
@@ -82,8 +83,8 @@ def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
 
 
 class Forks:
-    """Thread-safe: what is on disk is guarded by each fork's lock, the rest by the locks of the objects that hold it.
-    ``progress`` is replaced as a whole."""
+    """Thread-safe: data on disk is guarded by each fork's lock, the rest by the locks of its objects. ``progress`` is
+    replaced as a whole."""
 
     def __init__(
         self,
@@ -102,37 +103,38 @@ class Forks:
         self.exclusive = Exclusive(vault)
         self.users = Users(self.exclusive)
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
-        """To be said with the next result. Appended and taken one by one, which is atomic."""
+        """Notes for the next result. Appended and popped singly, which is atomic."""
         self.progress = progress
         self._forget = forget
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
 
     def close(self) -> None:
-        """Bring what file tools have written into its forks, then let go of everything."""
+        """Flush file tools into their forks, then release all resources."""
         for name in self.tools.in_use():
             self.flush(name)
             self.tools.drop(name)
         self.vault.close()
 
     def tell_progress(self, progress: Progress | None) -> None:
-        """From here on, tell this of what takes long: a label, what is done of it, how much there is."""
+        """Report the progress of long operations to this function: label, done, total."""
         self.progress = progress
 
     def unsaid(self) -> list[str]:
-        """Take the remarks that no result has had yet."""
+        """Return and remove the remarks for the next result."""
         return [self.remarks.popleft() for _remark in range(len(self.remarks))]
 
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())
 
-    # --- one thing at a time ---
+    # --- locks ---
 
     @contextmanager
     def locked(self, fork: Fork, holder: str) -> Iterator[None]:
-        """Hold a fork's lock. Whoever has the vault alone must not wait for one: its holder has been stopped.
+        """Hold a fork's lock. The exclusive holder of the vault must not wait for it: the lock holder is paused.
 
-        Raise Occupied if something runs in the fork's background, UsageError if the fork is gone when it is free."""
+        Raise Occupied if a background command runs in the fork, UsageError if the fork is gone once the lock is
+        free."""
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
             with fork.lock(holder):
@@ -149,7 +151,7 @@ class Forks:
 
     @contextmanager
     def at_rest(self, name: str) -> Iterator[Fork]:
-        """A fork with its lock held, nothing running in it, and all it holds written down."""
+        """Yield a fork with its lock held, no command running in it, and all its changes recorded."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"):
             stacking.require_idle(fork)
@@ -165,8 +167,8 @@ class Forks:
 
     @contextmanager
     def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
-        """A fork for a command, and whether it was made for it. Where an error ends the block, a fork without a name of
-        its own is taken back if nothing has begun to run in it."""
+        """Yield a fork for a command, and whether it is new. If an error ends the block, a new unnamed fork is
+        discarded unless it was used."""
         with self.users.lock:
             is_new = not self.vault.has_fork(name)
             fork = self.new(name, named=named) if is_new else self.vault.fork(name)
@@ -181,11 +183,11 @@ class Forks:
             self.users.remove(name)
 
     def take_back(self, fork: Fork, agent: str = "") -> None:
-        """Discard a fork that was made for a command which has not run, unless somebody else has used it. Call it with
-        the fork taken. ``agent``: whose workspace it may be."""
+        """Discard a fork that was made for a command which has not run, unless another user has used it. The caller has
+        taken the fork. ``agent``: the agent whose workspace it may be."""
         shared = self.users.shared(fork.name)
-        if shared is not None and not shared.behind and not self.users.is_shared_out(fork.name):
-            shared.wait()  # no command is in it, so it ends
+        if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
+            shared.wait()  # it ends, since it has no command
         with self.users.lock:
             if self.users.count(fork.name) > 1:
                 return
@@ -195,15 +197,15 @@ class Forks:
                 named = fork.state.named
                 self.forget(fork.name)
                 self.vault.discard(fork)
-        if named:  # its beginning is in the journal
+        if named:  # its creation is in the journal
             self.journal("discard", fork.name, {})
 
-    # --- lines of work ---
+    # --- making and changing forks ---
 
     def new(
         self, name: str, *, parent: str | None = None, at: str | None = None, snapshot: bool = False, named: bool = True
     ) -> Fork:
-        """Make a fork of the project, or of what another fork holds now, or held at a checkpoint (``at``).
+        """Make a fork of the project, or of another fork (``parent``) as it is now or at a checkpoint (``at``).
 
         ``snapshot``: on a frozen copy of the project instead of the live one. Raise UsageError if the name is taken.
         """
@@ -218,7 +220,8 @@ class Forks:
         return fork
 
     def _fork_of(self, parent: str, name: str, at: str | None) -> tuple[Fork, str | None]:
-        """Where something runs in the background of the parent: by a checkpoint of it, which is returned as well."""
+        """Return the fork and the parent's checkpoint. If background commands run in the parent, a checkpoint is made
+        first."""
         with self.users.beside(self.vault.fork(parent)) as standing:
             if standing is not None:
                 at = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
@@ -227,23 +230,23 @@ class Forks:
             return stacking.fork_of(self.vault, above, name, self.clock(), at), at
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
-        """Freeze what a fork holds under a name. What runs in its background is stopped while that is copied. Raise
+        """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
         UsageError if the name is taken."""
-        made: Checkpoint | None
+        checkpoint: Checkpoint | None
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
-                made = self.vault.fork(name).state.checkpoint(point)
+                checkpoint = self.vault.fork(name).state.checkpoint(point)
             else:
                 with self.at_rest(name) as fork:
-                    made = stacking.checkpoint(self.vault, fork, point, self.clock())
-        if made is None:
+                    checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+        if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.journal("checkpoint", name, {"checkpoint": point})
-        return made
+        return checkpoint
 
     def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
-        """Freeze what the fork holds before a command; return the name. Hold the fork's lock."""
+        """Freeze the fork's files before a command; return the checkpoint's name. Hold the fork's lock."""
         from mudroom.core.retention import surplus_checkpoints
 
         name = stack.free_name(fork.state, checkpoint_stem(argv, frozenset(self.vault.secrets())))
@@ -256,7 +259,8 @@ class Forks:
     def checkpoint_beside(
         self, standing: Standing, name: str, argv: Sequence[bytes], *, keep: int | None = None, terms: str | None = None
     ) -> str:
-        """The same of a fork that has a shared sandbox. ``terms``: of the command that is to join it; None: none is."""
+        """Make such a checkpoint of a fork with a shared sandbox. ``terms``: of the command that will join it, or
+        None."""
         kept = self.settings.keep_applies if keep is None else keep
         point = standing.checkpoint(
             checkpoint_stem(argv, frozenset(self.vault.secrets())), self.clock(), keep=kept, terms=terms
@@ -271,10 +275,10 @@ class Forks:
         *,
         require: Callable[[], None] = lambda: None,
     ) -> Checkpoint | None:
-        """Drop what a fork has changed since a checkpoint; None: the last one, which after a command that got one of
-        its own is what was there before it. Return the checkpoint by which that can be had back.
+        """Drop a fork's changes since a checkpoint; ``point`` None: the last, which may be the one made before the last
+        command. Return a checkpoint that restores the dropped changes.
 
-        ``require`` is called when nothing can change the fork any more; what it raises ends this, and nothing is done.
+        ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
         with self.at_rest(name) as fork:
@@ -285,7 +289,7 @@ class Forks:
         return before
 
     def last_checkpoint(self, name: str) -> str:
-        """Return the newest that no rollback has left. Raise UsageError if there is none."""
+        """Return the newest checkpoint that no rollback has dropped. Raise UsageError if there is none."""
         return stacking.last_checkpoint(self.vault.fork(name)).name
 
     def rename(self, name: str, new: str) -> Fork:
@@ -297,18 +301,20 @@ class Forks:
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
     ) -> MountedFork:
-        """Show a fork as a real directory: at ``place``, or one in the vault. Until ``unmount`` that is the one truth
-        about it, and everything else refuses. Raise Unsupported if this ``kind`` cannot be had here."""
+        """Mount a fork as a real directory, at ``place`` or in the vault. Until ``unmount`` the directory holds the
+        fork's files, and other operations refuse. Raise Unsupported if this ``kind`` of mount is impossible here."""
         from mudroom.vault.forks.mount import mount
 
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
-            found = mount(self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind)
-        self.journal("mount", name, {"kind": found.kind, "writable": writable})
-        return found
+            mounted = mount(
+                self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind
+            )
+        self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
+        return mounted
 
     def unmount(self, name: str) -> Changeset:
-        """Take the directory away. Return what the fork holds. Raise MudroomError if it is in use."""
+        """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use."""
         from mudroom.vault.forks.mount import unmount_fork
 
         fork = self.vault.fork(name)
@@ -319,23 +325,23 @@ class Forks:
         return changeset
 
     def mounts(self) -> dict[str, MountedFork]:
-        """Return what is mounted, by fork."""
+        """Return the mounted forks by name."""
         from mudroom.vault.forks.mount import mounted
 
-        found = {fork.name: mounted(fork) for fork in self.vault.forks()}
-        return {name: place for name, place in found.items() if place is not None}
+        places = {fork.name: mounted(fork) for fork in self.vault.forks()}
+        return {name: place for name, place in places.items() if place is not None}
 
     def compare(self, old: str, new: str) -> Comparison:
-        """Put two states side by side: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
+        """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
         from mudroom.vault.forks.comparison import Comparison
 
         for side in {old, new} - {"base", "now"}:
-            self.changeset(side.partition("@")[0])  # one that was cut off is looked at now
+            self.changeset(side.partition("@")[0])  # collects the changes of an interrupted command
         return Comparison(self.vault, old, new)
 
     def discard(self, name: str, reviewed: str | None = None) -> None:
-        """Throw a fork away. ``reviewed``: the fingerprint of what somebody has looked at. Raise ForkMoved if the fork
-        holds something else, UsageError if a command of this session is running in it."""
+        """Discard a fork. ``reviewed``: the fingerprint of the reviewed changes. Raise ForkMoved if the fork's changes
+        differ from it, UsageError if a command of this session is running in the fork."""
         fork = self.vault.fork(name)
         self.users.require_free(fork)
         stacking.require_idle(fork)
@@ -352,16 +358,16 @@ class Forks:
         self.journal("discard", name, {})
 
     def forget(self, name: str) -> None:
-        """Let go of what is held for a fork that is gone, or about to go."""
+        """Release the resources of a fork that is gone or about to be removed."""
         self.tools.drop(name)
         self._forget(name)
 
-    # --- its files ---
+    # --- files of a fork ---
 
     def files(self, name: str) -> Files:
-        """Return the files of a fork for file tools: to read and to write, in memory until something needs them on
-        disk. While a command of this session runs in the fork, the same calls go through its live mount. Raise
-        UsageError if there is no such fork.
+        """Return the files of a fork for file tools. Writes stay in memory until they are needed on disk. While a
+        command of this session runs in the fork, the calls go through its live mount. Raise UsageError if the fork does
+        not exist.
         """
         from mudroom.stage.buffer.files import Files
 
@@ -370,24 +376,24 @@ class Forks:
         return Files(lambda: self.tools.tree(name))
 
     def flush(self, name: str) -> None:
-        """Bring what file tools have written into the fork. Everything else that looks at a fork does this first."""
+        """Flush file tools into the fork. Every other reader of a fork does this first."""
         if name in self.tools and not self.tools.is_live(name):
             with self.at_rest(name):
                 pass
 
-    # --- what forks hold ---
+    # --- changes of a fork ---
 
     def settle(self, fork: Fork, vault: Vault | None = None) -> None:
-        """Look at what a command has left that was cut off with mudroom itself. Hold the fork's lock. ``vault``: with
-        the mask under which to look; None: the session's own."""
+        """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
+        ``vault``: with the mask to use; None: the session's own."""
         started = fork.interrupted
         if started is not None:
             shown = vault or self.vault
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                    found = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
-                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(found.changes)})
+                    changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
+                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
             fork.end()
         if os.path.isdir(fork.path + b"/background"):
             from mudroom.vault.forks.background import Book
@@ -395,7 +401,8 @@ class Forks:
             Book(fork).settle(self.clock())
 
     def changeset(self, name: str) -> Changeset:
-        """Return what a fork holds, as of its last command. One that was cut off in the middle is looked at now."""
+        """Return the changes of a fork after its last command. If that was interrupted, its changes are collected
+        now."""
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.collect(None)
@@ -405,7 +412,7 @@ class Forks:
         return record.changeset if record is not None else Changeset()
 
     def record(self, name: str) -> ForkRecord | None:
-        """Return what is written down of a fork; None if nothing is."""
+        """Return the record of a fork, or None if it has none."""
         fork = self.vault.fork(name)
         self.flush(name)
         if fork.interrupted is not None:
@@ -415,8 +422,8 @@ class Forks:
         return fork.record
 
     def known_record(self, name: str) -> ForkRecord | None:
-        """The same for a list: where there is no room to write down what a command has left that was cut off, what is
-        known without that."""
+        """Return the record for a list. If the disk is too full to collect an interrupted command, return the previous
+        record."""
         try:
             return self.record(name)
         except OSError as error:
@@ -425,20 +432,22 @@ class Forks:
             return self.vault.fork(name).record
 
     def opened_credentials(self, name: str) -> tuple[str, ...]:
-        """Return the credential stores that were open to any command of a fork, by the names that cards have."""
+        """Return the credential stores that were open to any command of a fork, by their names in cards."""
         return self.vault.fork(name).credentials
 
 
 def _is_used(fork: Fork, agent: str) -> bool:
-    """Return whether anybody has done anything with a fork since it was made. Hold its lock."""
+    """Return whether a fork has been used since it was made. Hold its lock."""
     state, record = fork.state_or_none, fork.record
     if state is None or state.layers or fork.interrupted is not None:
         return True
-    if any(not point.automatic for point in state.checkpoints):  # ours is one before a command, of nothing
+    if any(
+        not point.automatic for point in state.checkpoints
+    ):  # an automatic one was made before our command, and is empty
         return True
     if record is not None and (record.command or record.changeset.changes):
         return True
-    # A directory of file tools that have not written it down, the directory of background commands, or a mount.
+    # Unflushed writes of file tools, the directory of background commands, or a mount.
     places = (b"/spill", b"/background/sandbox", b"/mount")
     if any(os.path.exists(fork.path + place) for place in places):
         return True
@@ -446,8 +455,8 @@ def _is_used(fork: Fork, agent: str) -> bool:
 
 
 def _journal_cut_off(forks: Forks, name: str, data: dict[str, Any]) -> None:
-    """A command ran of which the journal says nothing: mudroom was killed, or had no room. That is said now; if it
-    cannot be, its changes can be looked at all the same."""
+    """Journal the recovery of a command whose run is not in the journal: mudroom was killed, or the disk was full. A
+    failure is only a remark, since the changes have been collected."""
     try:
         forks.journal("recover", name, data)
     except MudroomError as error:

@@ -24,7 +24,7 @@ from mudroom.sandbox.container.trial import ready
 _RELEASE = "/etc/os-release"
 
 
-class Made(NamedTuple):
+class MadeImage(NamedTuple):
     """An image that mudroom has made."""
 
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ def make(
     made: str,
     progress: Progress,
     engine: EngineKind | None = None,
-) -> Made:
+) -> MadeImage:
     """Make an image. It replaces an image of mudroom with the same name. ``made`` is the time in ISO 8601.
 
     Raise UsageError, Unsupported and MudroomError; a half-built image is removed.
@@ -83,7 +83,7 @@ def make(
     return image._replace(note=note)
 
 
-def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[Made]]:
+def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[MadeImage]]:
     """Return the engine, and the images that mudroom has made with it. Raise Unsupported without an engine."""
     chosen = choose(environ, engine)
     argv = (*engine_words(chosen), b"images", b"--quiet", b"--no-trunc", b"--filter", f"label={LABEL}".encode())
@@ -91,7 +91,7 @@ def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) 
     return chosen, sorted(_describe(chosen, list(ids), environ), key=lambda image: image.names)
 
 
-def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> Made:
+def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> MadeImage:
     """Remove an image. Raise UsageError if it does not exist or mudroom has not made it, MudroomError if it is in
     use."""
     wrong = name_error(name)
@@ -105,11 +105,11 @@ def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | No
     return image
 
 
-def _raise(error: MudroomError) -> list[Made]:
+def _raise(error: MudroomError) -> list[MadeImage]:
     raise UsageError(error.message, "mudroom image ls lists those that mudroom has made") from error
 
 
-def _ignore(_error: MudroomError) -> list[Made]:
+def _ignore(_error: MudroomError) -> list[MadeImage]:
     return []
 
 
@@ -117,8 +117,8 @@ def _describe(
     engine: Engine,
     names: list[str],
     environ: Mapping[bytes, bytes],
-    missing: Callable[[MudroomError], list[Made]] = _raise,
-) -> list[Made]:
+    missing: Callable[[MudroomError], list[MadeImage]] = _raise,
+) -> list[MadeImage]:
     if not names:
         return []
     try:
@@ -130,5 +130,5 @@ def _describe(
         about = shown_labels((info.get("Config") or {}).get("Labels") or {})
         tags = tuple(info.get("RepoTags") or ())
         labels_set = {key: value for key, value in about.items() if value}
-        images.append(Made(tags, info["Id"], info.get("Size") or 0, labels_set))
+        images.append(MadeImage(tags, info["Id"], info.get("Size") or 0, labels_set))
     return images

@@ -1,8 +1,8 @@
-"""What all commands of a session share of this machine: the launcher, limits, the gate, containers, confinement.
+"""The machine as all commands of a session share it: launcher, limits, gate, containers, confinement.
 
 Rules of this file:
-1. Each is made once, by the first command that needs it, of whichever thread.
-2. Nothing of one command is kept: what a command asks for is in its order, what there is to say in its outcome.
+1. Each is made once, by the first command that needs it, in any thread.
+2. The state of a command is not kept here: its request is in its order, its notes in its outcome.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.gateway import Approver, Doorkeeper, Gateway
 
 MOST_HELD = 64
-"""Commands that are over, and whose mounts may not be gone yet."""
+"""Ended commands whose mounts may not be gone yet."""
 
 
 def _secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
@@ -71,9 +71,9 @@ class Machine:
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
     ) -> None:
-        """``engine``: of containers; None: the first that can be used. ``rules``: those of the gate, asked for whenever
-        a command first uses the network. ``remember`` keeps an answer that is to stay. ``approver``: whom the gate asks
-        about a host; None: what no rule allows is refused."""
+        """``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
+        command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
+        host; None: refuse hosts that no rule allows."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
@@ -89,9 +89,9 @@ class Machine:
         self._containers: Containers | None = None
         self.host_answers = (rules, remember, approver)
         self._looked = _thread.allocate_lock()
-        """Taken by the first command that looks for files of other users, and never let go of."""
+        """Taken by the first command that looks for files of other users, and never released."""
         self._last: dict[str, Running] = {}
-        """By fork: the last command that is over, whose mount may not be gone yet."""
+        """By fork: its last ended command, whose mount may not be gone yet."""
 
     def close(self) -> None:
         self.confinement.close()
@@ -124,7 +124,7 @@ class Machine:
                 self._containers = Containers(self._vault, self.confinement.variables, self._engine)
             return self._containers
 
-    # --- what a command may ---
+    # --- permissions of a command ---
 
     def granted(self, actor: Actor) -> Grant:
         """Return the level at which commands of this actor run, and the credentials that are open to them. Raise
@@ -133,13 +133,13 @@ class Machine:
         return granted(actor.settings, actor.card, actor.level, confinement.home, confinement.variables)
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
-        """Return the mode to begin with, and note why it is not the strongest."""
+        """Return the mode of the first attempt, and note why it is not the strongest."""
         level = order.grant.level
         if level == 2 and self.containers.engine.remote:
             self.confinement.mode_contained = "remote"
         elif (
             level == 2 and not self.containers.engine.nested and self.confinement.mode_contained not in CONTAINERS
-        ):  # sandbox/container/trial.py has tried it: as if it had failed here
+        ):  # sandbox/container/trial.py has tried it: handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=fork.is_copy, level=level)
@@ -147,8 +147,8 @@ class Machine:
         return mode
 
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
-        """Return the next weaker mode; that goes into the notes and the journal. Raise Unsupported if the policy does
-        not permit it, ``failure`` if there is none."""
+        """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,
+        ``failure`` if no weaker mode exists."""
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
         outcome.notes.append(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
@@ -158,8 +158,8 @@ class Machine:
 
     @contextmanager
     def limited(self, mode: Mode, order: Order, outcome: Outcome) -> Iterator[tuple[Rlimits, Leaf | None]]:
-        """The rlimits of a command, and the control group for it if its limits need one; afterwards all that is left in
-        that ends. Raise Unsupported for a limit that cannot be held here and may not be missing."""
+        """Yield the rlimits of a command, and its control group if its limits need one; afterwards kill the processes
+        left in the group. Raise Unsupported for a required limit that cannot be enforced here."""
         rlimits, leaf = self._limits(mode, order, outcome)
         try:
             yield rlimits, leaf
@@ -208,24 +208,27 @@ class Machine:
     # --- the network ---
 
     def ask_about_hosts(self, approver: Approver | None) -> None:
-        """Name whom the gate asks from the first use of the network on; None: what no rule allows is refused."""
+        """Set the approver that the gate asks from the first use of the network on; None: refuse hosts that no rule
+        allows."""
         rules, remember, _before = self.host_answers
         self.host_answers = (rules, remember, approver)
 
     def credentials(self) -> tuple[CredentialRule, ...]:
-        """Return what the gate puts into requests of this project's commands; never a value."""
+        """Return the rules of the credentials that the gate inserts into requests of this project's commands, without
+        their values."""
         return load_credentials(self._vault.path)
 
     def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
         save_credentials(self._vault.path, wanted)
 
     def equipment(self, mode: Mode, order: Order) -> InspectionSetup | None:
-        """Return what a command needs whose connections may be looked into; for all others None, and load nothing."""
+        """Return the setup of TLS inspection for a command, or None (without loading a module) if no rule inspects its
+        connections."""
         settings, level = order.actor.settings, order.grant.level
-        wanted = has_credentials(self._vault.path)
-        if settings.network_at(level) != "gate" or not (wanted or any(rule.inspect for rule in settings.hosts)):
+        has_rules = has_credentials(self._vault.path)
+        if settings.network_at(level) != "gate" or not (has_rules or any(rule.inspect for rule in settings.hosts)):
             return None
-        if level == 0:  # mudroom's state is hidden there, with the roots that programs would have to trust
+        if level == 0:  # mudroom's state is hidden there, with the root certificates that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.inspection.setup import set_up_inspection
 
@@ -235,17 +238,17 @@ class Machine:
             self.confinement.variables,
             self.confinement.home,
             never=settings.never_inspect,
-            credentials=self.credentials() if wanted else (),
+            credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
-        self._vault.journal.conceal(one.value for one in equipment.inspection.credentials)
+        self._vault.journal.conceal(credential.value for credential in equipment.inspection.credentials)
         return equipment
 
     def at_the_gate(
         self, fork: Fork, mode: Mode, order: Order, relay: Relay | None, equipment: InspectionSetup | None
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
-        """Return the doorkeeper of a command, if the policy has the gate between it and the network; and the port of
-        the host's loopback where that listens, if it cannot be in a network of the command's own."""
+        """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
+        port on the host's loopback if the command has no network namespace (else 0)."""
         level = order.grant.level
         gated = order.actor.settings.network_at(level) == "gate"
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
@@ -266,11 +269,11 @@ class Machine:
             return self._gateway
 
     def terms(self, order: Order) -> Callable[[], str]:
-        """Return what tells the terms of a command: what it may see and do, as far as that is not the host's or the
-        project's. Only a command on the same terms can join a sandbox.
+        """Return a function that returns the digest of a command's terms: its permissions, apart from those of the host
+        and the project. Only a command with the same terms can join a sandbox.
 
-        It is asked for again and again, because the gate follows its rules while commands run: it is the others, of a
-        card, that must not be lent to whoever comes."""
+        It is called again for each join, since the gate's rules may change while commands run. Permissions that a card
+        has opened to one command must not leak to another."""
         from _blake2 import blake2b
 
         settings, grant, rules = order.actor.settings, order.grant, self.host_answers[0]
@@ -289,8 +292,10 @@ class Machine:
     # --- around a command ---
 
     def mirror(self, order: Order) -> Mirror | None:
-        """Return what keeps credential stores that are one file like the host's, if any are open."""
-        if not order.grant.live or self.confinement.platform.first in ELSEWHERE:  # there a command has the file itself
+        """Return the mirror that keeps single-file credential stores equal to the host's, or None if none is open."""
+        if (
+            not order.grant.live or self.confinement.platform.first in ELSEWHERE
+        ):  # the command uses the host's file itself
             return None
         from mudroom.sandbox.host.mirror import mirror_of
 
@@ -298,7 +303,7 @@ class Machine:
 
     @contextmanager
     def at_its_place(self, plan: Plan, fork: Fork, order: Order) -> Iterator[Client]:
-        """The launcher that performs a plan: this process's, or at level 2 one in a container."""
+        """Yield the launcher that performs a plan: this process's, or at level 2 one in a container."""
         if order.grant.level < 2:
             yield self.client
             return
@@ -306,7 +311,7 @@ class Machine:
             yield box.client
 
     def after_the_last(self, fork: Fork) -> None:
-        """Wait until the last command of this fork has let go of its mount. Hold the fork's lock."""
+        """Wait until the mount of the fork's last command is gone. Hold the fork's lock."""
         before = self._last.pop(fork.name, None)
         if before is not None:
             before.wait_gone()
@@ -317,7 +322,7 @@ class Machine:
                     over.wait_gone()
 
     def leave(self, fork: Fork, running: Running) -> None:
-        """A command is over; nobody uses ``running`` any more but ``after_the_last``. Hold the fork's lock."""
+        """Hand over an ended command: only ``after_the_last`` uses ``running`` from now on. Hold the fork's lock."""
         self._last[fork.name] = running
 
     def looks_first(self) -> bool:
@@ -325,7 +330,7 @@ class Machine:
         return self._looked.acquire(blocking=False)
 
     def forget(self, name: str) -> None:
-        """A fork is gone, or about to go."""
+        """Release the resources of a fork that is gone or about to be removed."""
         running = self._last.pop(name, None)
         if running is not None:
             running.wait_gone()

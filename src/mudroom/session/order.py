@@ -1,6 +1,6 @@
-"""The values of one command: the order, what becomes of it while it runs, and how it ended.
+"""The values of one command: the order, its state while it runs, and how it ended.
 
-Nothing of one command is kept anywhere else, so that commands of several threads cannot meet.
+The state of a command is kept nowhere else, so commands of several threads cannot mix.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Stdio(NamedTuple):
     stdout: int | None = None
     stderr: int | None = None
     terminal: bool = False
-    """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
-    goes on there is relayed (``sandbox/client/terminal.py``). For the main thread: signals are heeded meanwhile."""
+    """Terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, which are relayed
+    (``sandbox/client/terminal.py``). Only in the main thread, since signals are handled meanwhile."""
     on_output: Callable[[str, bytes], None] | None = None
-    """Called with ``stdout`` or ``stderr`` and what has just come, for each that is captured, in the thread that runs
-    the command. What comes beyond the limit of captured output is passed on all the same."""
+    """Called with ``stdout`` or ``stderr`` and the new bytes, for each captured stream, in the thread that runs the
+    command. Bytes beyond the limit of captured output are passed on, too."""
 
 
 CAPTURED = Stdio()
 
 
 class Case(NamedTuple):
-    """A command, the verdict about it, and the answer of whoever was asked."""
+    """The verdict about a command, the question that was asked about it, and the answer."""
 
     verdict: Verdict
     question: CommandQuestion | None = None
@@ -58,26 +58,26 @@ class Case(NamedTuple):
 
     @property
     def final(self) -> Verdict:
-        """The verdict, with the outcome of the question in its reason."""
+        """The verdict, with the answer in its reason."""
         if self.answer is None:
             return self.verdict
-        said = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
+        answer = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
         more = f" ({self.answer.reason})" if self.answer.reason else ""
-        return self.verdict._replace(reason=f"{self.verdict.reason}; {said}{more}")
+        return self.verdict._replace(reason=f"{self.verdict.reason}; {answer}{more}")
 
     def changed(self) -> Case:
-        """Return the case as refused: the answer was about something else."""
+        """Return the case as refused: the command has changed since the answer."""
         assert self.answer is not None
         return self._replace(answer=self.answer._replace(allow=False, keep=False, reason=CHANGED))
 
 
 CHANGED = "what it would run has changed since it was approved: run it again to be asked about that"
 OWN = Case(Verdict())
-"""The case of a command of the user's own."""
+"""The case of the user's own command."""
 
 
 class Order(NamedTuple):
-    """One command, as it was asked for."""
+    """The request to run one command."""
 
     argv: tuple[bytes, ...]
     cwd: bytes
@@ -91,7 +91,7 @@ class Order(NamedTuple):
     alone: bool = False
     """Whether the thread that runs it has the vault alone (``exclusive.py``)."""
     stays: bool = False
-    """Whether it is to stay in the background."""
+    """Whether it runs in the background."""
 
 
 class CommandEnd(NamedTuple):
@@ -106,22 +106,22 @@ class CommandEnd(NamedTuple):
 
 
 class Outcome:
-    """One command while it runs: written by the thread that runs it, and by no other."""
+    """The state of one command while it runs. Written only by the thread that runs it."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.checkpoint: str | None = None
-        """The checkpoint that was made before it."""
+        """The checkpoint that was made before the command."""
         self.mode: Mode | None = None
         self.started = 0
         """Nanoseconds, by the clock that file systems stamp with."""
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
         self.merged: str | None = None
-        """A layer made of many while the command ran, for its fork to stand on afterwards."""
+        """A layer that was merged from many while the command ran, to become the fork's base afterwards."""
         self.unwritten: MudroomError | None = None
-        """Why its flows could not be journalled: raised when its changes are safe."""
+        """The error of journalling its flows, raised once its changes are collected."""
 
     def note(self, *notes: str) -> None:
-        """Add notes that are not there yet."""
+        """Add the notes that are new."""
         self.notes += [note for note in notes if note not in self.notes]

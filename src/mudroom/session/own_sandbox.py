@@ -1,7 +1,7 @@
-"""A command's own sandbox: from its plan to its end, and to what it has changed.
+"""A command's own sandbox: plan, run, collect its changes.
 
-Made with the fork's lock and a turn held, by the thread that runs the command. What goes on beside the command is put
-together here: limits, the gate, the terminal, the turn of others.
+Made by the thread that runs the command, which holds the fork's lock and a turn. Combines the command with its limits,
+the gate, the terminal and pauses for other users of the vault.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 class RunningCommands:
-    """The commands of a session that run now, in the foreground. Used by single operations of a dict, without a lock: a
-    signal handler reads it. ``has_run`` is only ever set."""
+    """The running foreground commands of a session. No lock, only single operations of a dict: a signal handler reads
+    it. ``has_run`` is never reset."""
 
     def __init__(self) -> None:
         self._commands: dict[int, tuple[str, Running]] = {}
@@ -60,12 +60,12 @@ class RunningCommands:
         self._commands.pop(id(outcome), None)
 
     def of(self, fork: str | None) -> list[Running]:
-        """Return those that run in a fork, or all of them."""
+        """Return the running commands of a fork, or all of them."""
         return [running for name, running in list(self._commands.values()) if fork is None or name == fork]
 
 
 def relay_for(stdio: Stdio) -> Relay | None:
-    """Return what relays a terminal; None if the command is given its descriptors as they are."""
+    """Return the relay of a terminal, or None if the command gets the descriptors themselves."""
     if not stdio.terminal:
         return None
     from mudroom.sandbox.client.terminal import Relay
@@ -90,11 +90,11 @@ class OwnSandbox:
         outcome: Outcome,
         running: RunningCommands,
     ) -> None:
-        """``vault``: with the mask of the order. ``running``: where the command is entered while it runs."""
+        """``vault``: with the mask of the order. ``running``: the command is registered there while it runs."""
         self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
         self._order, self._outcome, self._running = order, outcome, running
         self._open = ExitStack()
-        """What is open from the start of the command until its changes are collected."""
+        """Resources that are open from the start of the command until its changes are collected."""
         self._opened: OpenFork | None = None
         self._view: View | None = None
         self._output: CapturedOutput | None = None
@@ -103,11 +103,11 @@ class OwnSandbox:
         self._open.close()
 
     def checkpoint_before(self) -> str:
-        """Freeze what the fork holds before the command. Return the name."""
+        """Freeze the fork's files before the command. Return the checkpoint's name."""
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
-        """Perform the plan; where a step is impossible here, in the next weaker mode, announced in the notes."""
+        """Perform the plan. If a step fails on this machine, fall back to the next weaker mode, with a note."""
         fork, settings = self._fork, order.actor.settings
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
@@ -133,7 +133,7 @@ class OwnSandbox:
                 return end
 
     def collect(self, command: CollectedCommand) -> Changeset:
-        """Write down what the fork holds after the command, and let go of it."""
+        """Record the fork's changes after the command, and release it."""
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome = self._fork, self._outcome
         changeset = gather(fork, self._opened, self._view, command, outcome.started)
@@ -154,14 +154,14 @@ class OwnSandbox:
         machine, fork, settings = self._machine, self._fork, order.actor.settings
         equipment = machine.equipment(mode, order)
         relay = relay_for(order.stdio)
-        given = relay.descriptors if relay is not None else order.stdio[:3]
+        stdio = relay.descriptors if relay is not None else order.stdio[:3]
         gated, port = machine.at_the_gate(fork, mode, order, relay, equipment)
         mirror = machine.mirror(order)
         with (
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
-            CapturedOutput(*given, settings.output_limit, heard) as output,
+            CapturedOutput(*stdio, settings.output_limit, heard) as output,
         ):
             try:
                 plan, env = machine.confinement.plan(
@@ -205,8 +205,8 @@ class OwnSandbox:
         leaf: Leaf | None,
         keeper: Doorkeeper | None,
     ) -> Running:
-        """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
-        through the new mount from here on."""
+        """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
+        through the new mount from now on."""
         fork, tools = self._fork, self._forks.tools
         self._machine.after_the_last(fork)
         edited = fork.name in tools
@@ -226,8 +226,8 @@ class OwnSandbox:
         return running
 
     def _watch(self, running: Running, keeper: Doorkeeper | None, mirror: Mirror | None) -> Watch | None:
-        """Return what is looked at again and again: whether others wait for their turn, whether rules of the gate have
-        changed, whether the host has replaced a credential store."""
+        """Return the periodic checks: whether others wait for their turn, whether rules of the gate have changed,
+        whether the host has replaced a credential store."""
         alone, turn = self._order.alone, self._vault.turn
         if alone and keeper is None and mirror is None:
             return None
@@ -242,8 +242,8 @@ class OwnSandbox:
         return Watch(LOOK, look)
 
     def _meanwhile(self, view: View) -> None:
-        """While the command runs: load what collecting needs, clean up after the command before this one, merge
-        layers that have become many, and look for what the overlay could not change."""
+        """Do this while the command runs: load modules for collecting, clean up after the previous command, merge
+        layers if there are many, and look for files that the overlay cannot change."""
         import mudroom.core.command.program.classification
         import mudroom.stage.originals.collection
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
@@ -257,10 +257,10 @@ class OwnSandbox:
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None
         if os.geteuid() and isinstance(view, OverlayView) and self._machine.looks_first():
-            found = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
-            if found is not None:
+            path = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
+            if path is not None:
                 self._outcome.notes.append(
-                    f"{show(found)} belongs to another user or group: the command cannot change it in the staged view "
+                    f"{show(path)} belongs to another user or group: the command cannot change it in the staged view "
                     "(--view copy can)"
                 )
 
@@ -277,13 +277,13 @@ class OwnSandbox:
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:
-    """Return the time and the size of output that a command has reached."""
+    """Return the time limit and the output limit that a command has reached, each or None."""
     cut = order.actor.settings.output_limit if any(stream.truncated for stream in output.streams) else None
     return order.timeout if timed_out else None, cut
 
 
 def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: CapturedOutput) -> tuple[LimitReached, ...]:
-    """Return the limits that a command has reached in a sandbox that others share."""
+    """Return the limits that a command has reached in a shared sandbox."""
     signal = ended.status & 0x7F
     return other_reached_limits(
         order.actor.settings.limits, signal, *_of_output(order, timed_out=timed_out, output=output)
@@ -291,7 +291,7 @@ def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: Captur
 
 
 def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outcome) -> tuple[Flow, ...]:
-    """Return what a command has exchanged with the network, all of it, and journal it."""
+    """Close the doorkeeper, journal the flows of a command, and return them."""
     if keeper is None:
         return ()
     keeper.close()
@@ -300,9 +300,9 @@ def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outco
         return ()
     from mudroom.core.network.flow import flow_to_json
 
-    told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
+    events = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
     try:
-        forks.vault.journal.append_all(told, time=forks.clock())
+        forks.vault.journal.append_all(events, time=forks.clock())
     except MudroomError as error:
         outcome.unwritten = error
     return tuple(keeper.flows)

@@ -1,4 +1,4 @@
-"""A report of a fork for an agent's runtime: before its first command, and whenever it asks."""
+"""Reports of a fork for an agent's runtime: before its first command, and on request."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     from mudroom.core.fork_report import ForkReport, PreparedFork
 
 LOOKED_AT = 500
-"""Events of the journal in which refusals are looked for."""
+"""Number of journal events that are searched for refusals."""
 MOST_DENIALS = 100
 
 
 def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str | None) -> PreparedFork:
-    """Have the fork of an order ready for an agent's first command, and return what that will find. The fork is made if
-    there is none, as ``Forks.new`` makes it (``origin``: parent, at, snapshot); one that is there must not be asked for
-    with other origins. ``checkpoint``: freeze what it holds under this name. Raise UsageError, or Unsupported as a
-    command does."""
+    """Prepare the order's fork for an agent's first command, and return its settings. A fork that does not exist is
+    made as by ``Forks.new`` (``origin``: parent, at, snapshot); raise UsageError if it exists and an origin is given.
+    ``checkpoint``: freeze its files under this name. Raise Unsupported as a command does."""
     from mudroom.core.command.policy import class_actions
     from mudroom.core.fork_report import PreparedFork
 
@@ -37,8 +36,8 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
     _mask, secrets = forks.secrets.look(actor.settings)
     if checkpoint is not None:
         forks.checkpoint(name, checkpoint)
-    found = Outcome()
-    mode = machine.first_mode(forks.vault.fork(name), order, found)
+    outcome = Outcome()
+    mode = machine.first_mode(forks.vault.fork(name), order, outcome)
     missing = machine.confinement.missing_credentials(actor.settings)
     return PreparedFork(
         name,
@@ -48,15 +47,16 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
         actor.settings.network_at(grant.level),
         mode,
         actor.agent,
-        tuple((name, one.action) for name, one in class_actions(approval.policy(), actor.agent).items()),
+        tuple((name, action.action) for name, action in class_actions(approval.policy(), actor.agent).items()),
         checkpoint,
         grant.credentials,
-        (*secrets, *grant.notes, *found.notes, *missing),
+        (*secrets, *grant.notes, *outcome.notes, *missing),
     )
 
 
 def inspect(forks: Forks, name: str) -> ForkReport:
-    """Return what a fork is and holds, and what was refused to its commands. Raise UsageError if there is none."""
+    """Return the state and changes of a fork, and the refusals of its commands. Raise UsageError if the fork does not
+    exist."""
     from mudroom.core.fork_report import ForkReport
 
     record = forks.record(name)
@@ -81,15 +81,15 @@ def inspect(forks: Forks, name: str) -> ForkReport:
 
 
 def _denied(forks: Forks, name: str) -> tuple[dict[str, Any], ...]:
-    """Return what was refused to the last commands of a fork, newest first: by the policy, or by what confines them."""
+    """Return the refusals of the last commands of a fork, newest first, by the policy or by the sandbox."""
     import json
 
-    found: list[dict[str, Any]] = []
+    denials: list[dict[str, Any]] = []
     for event in forks.vault.journal.events(last=LOOKED_AT):
         if event.fork == name and event.kind in ("run", "verdict"):
             data = json.loads(event.data)
-            found += data["denials"]
+            denials += data["denials"]
             if event.kind == "verdict":
                 reason = data["verdict"]["reason"]
-                found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
-    return tuple(reversed(found))[:MOST_DENIALS]
+                denials.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
+    return tuple(reversed(denials))[:MOST_DENIALS]

@@ -1,4 +1,4 @@
-"""What is kept of a vault, and for how long: applied after applies and beside commands."""
+"""Retention of a vault's data: enforced after applies and beside commands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from mudroom.errors import MudroomError
 from mudroom.session.forks import Forks
 
 _JOURNAL_EVERY = 64
-"""Commands of a session from one look at the journal's size to the next."""
+"""Commands of a session between two checks of the journal's size."""
 
 
 def keep_journal(forks: Forks, settings: Settings) -> list[str]:
-    """Move older events to an archive if the journal has become large: looked at now and then. Return notes."""
+    """Archive older events if the journal is large; checked every ``_JOURNAL_EVERY`` commands. Return notes."""
     if next(forks.commands) % _JOURNAL_EVERY:
         return []
     try:
@@ -22,9 +22,9 @@ def keep_journal(forks: Forks, settings: Settings) -> list[str]:
 
 
 def tidy(forks: Forks, *, applied: bool = False) -> None:
-    """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
+    """Remove data that retention (``keep:`` in the policy) does not keep, if a run is due. Hold the vault's lock.
 
-    What could not be removed is no reason to fail; it is in the notes of the next result.
+    A failed removal is not an error; it is in the notes of the next result.
     """
     from mudroom.vault.retention import schedule as by_itself
 
@@ -33,5 +33,5 @@ def tidy(forks: Forks, *, applied: bool = False) -> None:
         return
     forks.remarks.extend(swept.remarks)
     if swept.size:
-        data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
+        data = {"applies": [apply.name for apply in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
         forks.journal("gc", "", data)

@@ -1,6 +1,6 @@
 """The way of a command: judge, ask, take the fork, acquire a sandbox, checkpoint, run, collect, record, journal.
 
-A user's command, an agent's, and one that verifies the result of an apply all go this way, each with its own actor.
+A user's command, an agent's command and the verification of an apply all go this way, each with its own actor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What it takes to run a command."""
+    """The parts of a session that run a command."""
 
     machine: Machine
     forks: Forks
@@ -33,8 +33,8 @@ class Parts(NamedTuple):
 
 
 def run(parts: Parts, order: Order) -> Result:
-    """Run a command in the fork of its order, which is made if there is none, and return what it changed. A refusal is
-    a result."""
+    """Run a command in its order's fork, which is made if it does not exist, and return the result with its changes. A
+    refusal is a result, too."""
     outcome = Outcome()
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
@@ -56,14 +56,14 @@ def run(parts: Parts, order: Order) -> Result:
             if is_new:
                 parts.forks.take_back(fork)
             return refused(parts, order, case.changed())
-        told = parts.approval.told(order, case)
-        result = result_of(fork.name, order, told, outcome, end)._replace(changeset=changeset, duration=duration)
+        final = parts.approval.told(order, case)
+        result = result_of(fork.name, order, final, outcome, end)._replace(changeset=changeset, duration=duration)
         _journal_run(parts.forks, order, result, outcome)
         return result
 
 
 def refused(parts: Parts, order: Order, case: Case) -> Result:
-    """Return the result of a command that has not run, and journal it."""
+    """Return the result of a command that was refused, and journal it."""
     level = order.grant.level
     result = Result(
         order.fork or "",
@@ -86,7 +86,7 @@ def refused(parts: Parts, order: Order, case: Case) -> Result:
 
 
 def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: CommandEnd) -> Result:
-    """Return the result of a command, without what it changed."""
+    """Return the result of a command, without its changes."""
     ended, output = end.exit, end.output
     signal = ended.status & 0x7F
     return Result(
@@ -123,7 +123,7 @@ def _denials(refused: tuple[bytes, ...]) -> Sequence[Denial]:
 
 
 def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
-    """Return one denial for each host and port, however often it was tried."""
+    """Return one denial with a count for each refused host and port."""
     times: dict[tuple[str, str], int] = {}
     for flow in flows:
         if flow.verdict == "deny":
@@ -133,7 +133,7 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
 
 
 def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:
-    """Raise MudroomError, which says where the changes are: they are collected, whatever becomes of the journal."""
+    """Journal a run. If that fails, raise MudroomError, which names the fork with the collected changes."""
     try:
         _journal(forks, "run", order, result)
         if outcome.unwritten is not None:

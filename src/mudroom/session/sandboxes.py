@@ -1,9 +1,9 @@
-"""The sandboxes of a session: acquired for a command, opened for the background, found again, interrupted.
+"""The sandboxes of a session: acquire one for a command, list background commands, interrupt and end them.
 
-A fork is mounted once. The first background command makes a sandbox that stays (``shared_sandbox/tender.py``); until
-the last one has ended every command of the fork is run in there, from this process or, by a socket in the vault
-(``shared_sandbox/remote.py``), from another one. What they see is the same view, /tmp, network and processes; what they
-may do is the same, too.
+A fork is mounted once. The first background command makes a shared sandbox (``shared_sandbox/tender.py``). Until the
+last background command has ended, every command of the fork runs in it, from this process or, through a socket in the
+vault (``shared_sandbox/remote.py``), from another. All of them have the same view, /tmp, network, processes and
+permissions.
 """
 
 from __future__ import annotations
@@ -28,37 +28,36 @@ from mudroom.vault.store.fork import Fork
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
     from mudroom.sandbox.host.processes import ProcessUsage
-    from mudroom.session.shared_sandbox.background import Background
-    from mudroom.session.shared_sandbox.joined import JoinedSandbox
+    from mudroom.session.joined_sandbox import JoinedSandbox
     from mudroom.session.users import Standing
     from mudroom.vault.forks.background import StreamPart
 
 _TRIES = 3
-"""Times that a command looks for the sandbox of its fork, where one is opened between a look and the fork's lock."""
+"""Attempts to find the fork's sandbox: another thread may open one before this one has the fork's lock."""
 
 
 class Sandbox(Protocol):
-    """The sandbox of one command: its own, or a place in one that others are in (of this process, or of another)."""
+    """The sandbox of one command: its own, or a place in a shared one of this process or of another."""
 
     def checkpoint_before(self) -> str:
-        """Freeze what the fork holds before the command, under a name made of the command. Return that."""
+        """Freeze the fork's files before the command, under a name made of the command. Return the name."""
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Run the command and attend to it until it ends."""
 
     def collect(self, command: CollectedCommand) -> Changeset:
-        """Write down what the fork holds after the command."""
+        """Record the fork's changes after the command."""
 
 
 class Sandboxes:
-    """Thread-safe: it holds what is thread-safe itself, and nothing of a command."""
+    """Thread-safe: its attributes are, and none belongs to a single command."""
 
     def __init__(self, machine: Machine, forks: Forks) -> None:
         self._machine, self._forks = machine, forks
         self._running = RunningCommands()
 
     def close(self) -> None:
-        """End what runs in the background."""
+        """End the background commands of this session."""
         shared = self._forks.users.all_shared()
         for sandbox in shared:
             sandbox.end()
@@ -69,8 +68,8 @@ class Sandboxes:
 
     @contextmanager
     def acquire(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[Sandbox]:
-        """The sandbox for a command, the fork being ours meanwhile: the one that the fork has, or one of its own. Raise
-        UsageError if the command cannot be run in the one that the fork has."""
+        """Yield the sandbox for a command: the fork's shared one, or one of its own with the fork locked. Raise
+        UsageError if the command cannot run in the shared one."""
         for is_last in (*[False] * (_TRIES - 1), True):
             with ExitStack() as stack:
                 if not order.alone:
@@ -83,13 +82,13 @@ class Sandboxes:
                 except Occupied:
                     if is_last or order.alone:
                         raise
-                    continue  # something has been started in its background meanwhile
+                    continue  # a background command was started meanwhile
                 yield own
                 return
 
     @contextmanager
     def joined(self, fork: Fork, order: Order, outcome: Outcome) -> Iterator[JoinedSandbox | None]:
-        """A place for the command in the sandbox that the fork has; None if it has none."""
+        """Yield a place for the command in the fork's shared sandbox, or None if it has none."""
         with self._forks.users.beside(fork) as standing:
             if standing is None:
                 yield None
@@ -102,12 +101,12 @@ class Sandboxes:
                 place.close()
 
     def place_in(self, standing: Standing, fork: Fork, order: Order, outcome: Outcome) -> JoinedSandbox:
-        from mudroom.session.shared_sandbox.joined import JoinedSandbox
+        from mudroom.session.joined_sandbox import JoinedSandbox
 
         return JoinedSandbox(self._machine, self._forks, fork, standing, order, outcome, self._running)
 
     def _own(self, fork: Fork, order: Order, outcome: Outcome, stack: ExitStack) -> OwnSandbox:
-        """``stack``: where what is held for the command is entered: the fork's lock, and a turn."""
+        """``stack`` receives what is held for the command: the fork's lock, and a turn."""
         from mudroom.core.tree.path import show
 
         forks = self._forks
@@ -124,7 +123,7 @@ class Sandboxes:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Every sandbox that this session shares between commands stopped, and without a turn."""
+        """Stop every shared sandbox of this session for the block, and give up their turns."""
         with ExitStack() as stack:
             for sandbox in self._forks.users.all_shared():
                 stack.enter_context(sandbox.aside())
@@ -133,9 +132,9 @@ class Sandboxes:
     # --- what runs ---
 
     def interrupt(self, number: int = SIGTERM, fork: str | None = None) -> bool:
-        """Send running commands a signal (SIGTERM: ask them to end; SIGKILL: end all of them), from a signal handler or
-        another thread. ``fork``: those of this fork; None: all that this session runs in the foreground. Return whether
-        there was one."""
+        """Send a signal to running commands (SIGTERM: ask them to end; SIGKILL: end all their processes), from a signal
+        handler or another thread. ``fork``: its commands; None: all foreground commands of this session. Return whether
+        any runs."""
         meant = self._running.of(fork)
         for running in meant:
             running.signal(number)
@@ -147,9 +146,9 @@ class Sandboxes:
         return self._running.has_run or bool(self._forks.users.all_shared())
 
     def foreground(self) -> list[tuple[str, str, int]]:
-        """Return what else runs in forks just now: the fork, who has its lock, as that says itself, and since when, in
-        nanoseconds since 1970."""
-        found = []
+        """Return the foreground commands of all forks: the fork's name, its lock holder's description of itself, and
+        the start in nanoseconds since 1970."""
+        commands = []
         for fork in self._forks.vault.forks():
             since = fork.interrupted
             if since is None or is_shared(fork):
@@ -158,14 +157,14 @@ class Sandboxes:
                 if free:
                     continue
             with open(fork.path + b"/lock", "rb") as stream:
-                found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
-        return found
+                commands.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
+        return commands
 
     def printed(
         self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16
     ) -> tuple[StreamPart, StreamPart]:
-        """Return what the command in the foreground of a fork has printed since the ``marks`` of an earlier answer, or
-        the end of it, as far as it is captured; of the last one if none runs."""
+        """Return the captured output of a fork's foreground command since the ``marks`` of an earlier answer, or the
+        end of it. If no command runs: that of the last one."""
         from mudroom.vault.forks.background import read_part
         from mudroom.vault.forks.live_output import PLACE
 
@@ -174,7 +173,7 @@ class Sandboxes:
         return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
 
     def printed_at(self, name: str) -> int | None:
-        """Return when that was printed last, in nanoseconds since 1970; None: nothing is there."""
+        """Return the time of that command's last output, in nanoseconds since 1970; None if there is no output."""
         from mudroom.vault.forks.live_output import PLACE
 
         times = []
@@ -188,43 +187,41 @@ class Sandboxes:
     # --- in the background ---
 
     def backgrounds(self, name: str | None = None) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
-        """Return what has been started in the background of a fork, or of all, oldest first; the last of those that
-        are over are among them."""
+        """Return the background commands of a fork, or of all forks, oldest first, with the last of those that have
+        ended."""
         from mudroom.vault.forks.background import Book
 
         vault = self._forks.vault
         forks = vault.forks() if name is None else [vault.fork(name)]
-        found = []
+        commands = []
         for fork in forks:
             rows = Book(fork).rows()
             if any(ended is None for _started, ended in rows):
                 with fork.lock_if_free("looking at what is left") as free:
-                    if free:  # whoever held it has been killed
+                    if free:  # its holder was killed
                         self._forks.settle(fork)
                         rows = Book(fork).rows()
-            found += rows
-        return sorted(found, key=lambda row: row[0].time)
+            commands += rows
+        return sorted(commands, key=lambda row: row[0].time)
 
-    def background(self, identity: str) -> Background:
-        """Return one of them by its id, whoever has started it. Raise UsageError if there is none."""
-        from mudroom.session.shared_sandbox.background import Background
-
+    def started(self, identity: str) -> BackgroundStart:
+        """Return the start of the background command with this id, of any session. Raise UsageError if none has it."""
         for started, _ended in self.backgrounds():
             if started.id == identity:
-                return Background(self, started)
+                return started
         raise UsageError(f"there is no background command {identity}", "mudroom ps --all shows those of this project")
 
     def usages(self) -> dict[str, ProcessUsage]:
-        """Return what the processes of background commands use just now, by id."""
+        """Return the present resource use of background commands, by id."""
         from mudroom.sandbox.host.processes import usages
-        from mudroom.session.shared_sandbox.joined import MARK
+        from mudroom.session.joined_sandbox import MARK
 
         running = [started for started, ended in self.backgrounds() if ended is None]
         roots = {self._root(started) for started in running}
         return {name: usage for root in roots for name, usage in usages(root, MARK).items()}
 
     def _root(self, started: BackgroundStart) -> int:
-        """Return the process from which those of a command descend: the one that holds it, or the first of its
+        """Return the pid from which a command's processes descend: the process that holds it, or the first of its
         container."""
         from mudroom.vault.forks.background import Book
 
@@ -232,13 +229,13 @@ class Sandboxes:
         return int(common.get("root", started.keeper))
 
     def keep(self) -> None:
-        """Block until nothing is left in the background that this session holds."""
+        """Block until every background command of this session has ended."""
         while shared := self._forks.users.all_shared():
             shared[0].wait()
 
     def end(self, name: str, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
-        """End background commands of a fork: SIGTERM, after ``grace`` seconds SIGKILL. None: all that runs there, and
-        blocks until the fork is free again."""
+        """End background commands of a fork: SIGTERM, after ``grace`` seconds SIGKILL. ``identities`` None: end all,
+        and block until the fork is free again."""
         fork = self._forks.vault.fork(name)
         shared = self._forks.users.shared(name)
         if shared is not None:
@@ -255,7 +252,7 @@ class Sandboxes:
         except UsageError:
             raise
         except MudroomError:
-            pass  # who held them is gone, and they with it
+            pass  # the holder is gone, and its commands with it
         if identities is None:
             with fork.lock("waiting for the end of what runs in the background"):
                 pass
@@ -263,13 +260,13 @@ class Sandboxes:
     def waited(
         self, started: BackgroundStart, timeout: float | None, later: Callable[[], BackgroundEnd | None]
     ) -> BackgroundEnd | None:
-        """Wait for the end of a background command: of this session's by its tender, of others' by ``later``."""
+        """Wait for the end of a background command: on the tender if this session holds it, otherwise by ``later``."""
         shared = self._forks.users.shared(started.fork)
-        behind = shared.behind.get(started.id) if shared is not None else None
-        return behind.wait(timeout) if behind is not None else later()
+        background = shared.backgrounds.get(started.id) if shared is not None else None
+        return background.wait(timeout) if background is not None else later()
 
     def place(self, started: BackgroundStart) -> bytes:
-        """Return where the vault keeps what a background command prints."""
+        """Return the directory in the vault with the output of a background command."""
         from mudroom.vault.forks.background import Book
 
         return Book(self._forks.vault.fork(started.fork)).place(started.id)

@@ -1,4 +1,4 @@
-"""The secrets of a project: where they are, and the mask under which a command sees them empty."""
+"""The secrets of a project: find them, and make the mask that shows them to commands as empty files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mudroom.vault.store.store import Vault
 
 
 class Secrets:
-    """``_lock`` guards the finder and the mask of the vault; it is held while the project is searched."""
+    """``_lock`` guards the finder and the vault's mask; it is held while the project is searched."""
 
     def __init__(self, vault: Vault, settings: Settings, changed: Callable[[], None]) -> None:
-        """``settings``: of the session's own actor. ``changed``: called when its mask is another one."""
+        """``settings``: of the session's own actor. ``changed``: called when the vault's mask has changed."""
         self._vault, self._settings, self._changed = vault, settings, changed
         self._lock = _thread.allocate_lock()
         self._finder = Finder(vault.project, vault.path + b"/secrets", time.monotonic)
@@ -25,13 +25,13 @@ class Secrets:
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
         """Return the mask under these settings (None: the session's own), and notes about it.
 
-        The mask under the session's own settings becomes that of the vault, for file tools and reviews."""
+        The mask of the session's own settings becomes the vault's, for file tools and reviews."""
         own = self._settings
-        asked = settings or own
+        chosen = settings or own
         with self._lock:
-            paths, complete = self._finder.find(asked.secrets_mask, asked.secrets_show)
+            paths, complete = self._finder.find(chosen.secrets_mask, chosen.secrets_show)
             mask = make_mask(self._vault.project, self._vault.path + b"/masks", paths, complete)
-            is_own = (asked.secrets_mask, asked.secrets_show) == (own.secrets_mask, own.secrets_show)
+            is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
             if is_new:
                 self._vault.mask = mask

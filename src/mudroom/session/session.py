@@ -5,9 +5,9 @@
         print(result.changeset)
         session.changes.apply(result.fork)
 
-The way of a command is in ``run.py``. Nothing reaches the project before ``session.changes.apply``. Several threads may
-use a session at once: what belongs to one command is a value (``actor.py``, ``order.py``), and each part says which
-lock guards what it keeps.
+``run.py`` has the steps of a command. No change reaches the project before ``session.changes.apply``. Several threads
+may use a session at once: the state of a command is in values (``actor.py``, ``order.py``), and each part names the
+locks that guard its own.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.session.background import Background
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.gateway import Approver
-    from mudroom.session.shared_sandbox.background import Background
     from mudroom.vault.apply.transaction import Recovery
 
 DEFAULTS = Settings()
@@ -59,9 +59,9 @@ def require_project(
 ) -> tuple[bytes, bytes, bytes]:
     """Return the real paths of the project, the home and the state directory. Raise UsageError if the project cannot be
     staged, Unsupported on a platform without a sandbox."""
-    here = platform or platform_here(sys.platform)
-    real, real_home, real_state = (here.real_path(path) for path in (project, home, state))
-    if real_home == b"/":  # a service account without a home: the private one still has to be somewhere
+    chosen = platform or platform_here(sys.platform)
+    real, real_home, real_state = (chosen.real_path(path) for path in (project, home, state))
+    if real_home == b"/":  # a service account without a home: the private home still needs a path
         real_home = b"/home/nobody"
     check_project(real, real_home, real_state)
     return real, real_home, real_state
@@ -93,13 +93,14 @@ class Session:
         remember_command: Remember | None = None,
         platform: Platform = LINUX,
     ) -> None:
-        """``policy``: what the policy files say, if a command line has added to that in ``settings``. ``card``: of the
-        agent whose session this is. ``level``: asked for by the user; the policy decides. ``approver``, ``rules``,
+        """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
+        ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
+        ``rules``,
         ``remember``: of the gate (``Machine``).
 
-        ``agent``: whose commands these are; they are judged by ``commands`` (None: those of the settings), and
-        ``ask_about`` is asked about what has to be approved (None: it is refused). Without one, and without a card,
-        they are the user's own, and nobody judges them. ``remember_command``: keeps a rule, as the file has it."""
+        ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
+        settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
+        are the user's own and are not judged. ``remember_command``: keeps a rule, as written in the policy file."""
         agent = agent or (card.agent if card is not None else None)
         actor = Actor(settings, settings if policy is None else policy, card, level, agent)
         self.machine = Machine(
@@ -122,8 +123,8 @@ class Session:
 
     @functools.cached_property
     def changes(self) -> Changes:
-        """Loaded at first use: a command that changes nothing needs none of it. It holds nothing that is its own, so
-        two threads may make it at once."""
+        """Loaded at first use, since most commands do not need it. It has no state of its own, so two threads may make
+        it at once."""
         from mudroom.session.changes import Changes
         from mudroom.session.verification import verification
 
@@ -146,7 +147,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End what runs in the background, bring what file tools have written into its forks, let go of everything."""
+        """End background commands, flush file tools into their forks, and release all resources."""
         self.sandboxes.close()
         self.forks.close()
         self.machine.close()
@@ -161,7 +162,7 @@ class Session:
 
     @property
     def actor(self) -> Actor:
-        """On whose behalf commands run that name no other actor."""
+        """The actor of commands that name no other."""
         return self.approval.actor
 
     # --- running ---
@@ -176,11 +177,11 @@ class Session:
         timeout: float | None = None,
         actor: Actor | None = None,
     ) -> Result:
-        """Run a command in a fork (a new one if none is named) and return what it changed. ``actor``: on whose behalf;
-        None: the session's own.
+        """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor`` None: the
+        session's own.
 
-        A command that fails is a result. Raise CommandNotStarted if there is no such program, Unsupported if this
-        machine can confine nothing at all, MudroomError if mudroom itself fails; the project is untouched in any case.
+        A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
+        cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in any case.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
@@ -195,18 +196,24 @@ class Session:
         timeout: float | None = None,
         actor: Actor | None = None,
     ) -> Background:
-        """Start a command in the background of a fork (a new one if none is named). Until it ends, every other command
-        of this fork is run beside it, in the same sandbox; it ends with this session.
+        """Start a command in the background of a fork (default: a new fork). Until it ends, every other command of the
+        fork runs in the same sandbox. It ends with this session.
 
-        It is judged as ``run`` does, and by what the policy says of the background; one that is refused has not been
-        started (``Background.refused``). A program that is not there ends with 127. Raise UsageError if what runs
-        there was started under other settings, and what ``run`` raises.
+        It is judged as by ``run``, and by the policy's rule for the background; if it is refused,
+        ``Background.refused`` is set. A program that does not exist ends with 127. Raise UsageError if commands in the
+        fork's background were started under other settings, and the exceptions of ``run``.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
-        from mudroom.session.shared_sandbox.start import start
+        from mudroom.session.background import start
 
         return start(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stays=True))
+
+    def background(self, identity: str) -> Background:
+        """Return the background command with this id, of any session. Raise UsageError if none has it."""
+        from mudroom.session.background import Background
+
+        return Background(self.sandboxes, self.sandboxes.started(identity))
 
     def _parts(self) -> Parts:
         return Parts(self.machine, self.forks, self.approval, self.sandboxes)
@@ -219,14 +226,14 @@ class Session:
         timeout: float | None,
         actor: Actor | None,
     ) -> Order:
-        asked = actor or self.actor
+        chosen = actor or self.actor
         return Order(
             tuple(argv),
             cwd or self.project,
-            asked,
-            self.machine.granted(asked),
+            chosen,
+            self.machine.granted(chosen),
             fork,
-            timeout=timeout or asked.settings.timeout,
+            timeout=timeout or chosen.settings.timeout,
             alone=self.forks.exclusive.is_ours,
         )
 
@@ -234,46 +241,47 @@ class Session:
         return self.run(argv, fork=fork, stdio=stdio, timeout=timeout, actor=actor)
 
     def interrupt(self, number: int = SIGTERM, *, fork: str | None = None) -> bool:
-        """Send the commands that run in a fork a signal (SIGTERM: ask them to end; SIGKILL: end all of them), from a
-        signal handler or another thread; without a fork all that this session runs in the foreground. Return whether
-        there was one."""
+        """Send a signal to the running commands of a fork (SIGTERM: ask them to end; SIGKILL: end all their processes),
+        from a signal handler or another thread. Without ``fork``: to all foreground commands of this session. Return
+        whether any runs."""
         return self.sandboxes.interrupt(number, fork)
 
     @contextmanager
     def alone(
         self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
     ) -> Iterator[list[Recovery]]:
-        """Have the vault alone, for a user's command, an apply or an undo: other users' commands are waited for, the
-        agents' are stopped and go on afterwards, and so are those of other threads of this session. Give what a crash
-        had left unfinished and was dealt with first.
+        """Have the vault alone, for a user's command, an apply or an undo. Wait for other user commands; pause the
+        commands of agents and of other threads of this session until the end of the block. Yield the recoveries of
+        applies that a crash had left unfinished.
 
-        ``waiting`` is told for whom, ``stopping`` is called if agents have to be stopped.
+        ``waiting`` is called with the lock holder, ``stopping`` if agents have to be paused.
         """
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
             tidy(self.forks)
 
-    # --- what is known before a command ---
+    # --- before a command ---
 
     def granted(self) -> Grant:
-        """Return the level at which a command runs, and which credentials are open to it. Raise Refused if the policy
+        """Return the level at which commands run, and the credentials that are open to them. Raise Refused if the
+        policy
         refuses, Unsupported if the machine cannot."""
         return self.machine.granted(self.actor)
 
     def explain(self, cwd: bytes) -> list[str]:
-        """Return what would be done to confine a command here, step by step. Nothing is run. Raise Unsupported for what
-        this machine cannot give, as ``run`` does."""
+        """Return the steps that would confine a command here, as lines. No command is run. Raise Unsupported as ``run``
+        does."""
         lines: list[str] = self.explained(cwd)["lines"]
         return lines
 
     def explained(self, cwd: bytes) -> dict[str, Any]:
-        """Return the same as JSON has it: the level, the mode, the container if there is one, and the lines."""
+        """Return the explanation for JSON: the level, the mode, the container (or None), and the lines."""
         from mudroom.session.explanation import Explanation
 
         return Explanation(self.machine, self.vault, self.actor).as_json(cwd)
 
     def why_path(self, path: bytes) -> AccessReason:
-        """Return what a command of this session finds at an absolute path, and why."""
+        """Return how a command of this session sees an absolute path, and why."""
         from mudroom.session.explanation import Explanation
 
         return Explanation(self.machine, self.vault, self.actor).why_path(self.forks, path)
@@ -287,7 +295,7 @@ class Session:
         snapshot: bool = False,
         checkpoint: str | None = None,
     ) -> PreparedFork:
-        """Have a fork ready for an agent's first command, and return what that will find (``report.py``)."""
+        """Prepare a fork for an agent's first command, and return its settings (``report.py``)."""
         from mudroom.session.report import prepare
 
         order = self._order((), name, None, None, None)
@@ -295,7 +303,8 @@ class Session:
         return prepare(self._parts(), order, origin, checkpoint)
 
     def inspect(self, name: str) -> ForkReport:
-        """Return what a fork is and holds, and what was refused to its commands. Raise UsageError if there is none."""
+        """Return the state and changes of a fork, and the refusals of its commands. Raise UsageError if it does not
+        exist."""
         from mudroom.session.report import inspect
 
         return inspect(self.forks, name)

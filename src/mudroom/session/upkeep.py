@@ -1,7 +1,7 @@
-"""What is done to vaults as such, not to a fork in one: looked after, checked, carried elsewhere.
+"""Maintenance of vaults: list, check, prune, remove, export and import forks.
 
-Beside ``session.py`` the only file that opens vaults for a front door. A session needs a project that is there; a
-vault can be looked after when its project is gone.
+Besides ``session.py`` the only file that opens vaults for a front door. A session needs an existing project; a vault
+can be maintained when its project is gone.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ __all__ = [
 
 
 def holdings(state: bytes) -> list[VaultTotal]:
-    """Every vault of a state directory, by name."""
-    found = []
+    """Return the totals of every vault of a state directory, by name."""
+    totals = []
     for vault in vaults(state):
         with closing(vault):
-            found.append(vault_total(vault))
-    return found
+            totals.append(vault_total(vault))
+    return totals
 
 
 def vaults_of(state: bytes) -> list[Vault]:
-    """Every vault of a state directory, usable or not (``why_unusable``). Close them."""
+    """Return every vault of a state directory, usable or not (``why_unusable``). Close them."""
     return vaults(state)
 
 
@@ -72,8 +72,8 @@ def holdings_of(vault: Vault) -> VaultTotal:
 
 
 def others(state: bytes, vault: Vault) -> list[Vault]:
-    """Every usable vault of a state directory but this one. Close them."""
-    return [one for one in vaults(state) if one.path != vault.path and not why_unusable(one)]
+    """Return every other usable vault of a state directory. Close them."""
+    return [other for other in vaults(state) if other.path != vault.path and not why_unusable(other)]
 
 
 def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
@@ -81,7 +81,7 @@ def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
 
 
 def usage_of(session: Session) -> VaultUsage:
-    """Costs a walk over everything in the vault; ``describe`` one more."""
+    """Return the usage of the session's vault. Walks the whole vault; ``describe`` walks it once more."""
     return usage(session.vault)
 
 
@@ -90,14 +90,14 @@ def problems(session: Session) -> list[VaultProblem]:
 
 
 def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
-    """Unnamed forks that nobody has used for so long."""
+    """Return the unnamed forks that have not been used for ``seconds``."""
     return old_forks(vault, int(seconds * SECOND), now)
 
 
 def sweep(
     vault: Vault, kept: RetentionLimits, now: int, *, forks_older: float | None = None, dry_run: bool = False
 ) -> PruneResult:
-    """``collect_garbage``, written down in the journal. Hold the vault's lock. ``forks_older``: seconds."""
+    """Run ``collect_garbage`` and journal it. Hold the vault's lock. ``forks_older``: seconds."""
     older = None if forks_older is None else int(forks_older * SECOND)
     swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run)
     if swept and not dry_run:
@@ -106,9 +106,9 @@ def sweep(
 
 
 def told(swept: PruneResult) -> dict[str, object]:
-    """For the journal and for JSON."""
+    """Return a prune result as data for the journal and for JSON."""
     return {
-        "applies": [one.name for one in swept.applies],
+        "applies": [apply.name for apply in swept.applies],
         "checkpoints": list(swept.checkpoints),
         "forks": list(swept.forks),
         "layers": len(swept.layers),
@@ -119,11 +119,11 @@ def told(swept: PruneResult) -> dict[str, object]:
 
 
 def remove_vault(vault: Vault) -> None:
-    """A whole vault, whose project is gone, with everything in it. Hold its lock."""
+    """Remove a whole vault. Hold its lock. Raise MudroomError if its project exists."""
     if os.path.isdir(vault.project):
         raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
     aside = vault.path + b".gone"
-    if os.path.isdir(aside):  # mudroom was killed in the middle of this
+    if os.path.isdir(aside):  # left by a removal that was killed
         remove_tree(aside)
     os.rename(vault.path, aside)
     remove_tree(aside)

@@ -1,4 +1,4 @@
-"""The users of a fork: commands of this session, a sandbox that several of them share, or one of another process."""
+"""The users of a fork: commands of this session, its shared sandbox, or that of another process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from mudroom.session.shared_sandbox.tender import SharedSandbox
 
     Standing = SharedSandbox | RemoteSandbox
-    """A sandbox that stands while several commands come and go."""
+    """A shared sandbox of this process or of another."""
 
 
 class Occupied(UsageError):
-    """Something runs in the background of a fork."""
+    """A background command is running in the fork."""
 
 
 class Users:
-    """``lock`` guards the numbers of commands and the making and taking back of forks; it is held for moments. The
-    sandboxes are added by the thread that opens one and removed by its tender: single operations of a dict."""
+    """``lock`` guards the counts of commands and the making and taking back of forks; it is held for moments. A shared
+    sandbox is added by the thread that opens it and removed by its tender: single operations of a dict."""
 
     def __init__(self, exclusive: Exclusive) -> None:
         self._exclusive = exclusive
@@ -38,7 +38,7 @@ class Users:
     # --- commands of this session ---
 
     def add(self, name: str) -> None:
-        """Count one more command that has taken the fork. Hold ``lock``."""
+        """Count a command that takes the fork. Hold ``lock``."""
         self._commands[name] = self._commands.get(name, 0) + 1
 
     def remove(self, name: str) -> None:
@@ -62,11 +62,11 @@ class Users:
         self._shared[sandbox.fork.name] = sandbox
 
     def over(self, sandbox: SharedSandbox) -> None:
-        """A shared sandbox has ended."""
+        """Remove a shared sandbox that has ended."""
         self._shared.pop(sandbox.fork.name, None)
 
     def shared(self, name: str) -> SharedSandbox | None:
-        """Return the sandbox that this session shares among the commands of a fork."""
+        """Return the fork's shared sandbox in this session, or None."""
         return self._shared.get(name)
 
     def all_shared(self) -> list[SharedSandbox]:
@@ -74,7 +74,7 @@ class Users:
 
     @contextmanager
     def beside(self, fork: Fork) -> Iterator[Standing | None]:
-        """The shared sandbox that a fork has now; it stays for as long as the block runs. None if it has none."""
+        """Yield the fork's shared sandbox, which stays for the block; None if it has none."""
         shared = self._shared.get(fork.name)
         if shared is not None:
             with shared.guest() as welcome:
@@ -82,7 +82,7 @@ class Users:
                     yield shared
                     return
             shared.wait()
-        # Another process stands aside for whoever has the vault alone, and hears nobody meanwhile.
+        # If we have the vault alone, the other process is paused and would not answer.
         remote = None if self._exclusive.is_ours else remote_of(fork)
         if remote is None:
             yield None
@@ -98,7 +98,7 @@ class Users:
 
         rows = [started for started, ended in Book(fork).rows() if ended is None]
         with fork.lock_if_free("looking at what is left") as free:
-            if free or not rows:  # whoever held them has been killed, or is about to let go
+            if free or not rows:  # the holder was killed, or is about to release it
                 return
         commands = ", ".join(f"{row.id}: {show(b' '.join(row.command))}" for row in rows)
         raise Occupied(
@@ -113,7 +113,7 @@ def is_shared(fork: Fork) -> bool:
 
 
 def remote_of(fork: Fork) -> RemoteSandbox | None:
-    """Return the sandbox that another process shares among the commands of a fork."""
+    """Return a connection to the fork's shared sandbox in another process, or None."""
     if not is_shared(fork):
         return None
     from mudroom.session.shared_sandbox.remote import connect

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.landing import Check, Verification
 
 RunAs = Callable[[Actor, tuple[bytes, ...], str, Stdio, float | None], Result]
-"""Runs a command for an actor: its words, its fork, its descriptors, its time."""
+"""Run a command for an actor: argv, fork, descriptors, timeout."""
 
 
 def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
-    """Return what gives the check of an apply; that gives None if the policy wants none. ``session``: the actor whose
-    work is applied. It does not run the check: that has what the policy files say, and nothing else."""
+    """Return a function that returns the check of an apply, or None if the policy wants no check. ``session``: the
+    actor whose work is applied. The check itself runs with the policy files' settings only."""
     actor = session.as_policy_says()
     settings = actor.settings
 
@@ -39,8 +39,8 @@ def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
             try:
                 mask, _notes = forks.secrets.look(settings)
                 rehearse(forks.tools.tree(fork, forks.vault.masked(mask)), landing, staged, merged)
-                told = on_verify(settings.verify) if on_verify is not None else None
-                stdio = CAPTURED if told is None else Stdio(on_output=lambda _name, data: told(data))
+                on_output = on_verify(settings.verify) if on_verify is not None else None
+                stdio = CAPTURED if on_output is None else Stdio(on_output=lambda _name, data: on_output(data))
                 result = run_as(actor, settings.verify, fork, stdio, settings.verify_timeout)
                 output = result.stdout + result.stderr
                 return Verification(settings.verify, result.exit_code, output, result.timed_out)

@@ -26,7 +26,7 @@ from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy
 from mudroom.session import Client, Session
-from mudroom.session.agent_run import Ended, run_agent
+from mudroom.session.agent_run import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def pass_signals(session: Session) -> Iterator[list[int]]:
 
 
 def _branch(
-    session: Session, card: AgentCard, run: Ended, args: argparse.Namespace, context: Context, signals: list[int]
+    session: Session, card: AgentCard, run: AgentResult, args: argparse.Namespace, context: Context, signals: list[int]
 ) -> dict[str, Any]:
     """Bring the commits as a branch, if the user has asked for it; otherwise say how to bring them, if the card wants a
     branch."""
@@ -161,7 +161,7 @@ def _branch(
     return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
 
 
-def _as_json(card: AgentCard, run: Ended, branch: dict[str, Any], code: int) -> dict[str, Any]:
+def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: int) -> dict[str, Any]:
     artifacts = run.artifacts
     result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
     agent = {
@@ -179,7 +179,9 @@ def _as_json(card: AgentCard, run: Ended, branch: dict[str, Any], code: int) -> 
     return to_json(result) | {"agent": agent}
 
 
-def _print_result(card: AgentCard, run: Ended, branch: dict[str, Any], argv: list[bytes], context: Context) -> None:
+def _print_result(
+    card: AgentCard, run: AgentResult, branch: dict[str, Any], argv: list[bytes], context: Context
+) -> None:
     print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
     for note_text in run.notes:
         note(note_text)

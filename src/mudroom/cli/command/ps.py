@@ -102,7 +102,7 @@ def _age(duration: float) -> str:
 def _print_output(session: Session, ids: list[str], context: Context) -> int:
     if len(ids) != 1:
         raise UsageError("which one?", "mudroom ps --output ID")
-    out, err = session.sandboxes.background(ids[0]).output()
+    out, err = session.background(ids[0]).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
         context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": ids[0], **texts}))
@@ -123,7 +123,7 @@ def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float
     if bool(ids) == ends_all:
         raise UsageError("which ones?", "mudroom ps --end ID, or mudroom ps --end --all")
     running = [started for started, ended in session.sandboxes.backgrounds() if ended is None]
-    commands = [session.sandboxes.background(command) for command in (ids or [started.id for started in running])]
+    commands = [session.background(command) for command in (ids or [started.id for started in running])]
     for command in commands:
         session.sandboxes.end(command.fork, [command.id], grace)
     ended = [command.wait() for command in commands]

@@ -16,7 +16,7 @@ from mudroom.core.confinement.image import HOST
 from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
-from mudroom.session.images import Made, listed, make, remove
+from mudroom.session.images import MadeImage, listed, make, remove
 
 EXAMPLES = """\
 examples:
@@ -107,7 +107,7 @@ def _kind(args: argparse.Namespace) -> Any:
     return "debootstrap" if args.suite or args.include or args.mirror else "host"
 
 
-def _row(image: Made) -> dict[str, Any]:
+def _row(image: MadeImage) -> dict[str, Any]:
     return {"names": list(image.names), "id": image.identity, "bytes": image.size, **image.about}
 
 

@@ -23,7 +23,7 @@ from mudroom.session import Session
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-    from mudroom.session.confinement.gateway import Waiting
+    from mudroom.session.confinement.gateway import PendingQuestion
     from mudroom.session.upkeep import HostApprover
 
 Ask = Literal["terminal", "queue", "later", "never"]
@@ -70,7 +70,7 @@ def _is_interactive(context: Context) -> bool:
 
 
 class _QueueForHosts:
-    """Ask in the queue about hosts (``gateway.py:Elsewhere``)."""
+    """Ask in the queue about hosts (``gateway.py:RemoteApprover``)."""
 
     def __init__(self, session: Session, *, anyway: bool) -> None:
         self._session, self._anyway = session, anyway
@@ -78,7 +78,7 @@ class _QueueForHosts:
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
         return self._approver()(question, over)
 
-    def begin(self, question: FlowQuestion) -> Waiting:
+    def begin(self, question: FlowQuestion) -> PendingQuestion:
         return self._approver().begin(question)
 
     def _approver(self) -> HostApprover:

@@ -1,4 +1,4 @@
-"""How a command of a session is confined on this machine: settings, host and view, made into a plan."""
+"""The confinement of a session's commands on this machine: compile settings, host and view into a plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _CACHES = (
-    (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and whoever keeps to XDG
+    (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and other tools that follow XDG
     (b".npm", b"npm"),
     (b".cargo/registry", b"cargo-registry"),
     (b".cargo/git", b"cargo-git"),
@@ -44,19 +44,19 @@ _CACHES = (
     (b".yarn/berry", b"yarn"),
     (b".local/share/pnpm/store", b"pnpm"),
 )
-"""(place below the home, name in the vault's cache): kept per vault, so that a second install is fast, and never those
-of the host. One that would lie in a toolchain that is shown read-only is left out. No variable is needed: these are the
-places that the tools use by themselves."""
+"""(path below the home, name in the vault's cache). Caches are kept per vault, so a second install is fast; the host's
+own are never used. A cache inside a toolchain that is shown read-only is left out. No variable is needed: these are the
+tools' default paths."""
 
 
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
-"""Where commands find what others have written, or what leads there."""
+"""Paths where commands find files that other commands have written, or links to such paths."""
 
 
 def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tuple[int, int, int]:
-    """What this process may set: where its own hard limit is lower, that holds already, and cannot be raised.
+    """Return the rlimit with its values capped at this process's own hard limit, which cannot be raised.
 
-    The numbers are Linux's: macOS has others for some (its 7 is RLIMIT_NPROC), so there the warden does this, by name.
+    The numbers are Linux's. Some differ on macOS (its 7 is RLIMIT_NPROC), so the warden does this by name there.
     """
     if platform.name == "darwin":
         return rlimit
@@ -66,7 +66,8 @@ def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tupl
 
 
 USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
-"""Where the kernel cannot redirect all to the gate: below 1024, so that no server of the project's own wants one."""
+"""Ports of the listeners where the kernel cannot redirect all connections to the gate. Below 1024, where no server of
+the project listens."""
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
 
@@ -87,8 +88,9 @@ _NO_RESOLVER = Resolver((), ())
 
 
 def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
-    """What a command has of its own. At level 0 a gate is asked by those who heed proxies: the network is the host's.
-    ``unheard``: there is no listener that could lead to the gate, and no network namespace to make one in."""
+    """Return the network inside the sandbox. At level 0 (``bare``) it is the host's network, and only programs that
+    honour proxy variables use the gate. ``unheard``: the gate has no listener, and there is no network namespace to
+    make one in."""
     if network != "gate":
         return network
     return "open" if bare else "none" if unheard else "gate"
@@ -99,7 +101,7 @@ def _no_images(name: str, _user: User) -> ProvidedImage:
 
 
 def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
-    """In a container that is made for the command's fork. Raises Unsupported."""
+    """Return the plan in a container that is made for the command's fork. Raise Unsupported."""
     from mudroom.sandbox.container.plain_plan import compile_inside, compile_remote
 
     if mode == "plain":
@@ -115,9 +117,9 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
 
 
 class Confinement:
-    """``images``: looks an image up, for a user of it.
+    """``images``: returns an image by name, for a user of it.
 
-    Used by all threads of a session without a lock: what is kept is a cache that each of them would fill alike, or the
+    Used by all threads of a session without a lock. Its state is caches, which every thread fills alike, and the
     strongest mode that has not failed, which another thread may at worst try once more."""
 
     def __init__(
@@ -135,13 +137,13 @@ class Confinement:
         self._host: Host | None = None
         self._umask = umask()
         self._prepared = set[tuple[int, str]]()
-        """Levels and images whose caches are there."""
+        """Levels and images whose cache directories exist."""
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self.mode: Mode = platform.first
-        """The strongest that has not failed yet in this session."""
+        """The strongest mode that has not failed in this session."""
         self.mode_contained: Mode = "overlay"
-        """The same at level 2."""
+        """The strongest mode at level 2 that has not failed."""
 
     def close(self) -> None:
         self._mounts.close()
@@ -150,12 +152,12 @@ class Confinement:
     def host(self) -> Host:
         if self._host is None:
             search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
-            here = self.platform.survey or survey
-            self._host = here(self._home, [entry for entry in search if entry.startswith(b"/")])
+            survey_host = self.platform.survey or survey
+            self._host = survey_host(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
     def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
-        """Where to begin, and what there is to say about it."""
+        """Return the mode of the first attempt, and notes."""
         mode = self.mode_contained if level == 2 else self.mode
         if mode in CONTAINERS or mode in ELSEWHERE:
             return mode, []
@@ -170,7 +172,8 @@ class Confinement:
         return mode, []
 
     def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
-        """The next mode, and what is lost. Raises ``failure`` if there is none, Unsupported if it may not be."""
+        """Return the next weaker mode, and a note of the lost protection. Raise ``failure`` if no weaker mode exists,
+        Unsupported if the policy or the machine rules it out."""
         following = (AFTER_IN_A_CONTAINER if level == 2 else AFTER).get((mode, failure.op))
         if mode == "seatbelt" and failure.op == "seatbelt":
             needs = "sandbox-exec, and to be in no other sandbox: one cannot be nested"
@@ -207,10 +210,10 @@ class Confinement:
         gate: int = 0,
         trust: tuple[Bind, ...] = (),
     ) -> tuple[Plan, dict[bytes, bytes]]:
-        """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace.
-        ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
-        loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
-        TLS in the place of the system's."""
+        """Return the plan and the environment of a command. ``private``: the directory of home and /tmp without a mount
+        namespace. ``stand_ins``: rlimits instead of limits that no control group enforces. ``gate``: the gate's port on
+        the host's loopback if it cannot listen in a network namespace of the command. ``trust``: TLS root certificates
+        instead of the system's."""
         host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
@@ -247,7 +250,7 @@ class Confinement:
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
-            rlimits=tuple(_permitted(one, self.platform) for one in (*rlimits(settings.limits), *stand_ins)),
+            rlimits=tuple(_permitted(rlimit, self.platform) for rlimit in (*rlimits(settings.limits), *stand_ins)),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:
@@ -267,8 +270,8 @@ class Confinement:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 
     def is_writable(self, path: bytes, settings: Settings, grant: Grant) -> bool:
-        """Whether a command may write at an absolute path outside of the project, or earlier ones may have: in their
-        /tmp, their home, its caches."""
+        """Return whether a command can write at an absolute path outside the project, or an earlier command could have:
+        in its /tmp, home or caches."""
         home = self._private_home(grant)
         caches = [home + b"/" + place for place, _name in _CACHES]
         caches += [os.path.realpath(place) for place in caches]
@@ -283,7 +286,7 @@ class Confinement:
         return any(is_below(path, place) for place in private)
 
     def _private_home(self, grant: Grant) -> bytes:
-        """Where it is with a mount namespace: nothing is mounted where the host has no directory."""
+        """Return the home's path with a mount namespace. A mount needs a directory on the host."""
         return b"/tmp/home" if grant.level == 0 and not os.path.isdir(self._home) else self._home
 
     def _environment(
@@ -305,8 +308,8 @@ class Confinement:
     def beside(
         self, work: bytes, mode: Mode, cwd: bytes, private: bytes, settings: Settings, grant: Grant, gate: int
     ) -> tuple[dict[bytes, bytes], bytes]:
-        """The environment and the directory of a command that joins a sandbox that is there: as ``plan`` has them for
-        a first one. ``work``: of a staged copy."""
+        """Return the environment and the working directory of a command that joins an existing sandbox, as ``plan``
+        returns them for the first. ``work``: the directory of a staged copy."""
         home, tmp = self._private_home(grant), b"/tmp"
         if mode in ELSEWHERE:
             tmp, cwd = private + b"/tmp", work + cwd[len(self._vault.project) :]
@@ -315,7 +318,8 @@ class Confinement:
         return self._environment(home, tmp, cwd, PROXY_PORT if within else gate, settings, grant), cwd
 
     def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
-        """Level 0: what is the host's around the command, instead of what level 1 shows of it."""
+        """Return the spec at level 0: with the host's file system around the command instead of the parts that level 1
+        shows."""
         from mudroom.sandbox.host.around import Home, look_around
 
         host, project = self.host, spec.project
@@ -335,15 +339,15 @@ class Confinement:
         return spec._replace(around=around, binds=tuple(own), files=(*host.files, *files))
 
     def _check_named(self, grant: Grant) -> None:
-        """Raises UsageError if a named store holds the project or mudroom's state, or lies in them."""
+        """Raise UsageError if a named store contains the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
         reason = in_the_way(grant.live, self._vault.project, state)
         if reason:
             raise UsageError(reason, "name what is needed of it")
 
     def _resolver(self) -> Resolver:
-        """Names are looked up at the gate's listener: where the machine's resolver is named, ours is. A link leads into
-        /run on many machines, and that is the command's own."""
+        """Return a replacement of /etc/resolv.conf that names the gate's listener. On many machines the file is a link
+        into /run, which is the command's own."""
         if self._resolves is None:
             place = os.path.realpath(_RESOLV_CONF)
             if is_below(place, b"/run"):
@@ -357,7 +361,9 @@ class Confinement:
                     os.close(descriptor)
                 self._resolves = Resolver((Bind(ours, place),), ())
             else:
-                self._resolves = _NO_RESOLVER  # resolv.conf(5): without the file, what runs here is asked
+                self._resolves = (
+                    _NO_RESOLVER  # resolv.conf(5): without the file, the resolver on the local machine is asked
+                )
         return self._resolves
 
     def _provided(self, image: str) -> ProvidedImage:
@@ -367,7 +373,7 @@ class Confinement:
         return self._images(image, User(user_name(), uid, gid, self._home))
 
     def _in_its_image(self, plan: Plan, grant: Grant) -> Plan:
-        """The same plan, if it is for an image, with what a container of it needs besides."""
+        """Return the plan; if it is for an image, with the mounts and volumes that its container needs."""
         if not grant.image:
             return plan
         from mudroom.core.confinement.image import volumes_in_memory
@@ -384,8 +390,8 @@ class Confinement:
         return plan._replace(image=image.identity, mounts=mounts, memory=(*plan.memory, *volumes), emptied=emptied)
 
     def _host_at(self, grant: Grant, settings: Settings) -> Host:
-        """As a command with this grant has it: with an image, nothing of the host but who its user is, and credentials
-        stay hidden in what is shown besides."""
+        """Return the host as a command with this grant sees it. With an image, only the user's settings in the home and
+        the paths of ``read`` are shown, and credentials in them stay hidden."""
         host = self.host
         if grant.image:
             home = settings_of(host, self._home)
@@ -399,7 +405,8 @@ class Confinement:
         return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
 
     def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
-        """The same files on disk, for whoever can only mount: they hold no secrets."""
+        """Write the files to disk and yield their binds, for containers, which can only mount. The files hold no
+        secrets."""
         from mudroom.sandbox.container.owner import beside
 
         for path, content in files:
@@ -414,8 +421,8 @@ class Confinement:
             yield Bind(place, path)
 
     def _cache(self, grant: Grant) -> bytes:
-        """Root's own are not for the user that its containers have, and what was built for one toolchain not for
-        another."""
+        """Return the directory of the caches. Root's caches are not shared with the user of root's containers, nor the
+        caches of one image with another."""
         own = b"/contained" if grant.level == 2 and not os.geteuid() else b""
         if grant.image:
             own += b"/image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
@@ -426,7 +433,7 @@ class Confinement:
         return tuple(mask for mask in host.masks if mask not in shown)
 
     def missing_credentials(self, settings: Settings) -> list[str]:
-        """What there is to say about credentials that the policy shows and that are not there."""
+        """Return notes about credentials that the policy shows but that do not exist."""
         return [
             f"credentials.show: {show(path)} is not there"
             for path in settings.credentials
@@ -434,14 +441,14 @@ class Confinement:
         ]
 
     def _shown_credentials(self, settings: Settings) -> list[Bind]:
-        found = []
+        binds = []
         for path in settings.credentials:
             place = self._home + path[1:]
             if os.path.exists(place) and not os.path.isfile(place):
                 raise UsageError(f"credentials.show: {show(path)} is no file", "name the files one by one")
             if os.path.exists(place):
-                found.append(Bind(os.path.realpath(place), place))
-        return found
+                binds.append(Bind(os.path.realpath(place), place))
+        return binds
 
     def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, grant: Grant) -> tuple[Bind, ...]:
         for path in settings.read:
@@ -450,10 +457,10 @@ class Confinement:
                     f"{show(path)} cannot be shown to commands: mudroom's own state lies in it",
                     "name what is needed of it, or set MUDROOM_STATE to another directory",
                 )
-            if is_socket(path):  # read-only does not keep anybody from connecting: unix(7)
+            if is_socket(path):  # a read-only mount does not prevent connecting: unix(7)
                 raise UsageError(
-                    f"{show(path)} is a socket, and whoever can connect to it can do what its server can",
-                    "what is shown is to be read; a card names the sockets that an agent needs",
+                    f"{show(path)} is a socket: a command that connects to it can do whatever its server can",
+                    "show files and directories only; a card names the sockets that an agent needs",
                 )
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)

@@ -1,7 +1,7 @@
-"""Level 2: in which container a command's plan is performed.
+"""Level 2: the containers in which plans of commands are performed.
 
-The plan is the one that it would have at level 1; the container is one wall more around it, with a user, limits and a
-file system of its own. What the plan names of the host is what the container sees of it, and nothing else.
+The plan is the same as at level 1; the container is an additional boundary with its own user, limits and file system.
+Of the host, the container sees only the paths that the plan names.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ if TYPE_CHECKING:
     from mudroom.sandbox.container.remote import RemoteBox
 
 _WHOLE = (b"layers", b"bases", b"masks")
-"""What a container sees of the vault by its own directory there, ``layers/<id>``, where a plan names what is in it: an
-overlay wants its upper and its work directory on one mount, and no engine is to follow what may have become of a name
-that somebody in a container could write to. Never what is above: in a directory that is writable as a whole, one that
-the next plan shows could be replaced by a link to anything."""
+"""Directories of the vault of which a container gets the whole entry, ``layers/<id>``, if a plan names a path in it. An
+overlay needs its upper and work directory on one mount, and an engine must not follow a path that a process in a
+container could have replaced. The parent directory is never shown: if it were writable, an entry that the next plan
+shows could be replaced by a link to any path."""
 _RDONLY = 1
 _NETWORK = "let the gate open what is needed (mudroom net allow), or use level 1"
 
 
 class Containers:
-    """Of one session. To be closed. ``_lock`` guards the engine, its image and the sweeper."""
+    """The containers of one session. To be closed. ``_lock`` guards the engine, its image and the sweeper."""
 
     def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> None:
-        """``wanted``: which engine; None: the first that can be used."""
+        """``wanted``: the kind of engine; None: the first usable."""
         self._vault, self._environ, self._wanted = vault, environ, wanted
         self._numbers = itertools.count(1)
         self._lock = _thread.allocate_lock()
         self._engine: Engine | None = None
         self._host_image = ""
-        """There since the engine was found."""
+        """Set when the engine is chosen."""
         self._pool = Pool(self._start)
         self._owner = this_process()
         self._sweeper: threading.Thread | None = None
@@ -74,7 +74,7 @@ class Containers:
 
     @property
     def engine(self) -> Engine:
-        """Raises Unsupported if there is none."""
+        """The engine, chosen at first use. Raises Unsupported if none is usable."""
         with self._lock:
             if self._engine is None:
                 self._engine = self._found()
@@ -95,9 +95,9 @@ class Containers:
 
     @contextmanager
     def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Box | RemoteBox]:
-        """A container for one command, or for all that are run in one sandbox. ``local``: who runs the command line of
-        an engine that nothing else reaches. Raises ContainerEnded if it has ended before them: that is not how they
-        would have ended. Raises Unsupported for what no container gives."""
+        """Yield a container for one command, or for all commands of one sandbox. ``local``: returns the launcher that
+        runs the command line of a remote engine. Raise ContainerEnded if the container has ended before the command,
+        Unsupported if the policy opens the host's network."""
         if settings.network_at(2) == "open":
             raise Unsupported("the host's network", "level 1", "level 2, whose containers have none", _NETWORK)
         if self.engine.remote:
@@ -113,21 +113,21 @@ class Containers:
             if not box.is_healthy():
                 self._pool.discard(box)
                 raise ContainerEnded(box.why_ended()) from error
-            self._pool.release(box)  # nothing has run, or it is over
+            self._pool.release(box)  # no command has run, or it has ended
             raise
         except BaseException:
-            self._pool.discard(box)  # something may be running in it
+            self._pool.discard(box)  # a command may still run in it
             raise
         use = box.client.gauge.reading()
         self._pool.release(box, fit=use is None or not use.memory_kills)
 
     @contextmanager
     def _made(self, plan: Plan, settings: Settings, local: Client) -> Iterator[RemoteBox]:
-        """One that nothing reaches but its engine's command line, for one command."""
+        """Yield a container that only its engine's command line reaches, for one command."""
         from mudroom.sandbox.container.remote import start_remote
 
-        made = self._named(self.container(plan, settings))
-        box = start_remote(self.engine, made, local, self._state, self._environ, plan.gate)
+        container = self._named(self.container(plan, settings))
+        box = start_remote(self.engine, container, local, self._state, self._environ, plan.gate)
         self._sweep(self._state)
         try:
             yield box
@@ -135,21 +135,22 @@ class Containers:
             box.close()
 
     def forget(self, fork: str) -> None:
-        """Of a fork that is no more."""
+        """Drop the containers of a fork that is gone."""
         self._pool.forget(fork)
 
     def allowed(self, limits: Limits) -> AllowedLimits:
-        """Raises Unsupported for a limit that no container holds, if it may not be missing."""
+        """Return the limits that a container enforces, and notes. Raise Unsupported for a required limit that no
+        container enforces."""
         return allow(limits, self.engine)
 
     def image(self, name: str, user: User) -> ProvidedImage:
-        """A named image, as it was when it was first used in this session. Raises UsageError if there is none,
+        """Return a named image as it was at its first use in this session. Raise UsageError if it does not exist,
         Unsupported if it cannot be used here."""
-        found = self._images.get((name, user))
-        if found is None:
+        image = self._images.get((name, user))
+        if image is None:
             place = self._state + b"/images"
-            found = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
-        return found
+            image = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
+        return image
 
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = self.allowed(settings.limits).limits
@@ -170,17 +171,19 @@ class Containers:
         )
 
     def _mounts(self, plan: Plan) -> tuple[ContainerMount, ...]:
-        places = {one[1]: ContainerMount(*one) for one in plan.mounts}  # of two in one place the later one counts
+        places = {one[1]: ContainerMount(*one) for one in plan.mounts}  # of two at one path the later counts
         if plan.namespaces:
             places = {mount.target: mount for mount in mounts_of(list(self._places(plan)))} | places
         return tuple(places[target] for target in sorted(places))
 
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
-        """Every path of the host that the plan names, and whether it is written to."""
+        """Yield every path of the host that the plan names, and whether it is writable."""
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
             names = path[len(vault) :].split(b"/") if path.startswith(vault) else [b""]
-            if names[0] in _WHOLE and len(names) > 1 and os.geteuid():  # root's own are closed to its containers' user
+            if (
+                names[0] in _WHOLE and len(names) > 1 and os.geteuid()
+            ):  # root's are closed to the user of its containers
                 yield vault + names[0] + b"/" + names[1], writable
             elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
                 yield path, writable
@@ -200,7 +203,7 @@ class Containers:
         return ((LABEL, __version__), (LABEL + ".vault", vault), (OWNER, str(self._owner)))
 
     def _sweep(self, state: bytes) -> None:
-        """Beside the first command: what crashes have left."""
+        """Start removing the leftovers of crashes, beside the first command."""
         with self._lock:
             if self._sweeper is not None:
                 return
@@ -208,20 +211,20 @@ class Containers:
             self._sweeper.start()
 
     def _look_for_orphans(self, state: bytes) -> None:
-        with suppress(MudroomError):  # the engine has just gone: the command itself is told so
+        with suppress(MudroomError):  # the engine has just stopped: the command raises that
             sweep_containers(self.engine, self._environ, self._owner)
         sweep_directory(state + b"/doors")
         sweep_directory(state + b"/runtime", older=OLD)
 
     def close(self) -> None:
-        """When this returns nothing runs in any of them."""
+        """End all containers. When this returns, no process runs in any of them."""
         self._pool.close()
         if self._sweeper is not None:
             self._sweeper.join()
 
 
 def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
-    """Raises Unsupported if one of them cannot be shown to a container of this engine."""
+    """Raise Unsupported if a path cannot be shown to a container of this engine."""
     for path in paths:
         why = path_error(path, engine.kind)
         if why:
@@ -232,7 +235,7 @@ def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
 
 
 def provide_profile(state: bytes, *, nested: bool) -> bytes:
-    """The file with the filter: written anew if it is not what it should be."""
+    """Return the path of the seccomp profile; rewrite the file if its content differs."""
     machine = os.uname().machine
     path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")
     content = profile(machine, nested=nested).encode()
@@ -251,7 +254,8 @@ def provide_profile(state: bytes, *, nested: bool) -> bytes:
 
 
 def places(plan: Plan) -> Iterator[tuple[bytes, bool]]:
-    """What a plan's steps need of the file system in which they are performed: path, whether it is written to."""
+    """Yield the paths that a plan's steps need in the file system where they are performed, and whether each is
+    writable."""
     for step in plan.steps:
         find = _PLACES.get(step[0])
         if find is not None:

@@ -1,13 +1,13 @@
-"""The gate's part in one command: its listeners are watched, and the gate is started when something first connects.
+"""The gate beside one command: watch its listeners, and start the gate at the first connection.
 
 Rules of this file:
-1. A command that uses no network costs nothing but its listeners: no gate is started for it.
-2. Whatever goes wrong here leaves the command without a network, never with another one: its namespace has none.
-3. Who is asked is asked once for the same host and port in one command, whatever the answer.
-4. Whoever answers on the user's terminal is waited for, with the command's output held back. Whoever answers elsewhere
-   (``Elsewhere``) is not: the command goes on, as its time does, and stands aside for the user's commands as ever.
-5. Where nobody would hear a question, the connection is refused at once, and a later one asked about if somebody has
-   come meanwhile.
+1. For a command that uses no network only the listeners are made; no gate is started.
+2. An error leaves the command without a network, never with another network: its namespace has none.
+3. The approver is asked once per command about a host and port, whatever the answer.
+4. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
+(``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
+5. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
+approver is available by then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mudroom.net.door import Door, Gate, Kind
 
     Approver = Callable[[FlowQuestion, int], FlowAnswer]
-    """The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
+    """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 _LISTENERS: dict[str, Kind] = {
@@ -41,35 +41,35 @@ _LISTENERS: dict[str, Kind] = {
     "dns-udp": "dns-udp",
     "dns-tcp": "dns-tcp",
 }
-"""What the launcher's step calls them, and what the gate does. The others are the namespaces."""
+"""Names of the listeners in the launcher's step, and in the gate. Descriptors with other names are the namespaces."""
 _QUEUE = 4096
-"""Connections that may wait to be accepted (listen(2)): while the queue is full a connect of the command's waits."""
+"""Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
 LAST_FLOWS = 5.0
-"""Seconds that the gate has, after a command, to say what there is still to be said."""
+"""Seconds that the gate has after a command to send the last flows."""
 
 
-class Waiting(Protocol):
-    """A question that is answered elsewhere. None of this raises, or makes anybody wait."""
+class PendingQuestion(Protocol):
+    """A question that is answered elsewhere. No method raises or blocks."""
 
     def fileno(self) -> int:
-        """Readable when there may be an answer; -1: ``look`` now and then."""
+        """Return a descriptor that is readable when there may be an answer; -1: call ``look`` periodically."""
 
     def look(self) -> FlowAnswer | None:
-        """None: not yet. Its own time runs out."""
+        """Return the answer; None: not yet. The question has a timeout of its own."""
 
     def close(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Withdraw the question: the answer is not needed any more."""
 
 
-class Elsewhere(Protocol):
-    """An approver for whom nobody has to wait: what is asked that has ``begin`` is asked by that."""
+class RemoteApprover(Protocol):
+    """An approver that does not block. An approver with ``begin`` is asked by that method."""
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
-    def begin(self, question: FlowQuestion) -> Waiting: ...
+    def begin(self, question: FlowQuestion) -> PendingQuestion: ...
 
 
 Hush = Callable[[], AbstractContextManager[None]]
-"""Keeps the command's output off the terminal while somebody is asked there."""
+"""Keeps the command's output off the terminal while a question is shown there."""
 
 
 def _new_gate(upstream: str) -> Gate:
@@ -79,8 +79,8 @@ def _new_gate(upstream: str) -> Gate:
 
 
 def upstream_of(environ: Mapping[bytes, bytes]) -> str:
-    """The proxy by which alone this machine reaches the internet, if its user has named one that the gate can use;
-    empty: none."""
+    """Return the proxy through which this machine reaches the internet, if the environment names one that the gate can
+    use; otherwise an empty string."""
     for name in (b"https_proxy", b"HTTPS_PROXY", b"http_proxy"):
         value = environ.get(name, b"")
         if value.startswith(b"http://"):
@@ -88,8 +88,8 @@ def upstream_of(environ: Mapping[bytes, bytes]) -> str:
     return ""
 
 
-class Shared:
-    """The one gate of this process, for each proxy that it goes by; ended with the last session that used it."""
+class SharedGates:
+    """The gates of this process, one for each upstream proxy. A gate is closed with the last session that uses it."""
 
     def __init__(self, make: Callable[[str], Gate] = _new_gate) -> None:
         self._make = make
@@ -98,7 +98,7 @@ class Shared:
         self._users: dict[str, int] = {}
 
     def acquire(self, upstream: str) -> Gate:
-        """Raises UsageError if there is no such proxy to be used."""
+        """Return the gate for an upstream proxy. Raise UsageError if the proxy cannot be used."""
         with self._lock:
             if upstream not in self._gates:
                 try:
@@ -115,11 +115,11 @@ class Shared:
                 self._gates.pop(upstream).close()
 
 
-SHARED = Shared()
+SHARED = SharedGates()
 
 
 class Gateway:
-    """The gate of a session: rules, somebody to ask, and the gate itself once it is needed. ``_lock`` guards that."""
+    """The gate of a session: its rules, its approver, and the gate itself once it is needed, guarded by ``_lock``."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Gateway:
         approver: Approver | None,
         upstream: str = "",
     ) -> None:
-        """``rules`` gives the very same object as long as they have not changed."""
+        """``rules`` returns the same object while the rules are unchanged."""
         self.rules, self.remember, self.approver = rules, remember, approver
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
@@ -153,15 +153,16 @@ class Gateway:
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
     ) -> Doorkeeper:
-        """For one command, as a context: to be entered before it starts. ``entrance``: where a socket is put for those
-        who want to reach what listens inside. ``inspection``: what rules that inspect need. ``fork``: whose command it
-        is, as those who are asked are told."""
+        """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
+        a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
+        the fork's name as shown to the approver."""
         return Doorkeeper(self, hush, Entrance(entrance), inspection, fork)
 
 
 class Entrance:
-    """A socket in the vault where a process of the same user gets the namespaces of a running command, to connect to
-    what listens in there. The vault's directory is nobody else's to enter, and hidden from every command.
+    """A socket in the vault that hands the namespaces of a running command to a process of the same user, which can
+    then connect to servers inside. Only the user can enter the vault's directory, and it is hidden from every
+    command.
 
     Owner: the thread that attends to the command.
     """
@@ -170,42 +171,42 @@ class Entrance:
         self._path = path
         self._socket: _socket.socket | None = None
         self._visitors: list[_socket.socket] = []
-        """Each is told by the end of it that the command has ended."""
+        """Connected processes. The end of a connection tells the process that the command has ended."""
 
     def descriptors(self) -> list[int]:
         return [] if self._socket is None else [self._socket.fileno()]
 
     def open(self) -> None:
-        """Raises OSError, and is closed then."""
-        made = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+        """Open the socket. Raise OSError on failure; the socket is closed then."""
+        listener = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
         try:
-            made.setblocking(False)
+            listener.setblocking(False)
             with short_path(self._path) as path:
                 try:
                     os.unlink(path)  # of a command that was killed with its host process
                 except FileNotFoundError:
                     pass
-                made.bind(path)
-            made.listen()
+                listener.bind(path)
+            listener.listen()
         except OSError:
-            made.close()
+            listener.close()
             raise
-        self._socket = made
+        self._socket = listener
 
     def admit(self, namespaces: Sequence[int]) -> None:
         assert self._socket is not None
         try:
-            listening: Any = self._socket  # of a type whose stub lacks what it is made of
+            listening: Any = self._socket  # the type stub lacks ``_accept``
             accepted, _address = listening._accept()
         except BlockingIOError:
-            return  # it did not wait
+            return  # the process has gone
         peer = _socket.socket(fileno=accepted)
         rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
         try:
             peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
             self._visitors.append(peer)
         except OSError:
-            peer.close()  # nor did this one
+            peer.close()  # the process has gone
 
     def close(self) -> None:
         while self._visitors:
@@ -222,7 +223,7 @@ class Entrance:
 
 @contextmanager
 def short_path(path: bytes) -> Iterator[bytes]:
-    """The same place by a path that fits: the name of a unix socket has 108 bytes (unix(7))."""
+    """Yield a short path to the same file: the path of a unix socket has at most 108 bytes (unix(7))."""
     above, _slash, name = path.rpartition(b"/")
     directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -232,8 +233,8 @@ def short_path(path: bytes) -> Iterator[bytes]:
 
 
 def namespaces_at(path: bytes) -> tuple[int, list[int]]:
-    """A descriptor that is at its end when the command whose entrance this is has ended, and its user and network
-    namespace; the caller closes all. Raises OSError if no command is there."""
+    """Return a descriptor that reaches its end when the entrance's command has ended, and the descriptors of the
+    command's user and network namespaces. The caller closes all. Raise OSError if no command is running."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
     try:
         with short_path(path) as short:
@@ -248,8 +249,9 @@ def namespaces_at(path: bytes) -> tuple[int, list[int]]:
 
 
 def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int, opened: Callable[[int], None]) -> None:
-    """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until it ends: on the port
-    ``outside``, or any free one if that is 0; ``opened`` is told which. Raises MudroomError if that is taken."""
+    """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until the command ends: on the
+    port ``outside``, or a free port if that is 0. ``opened`` is called with the port. Raise MudroomError if the port is
+    taken."""
     from mudroom.net.entrances.ingress import Ingress, SocketMaker
 
     maker = SocketMaker(namespaces)
@@ -260,7 +262,7 @@ def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int,
 
 
 class Doorkeeper:
-    """Beside one command (``sandbox/client/capture.py``), and used by the one thread that attends to it."""
+    """The gate beside one command (``sandbox/client/capture.py``). Used by the thread that attends to the command."""
 
     def __init__(
         self,
@@ -281,8 +283,8 @@ class Doorkeeper:
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
-        """Rules that hold for this command, because somebody was asked."""
-        self._waiting: list[tuple[FlowQuestion, Waiting]] = []
+        """Rules that are valid for this command only, made of answers."""
+        self._waiting: list[tuple[FlowQuestion, PendingQuestion]] = []
 
     @property
     def is_inside(self) -> bool:
@@ -296,13 +298,13 @@ class Doorkeeper:
         self.close()
 
     def listen(self) -> int:
-        """Where the command has no network namespace: a listener on the host's loopback. Returns its port. Others of
-        this machine can connect there, too: they get what the command gets, which is less than they have."""
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        made.bind(("127.0.0.1", 0))
-        made.listen(_QUEUE)
-        port: int = made.getsockname()[1]
-        self._listeners.append(("proxy", made.detach()))
+        """Open a listener on the host's loopback, for a command without a network namespace. Return its port. Other
+        users of this machine can connect there, too: they get the command's access, which is less than their own."""
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(_QUEUE)
+        port: int = listener.getsockname()[1]
+        self._listeners.append(("proxy", listener.detach()))
         return port
 
     def began(self, running: Running) -> None:
@@ -310,7 +312,7 @@ class Doorkeeper:
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            bells = [bell for _question, one in self._waiting if (bell := one.fileno()) >= 0]
+            bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -343,7 +345,7 @@ class Doorkeeper:
         if self._listeners:
             try:
                 self._entrance.open()
-            except OSError as error:  # the way in is a convenience; the way out does not depend on it
+            except OSError as error:  # inbound connections are optional; outbound ones do not depend on them
                 self.notes.append(f"mudroom net open cannot reach this command: {error.strerror}")
 
     def _open(self) -> None:
@@ -353,11 +355,11 @@ class Doorkeeper:
         ask = self._gateway.approver is not None
         self._rules = self._gateway.rules()
         self._door = self._gateway.gate.open(self._rules, listeners, ask=ask, inspection=self._inspection)
-        self._listeners = []  # the door's, from now on
+        self._listeners = []  # owned by the door from now on
 
     def look(self) -> None:
-        """Now and then: rules that have changed since hold for what comes from here on. Rules that cannot be read are
-        as good as none: what was allowed by them is not any more."""
+        """Periodic check: apply changed rules to new connections. If the rules cannot be read, no connection is allowed
+        any more."""
         if self._door is None:
             return
         try:
@@ -373,18 +375,18 @@ class Doorkeeper:
     def _hear(self, door: Door) -> None:
         from mudroom.core.network.flow import Flow
 
-        for one in door.receive():
-            if isinstance(one, Flow):
-                self.flows.append(one)
+        for message in door.receive():
+            if isinstance(message, Flow):
+                self.flows.append(message)
             else:
-                self._ask(door, one)
+                self._ask(door, message)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
         begin = getattr(approver, "begin", None)
         if begin is not None and self._running is not None and not self._running.has_report():
             self._waiting.append((question, begin(question)))
-            self._look_elsewhere(door)  # it may have been answered already, or nobody may be there
+            self._look_elsewhere(door)  # it may have been answered or refused already
             return
         with self._hush():
             answer = self._answer(approver, question)
@@ -410,7 +412,7 @@ class Doorkeeper:
         if answer.keep:
             try:
                 self._gateway.remember(rule)
-            except MudroomError as error:  # it holds for this command all the same
+            except MudroomError as error:  # the answer is valid for this command
                 self.notes.append(f"the answer about {question.host} could not be kept: {error}")
 
     def _answer(self, approver: Approver | None, question: FlowQuestion) -> FlowAnswer:
@@ -422,7 +424,7 @@ class Doorkeeper:
         return approver(question, running.fileno())
 
     def _without_network(self, why: str) -> None:
-        """Close the listeners: what connects is refused from here on."""
+        """Close the listeners: new connections are refused."""
         self.notes.append(f"no network: {why}")
         self.close()
 
@@ -444,7 +446,7 @@ class Doorkeeper:
 
 
 def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
-    """Why a credential cannot be read now, with what to do about it; empty if it can. Its value is not kept."""
+    """Return why a credential cannot be read now, with a hint; empty if it can. Its value is not kept."""
     from mudroom.net.inspection.credential_value import read_credentials
 
     try:

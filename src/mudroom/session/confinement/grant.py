@@ -1,7 +1,7 @@
-"""What a command is granted: its level, and which of the user's credentials are open to it.
+"""The grant of a command: its level, and the user's credentials that are open to it.
 
-The policy and the machine decide (``core/agent/level_decision.py``); a card and a command line ask. Nothing is opened
-that was not named, and what was named and is not there is said.
+A card or the command line requests a level; the policy and the machine decide (``core/agent/level_decision.py``). Only
+named credentials are opened, and a named store that does not exist is noted.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 class Grant(NamedTuple):
     level: int = 1
     credentials: tuple[str, ...] = ()
-    """The stores that are open, as the card names them."""
+    """The open stores, by their names in the card."""
     live: tuple[Bind, ...] = ()
-    """Where they are: the host's own, writable."""
+    """Binds of the host's own stores, writable."""
     named: tuple[bytes, ...] = ()
     variables: tuple[bytes, ...] = ()
     abstract: bool = False
     gpu: bool = False
     notes: tuple[str, ...] = ()
     image: str = ""
-    """In which the command runs, at level 2; empty: with the host's own toolchain."""
+    """The image of the command at level 2; empty: the host's own toolchain."""
 
 
 PLAIN = Grant()
-"""A command without a card at level 1."""
+"""The grant of a command without a card at level 1."""
 
 
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
-    """The credentials that a card names, as they are here."""
+    """Return the credentials that a card names, as found on this machine."""
     from mudroom.core.agent.card import requested_credentials
     from mudroom.sandbox.host.credential_opening import open_stores
 
@@ -49,15 +49,15 @@ def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> O
 
 
 def graphics() -> tuple[bytes, ...]:
-    """Device nodes of graphics and compute cards."""
+    """Return the device nodes of graphics and compute cards."""
     from mudroom.sandbox.host.around import gpu_devices
 
     return gpu_devices()
 
 
 def in_the_way(live: Iterable[Bind], project: bytes, state: bytes) -> str:
-    """Why a store cannot be open, where it is: it holds the project or mudroom's state, or lies in them. Empty if none
-    does. ``state``: the directory of all vaults."""
+    """Return why a store cannot be opened: its path contains the project or mudroom's state, or lies in them. Return an
+    empty string if no store does. ``state``: the directory of all vaults."""
     for bind in live:
         for place, what in ((project, "the project"), (state, "mudroom's own state")):
             if is_below(bind.path, place) or is_below(place, bind.path):
@@ -68,7 +68,7 @@ def in_the_way(live: Iterable[Bind], project: bytes, state: bytes) -> str:
 def promised(
     settings: Settings, card: AgentCard, project: bytes, state: bytes, home: bytes, environ: Mapping[bytes, bytes]
 ) -> tuple[LevelDecision, OpenedCredentials]:
-    """What a card would get if it were run here, without running it."""
+    """Return the level decision and the credentials that a card would get here, without running it."""
     decision, opened = decide(settings, card, None, environ), opened_by(card, home, environ)
     reason = in_the_way(opened.live, project, state)
     if reason and decision.level is not None:
@@ -79,18 +79,18 @@ def promised(
 def decide(
     settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]
 ) -> LevelDecision:
-    """``asked``: on the command line."""
+    """Return the decision about the level. ``asked``: the level of the command line, or None."""
     means = LevelSupport(_Lacking(environ, engine_of(settings)))
     return decide_level(card, settings.levels, means, asked=asked, default=settings.level if card is None else 0)
 
 
 def engine_of(settings: Settings) -> EngineKind | None:
-    """The engine of the policy; None: the first that can be used."""
+    """Return the engine of the policy; None: the first usable."""
     return None if settings.engine == "auto" else settings.engine
 
 
 class _Lacking(Mapping[int, str]):
-    """Why level 2 is out of reach: looked for only where a command is to run there, and then once.
+    """Why level 2 is impossible here. Checked only if a command is to run at level 2, and only once.
 
     Owner: the caller, who judges one command.
     """
@@ -120,15 +120,15 @@ class _Lacking(Mapping[int, str]):
 def granted(
     settings: Settings, card: AgentCard | None, asked: int | None, home: bytes, environ: Mapping[bytes, bytes]
 ) -> Grant:
-    """Raises Refused if the policy refuses, Unsupported if the machine cannot."""
+    """Return the grant of a command. Raise Refused if the policy refuses, Unsupported if the machine cannot."""
     decision = decide(settings, card, asked, environ)
     if decision.level is None:
-        who = f"the agent {card.agent}" if card is not None else "this command"
+        subject = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
             from mudroom.sandbox.container.engine import needed
 
-            raise Unsupported(f"level {decision.asked} of {who}", needed(engine_of(settings)), decision.reason)
-        raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
+            raise Unsupported(f"level {decision.asked} of {subject}", needed(engine_of(settings)), decision.reason)
+        raise Refused(f"{subject} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:
         notes.append(f"{decision.reason} ({decision.rule})")
@@ -143,7 +143,7 @@ def granted(
         )
     if opened.stores:
         notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
-    image, said = image_of(settings, card, decision.level)
+    image, image_notes = image_of(settings, card, decision.level)
     return Grant(
         decision.level,
         opened.stores,
@@ -152,24 +152,24 @@ def granted(
         opened.variables,
         opened.abstract,
         card.needs.gpu,
-        (*notes, *said, *opened.notes),
+        (*notes, *image_notes, *opened.notes),
         image,
     )
 
 
 def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[str, tuple[str, ...]]:
-    """The image of a command (empty: the host's own toolchain), and what there is to say about it. The policy names
-    one, or lets a card name it; a card alone names none."""
+    """Return the image of a command (empty: the host's own toolchain), and notes. The policy names an image or permits
+    a card to name it; otherwise the card's image is ignored."""
     if level < 2:
         return "", ()
     from mudroom.core.confinement.image import HOST
 
-    named, asked = settings.image, card.image if card is not None else ""
+    named, requested = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()
-    if named is None and card is not None and asked:
+    if named is None and card is not None and requested:
         if card.agent in settings.image_cards:
-            named = asked
-        elif asked != HOST:
+            named = requested
+        elif requested != HOST:
             why = "container.cards in the policy does not name the agent"
-            notes = (f"{card.agent} asks for the image {asked}, and has the host's own toolchain: {why}",)
+            notes = (f"{card.agent} asks for the image {requested}, and has the host's own toolchain: {why}",)
     return "" if named in (None, HOST) else named, notes

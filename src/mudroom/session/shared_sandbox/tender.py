@@ -1,16 +1,16 @@
-"""A fork's sandbox that lives longer than one command, and the thread that looks after it.
+"""A sandbox that several commands of a fork share, and the thread that tends it.
 
 Rules of this file:
-1. It holds the fork's lock from before it is mounted until its mounts are gone and what it has left is collected. As
-   long as it is there every other command of the fork joins it: an upper is mounted once.
-2. One thread, the tender, does all that goes on by itself: it takes what background commands print, answers at the
-   gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes
-   (``remote.py``), and ends the sandbox when nobody needs it any more. Who joins attends to a command in a thread of
-   their own.
-3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
-   mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
-   sandbox, not of the command.
-4. No lock of this file but ``_turning`` is held while anybody waits for a turn.
+1. The sandbox holds the fork's lock from before the mount until its mounts are gone and its changes are collected.
+Meanwhile every other command of the fork joins it: an upper layer is mounted once.
+2. One thread, the tender, does all periodic work: it reads the output of background commands, answers at the gate,
+pauses for a process that has the vault alone, ends commands that have timed out, admits other processes
+(``visitor.py``), and ends the sandbox when no command needs it any more. A command that joins is attended to by the
+thread that started it.
+3. Changes are collected only while every process of the sandbox is stopped: the layer belongs to a live mount, and
+directories without permissions are opened for a moment (``loosened``). Originals are trusted by the start time of the
+sandbox, not of the command.
+4. While a thread waits for a turn, it holds no lock of this file but ``_turning``.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ if TYPE_CHECKING:
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.session.confinement.gateway import Doorkeeper
-    from mudroom.session.shared_sandbox.remote import Visitors
+    from mudroom.session.shared_sandbox.visitor import Visitors
 
 
 class Basis(NamedTuple):
-    """Where a sandbox is, and what it was made with."""
+    """The place of a sandbox, and the settings it was made with."""
 
     vault: Vault
-    """Under the mask that its commands have."""
+    """With the mask of its commands."""
     fork: Fork
     mode: Mode
     started: int
-    """By the clock that file systems stamp with."""
+    """Nanoseconds, by the clock that file systems stamp with."""
     terms: Callable[[], str]
-    """What its commands may see and do (``machine.py:Machine.terms``)."""
+    """Return the terms of its commands (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]
-    """What it takes to reach the gate from inside, beyond the plan's own."""
+    """Variables that lead to the gate from inside, in addition to the plan's."""
     port: int
     clock: Callable[[], int]
 
 
-class Behind:
-    """One background command: its streams are taken here, its end is noted in the vault."""
+class BackgroundCommand:
+    """One background command: its output is read here, and its end is noted in the vault."""
 
     def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
         self.started, self.running, self._place = started, running, place
@@ -73,14 +73,14 @@ class Behind:
         }
         self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
         self.timed_out = self.asked = False
-        """``asked``: to end."""
+        """``asked``: whether it was asked to end."""
         self.ended: BackgroundEnd | None = None
-        """That it has ended; it is told (``end``) once what it has changed is collected."""
+        """Set when it has ended. Waiters are released (``end``) once its changes are collected."""
         self._over = _thread.allocate_lock()
         self._over.acquire()
 
     def wait(self, timeout: float | None) -> BackgroundEnd | None:
-        """Until it has ended and all about it is written down, or for so many seconds: None then."""
+        """Block until the command has ended and its end is recorded. Return None after ``timeout`` seconds."""
         if not self._over.acquire(timeout=-1 if timeout is None else timeout):
             return None
         self._over.release()
@@ -90,7 +90,7 @@ class Behind:
         self._over.release()
 
     def take(self, descriptor: int) -> bool:
-        """Read what is there; False at the end."""
+        """Read the available output. Return False at the end of the stream."""
         try:
             chunk = os.read(descriptor, 1 << 16)
         except BlockingIOError:
@@ -103,13 +103,13 @@ class Behind:
         return False
 
     def say(self, message: str) -> None:
-        """What there is to say instead of the command, where it would have."""
+        """Append a message of mudroom's to the command's stderr."""
         with open(self._place + b"/stderr", "ab") as stream:
             stream.write(f"mudroom: {message}\n".encode("utf-8", "replace"))
 
     def drain(self) -> None:
-        """After the end: what is left in the pipes. Their end need not have come: the command may have handed them on
-        to another one."""
+        """Read the rest of the pipes after the end of the command. They need not be at their end: another process may
+        have inherited them."""
         for descriptor in list(self.streams):
             while _readable([descriptor], 0) and self.take(descriptor):
                 pass
@@ -119,7 +119,7 @@ class Behind:
 
 
 class SharedSandbox:
-    """Thread-safe. Made when the sandbox is ready. ``resources``: let go of when it is over, in the tender's thread."""
+    """Thread-safe. Made when the sandbox is ready. ``resources`` are closed when it is over, in the tender's thread."""
 
     is_elsewhere = False
     """Whether another process holds it."""
@@ -137,42 +137,42 @@ class SharedSandbox:
         self.basis, self.held, self.gate, self.leaf, self.mirror = basis, held, gate, leaf, mirror
         self.fork, self.vault = basis.fork, basis.vault
         self.book = Book(self.fork)
-        self.behind: dict[str, Behind] = {}
+        self.backgrounds: dict[str, BackgroundCommand] = {}
         self.notes: list[str] = []
-        self._late: list[Behind] = []
-        """What has ended with the sandbox: that is told when what is left is collected."""
+        self._ended_with_sandbox: list[BackgroundCommand] = []
+        """Commands that ended with the sandbox. Their waiters are released when the last changes are collected."""
         self.is_over = False
         self._resources, self._over = resources, over
         self._lock = _thread.allocate_lock()
-        """Of what follows; held for moments only."""
-        self._books = _thread.allocate_lock()
-        """Collecting and writing down."""
+        """Guards the attributes below; held for moments only."""
+        self._collecting = _thread.allocate_lock()
+        """Held while changes are collected and recorded."""
         self._turning = _thread.allocate_lock()
-        """Letting go of our turn and taking it again. Who waits for it waits for another process."""
+        """Held while our turn is released and taken again. A waiter for this lock waits for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
         self._last = CollectedCommand((), 0, 0)
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._gone = _thread.allocate_lock()
-        self._gone.acquire()
+        self._finished = _thread.allocate_lock()
+        self._finished.acquire()
         self.mode, self.port, self.environment = basis.mode, basis.port, basis.environment
         self.masked = self.vault.mask.paths
         self.visitors: Visitors | None = None
 
     def begin(self) -> None:
-        """From here on it is tended, and joined from other processes."""
-        from mudroom.session.shared_sandbox.remote import Visitors
+        """Start the tender, and let other processes join."""
+        from mudroom.session.shared_sandbox.visitor import Visitors
 
         try:
             self.visitors = Visitors(self)
-            self._tell()
-        except (MudroomError, OSError) as error:  # it goes on without visitors
+            self._note_facts()
+        except (MudroomError, OSError) as error:  # the sandbox works without visitors
             self.notes.append(f"no other process can join: {error}")
         finally:
             _thread.start_new_thread(self._tend, ())
 
-    def _tell(self) -> None:
-        """What whoever wants to join has to know."""
+    def _note_facts(self) -> None:
+        """Note in the vault the facts that a process needs to join."""
         self.book.note(
             {
                 "mode": self.basis.mode,
@@ -188,7 +188,7 @@ class SharedSandbox:
 
     @contextmanager
     def guest(self) -> Iterator[bool]:
-        """While somebody has a command in it the sandbox stays. False if it is about to end."""
+        """Keep the sandbox for the block. Yield False if it is about to end."""
         with self._lock:
             welcome = not self._closing
             self._guests += welcome
@@ -203,12 +203,12 @@ class SharedSandbox:
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command on these terms cannot be run here."""
         if terms != self.basis.terms():
-            from mudroom.session.shared_sandbox.remote import OTHER_TERMS
+            from mudroom.session.shared_sandbox.visitor import OTHER_TERMS
 
             raise UsageError(OTHER_TERMS, ENDING)
 
     def flows(self) -> list[Flow]:
-        """Return what the gate has seen of all commands until now."""
+        """Return the flows of all commands until now."""
         return list(self.gate.flows) if self.gate is not None else []
 
     def join(
@@ -220,18 +220,18 @@ class SharedSandbox:
         terminal: Sequence[int],
         _terms: str,
     ) -> JoinedCommand:
-        """Start a command; by a guest whose terms are the same (``require_terms``)."""
+        """Start a command. The caller is a guest and has checked the terms (``require_terms``)."""
         return self.held.run(argv, environment, cwd, stdio, terminal)
 
     def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], _terms: str) -> None:
-        """One more background command; by a guest, or before ``begin``. Its program is looked for inside: where there
-        is none, it ends with 127 at once."""
+        """Start a background command. The caller is a guest, or has not called ``begin`` yet. The program is looked up
+        inside the sandbox: if it does not exist, the command ends with 127 at once."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         pipes = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
         try:
             place = self.book.begin(started)
-            given = (null, pipes[0][1], pipes[1][1])
-            running = self.held.run(started.command, environment, started.cwd, given)
+            stdio = (null, pipes[0][1], pipes[1][1])
+            running = self.held.run(started.command, environment, started.cwd, stdio)
         except BaseException:
             for read, _write in pipes:
                 os.close(read)
@@ -241,39 +241,39 @@ class SharedSandbox:
                 os.close(descriptor)
         for read, _write in pipes:
             os.set_blocking(read, False)
-        behind = Behind(started, running, place, [read for read, _write in pipes])
+        background = BackgroundCommand(started, running, place, [read for read, _write in pipes])
         with self._lock:
-            self.behind[started.id] = behind
+            self.backgrounds[started.id] = background
         self._wake_up()
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
-        """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
-        copy that. Returns the name. ``keep``: as ``checkpoint_copy`` has it; ``name`` is but a stem then, for whoever
-        chose one outside could be too late. ``terms``: of the command that it is made for; None: it is for none. Raise
-        UsageError if the name is taken, or the terms are others."""
+        """Freeze the fork's files under a name while its commands run, and return the name. The commands are stopped
+        while the files are copied. ``keep``: see ``checkpoint_copy``; ``name`` is only a stem then, since a name that
+        is chosen outside could be taken meanwhile. ``terms``: of the command that the checkpoint is made for; None: for
+        no command. Raise UsageError if the name is taken, or if the terms differ."""
         from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 
         if terms is not None:
             self.require_terms(terms)
-        with self._books, self.stopped():
+        with self._collecting, self.stopped():
             if self._is_collected:
-                raise UsageError("what ran in the background has just ended", "try again")
+                raise UsageError("the background commands of this fork have just ended", "try again")
             self._gather(self._last, live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
             return checkpoint_copy(self.vault, self.fork, chosen, time, keep).name
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """No process of the sandbox can do anything meanwhile."""
+        """Stop every process of the sandbox for the block."""
         self._stop()
         try:
             yield
         finally:
-            self._go_on()
+            self._resume()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """While our own process has the vault alone: stopped, and without a turn."""
+        """Stop the sandbox and give up its turn for the block: our own process has the vault alone."""
         with self._turning, self.stopped():
             self.vault.turn.end()
             try:
@@ -282,9 +282,9 @@ class SharedSandbox:
                 self.vault.turn.begin()
 
     def collect(self, command: CollectedCommand | None) -> None:
-        """Write down what the fork holds now, as of ``command`` (None: of the last one). Nothing if the sandbox is
-        over: that has been done then."""
-        with self._books:
+        """Record the fork's present changes as those of ``command`` (None: the last command). Do nothing if the sandbox
+        is over: they have been recorded then."""
+        with self._collecting:
             if self._is_collected:
                 return
             with self.stopped():
@@ -292,25 +292,26 @@ class SharedSandbox:
                 self._gather(self._last, live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
-        """Ask background commands to end (None: all, and the sandbox), end what has not after ``grace`` seconds."""
+        """Send SIGTERM to background commands (None: to all, and end the sandbox), and SIGKILL after ``grace``
+        seconds."""
         with self._lock:
             self._closing |= identities is None
-            for behind in self.behind.values():
-                if behind.ended is None and (identities is None or behind.started.id in identities):
-                    behind.deadline, behind.asked = time.monotonic() + grace, True
-                    self._ask(behind)
+            for background in self.backgrounds.values():
+                if background.ended is None and (identities is None or background.started.id in identities):
+                    background.deadline, background.asked = time.monotonic() + grace, True
+                    self._ask_to_end(background)
         self._wake_up()
 
-    def _ask(self, behind: Behind) -> None:
+    def _ask_to_end(self, background: BackgroundCommand) -> None:
         try:
-            behind.running.signal(SIGTERM)
+            background.running.signal(SIGTERM)
         except MudroomError:
-            pass  # the sandbox has just ended, and it with that
+            pass  # the sandbox has just ended, and the command with it
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until the sandbox is gone, and all is written down. False if that takes longer than ``timeout`` seconds."""
-        if self._gone.acquire(timeout=-1 if timeout is None else timeout):
-            self._gone.release()
+        """Block until the sandbox is gone and its changes are recorded. Return False after ``timeout`` seconds."""
+        if self._finished.acquire(timeout=-1 if timeout is None else timeout):
+            self._finished.release()
             return True
         return False
 
@@ -326,18 +327,18 @@ class SharedSandbox:
 
     def _tend(self) -> None:
         try:
-            while not self._nobody_needs_it():
-                self._turn_round()
+            while not self._is_unneeded():
+                self._poll()
         except (MudroomError, OSError) as error:
             self.notes.append(str(error))
         finally:
             self._finish()
 
-    def _nobody_needs_it(self) -> bool:
+    def _is_unneeded(self) -> bool:
         with self._lock:
             if self._is_gone():
                 self._closing = True
-            alive = any(behind.ended is None for behind in self.behind.values())
+            alive = any(background.ended is None for background in self.backgrounds.values())
             visited = self.visitors is not None and self.visitors.are_there
             self._closing |= not (alive or visited or self._guests)
             return self._closing and not alive
@@ -345,13 +346,13 @@ class SharedSandbox:
     def _is_gone(self) -> bool:
         return self.held.fileno() < 0 or self.held.running.has_report()
 
-    def _turn_round(self) -> None:
+    def _poll(self) -> None:
         gate = self.gate.descriptors() if self.gate is not None else ()
         visits = self.visitors.descriptors() if self.visitors is not None else ()
         with self._lock:
-            alive = [behind for behind in self.behind.values() if behind.ended is None]
-        streams = {descriptor: behind for behind in alive for descriptor in behind.streams}
-        reports = {behind.running.fileno(): behind for behind in alive}
+            alive = [background for background in self.backgrounds.values() if background.ended is None]
+        streams = {descriptor: background for background in alive for descriptor in background.streams}
+        reports = {background.running.fileno(): background for background in alive}
         ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
         if self._wake in ready:
             os.read(self._wake, 4096)
@@ -360,29 +361,29 @@ class SharedSandbox:
         if self.gate is not None:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
-                self._wait_for(alive, self.gate.attend(ready))
+                self._extend_deadlines(alive, self.gate.attend(ready))
         if self._turning.acquire(blocking=False):
             try:
-                held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
+                held_up = self.vault.turn.stand_aside(self._stop, self._resume)
             finally:
                 self._turning.release()
-            self._wait_for(alive, held_up)
+            self._extend_deadlines(alive, held_up)
         for descriptor in ready:
             if descriptor in streams:
                 streams[descriptor].take(descriptor)
             elif descriptor in visits and self.visitors is not None:
                 self.visitors.attend(descriptor)
-        for behind in alive:
-            if behind.running.fileno() in ready:
-                self._ended(behind)
+        for background in alive:
+            if background.running.fileno() in ready:
+                self._end_command(background)
             else:
-                self._hurry(behind)
+                self._enforce_deadline(background)
 
-    def _wait_for(self, alive: Sequence[Behind], seconds: float) -> None:
-        """What holds a command up does not count as its time."""
-        for behind in alive:
-            if behind.deadline is not None:
-                behind.deadline += seconds
+    def _extend_deadlines(self, alive: Sequence[BackgroundCommand], seconds: float) -> None:
+        """Time that a command spends waiting for us does not count towards its timeout."""
+        for background in alive:
+            if background.deadline is not None:
+                background.deadline += seconds
 
     def _stop(self) -> None:
         with self._lock:
@@ -390,89 +391,89 @@ class SharedSandbox:
                 self.held.running.pause()
             self._pauses += 1
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         with self._lock:
             self._pauses -= 1
             if not self._pauses:
                 self.held.running.resume()
 
-    def _hurry(self, behind: Behind) -> None:
-        if behind.deadline is None or time.monotonic() < behind.deadline:
+    def _enforce_deadline(self, background: BackgroundCommand) -> None:
+        if background.deadline is None or time.monotonic() < background.deadline:
             return
-        behind.running.signal(SIGKILL if behind.asked else SIGTERM)
-        behind.timed_out, behind.asked = behind.timed_out or not behind.asked, True
-        behind.deadline = time.monotonic() + GRACE
+        background.running.signal(SIGKILL if background.asked else SIGTERM)
+        background.timed_out, background.asked = background.timed_out or not background.asked, True
+        background.deadline = time.monotonic() + GRACE
 
-    def _ended(self, behind: Behind) -> None:
-        """Note the end of a background command, and what it has changed."""
+    def _end_command(self, background: BackgroundCommand) -> None:
+        """Note the end of a background command, and collect its changes."""
         try:
-            status = behind.running.wait().status
-        except MudroomError as error:  # it has never begun: the program is not there
+            status = background.running.wait().status
+        except MudroomError as error:  # it never started: the program does not exist
             status = getattr(error, "exit_code", 125) << 8
-            behind.say(error.message)
-        behind.running.close()
-        behind.drain()
+            background.say(error.message)
+        background.running.close()
+        background.drain()
         signal = status & 0x7F
         now = self.basis.clock()
-        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
-        command = CollectedCommand(behind.started.command, status, now, behind.started.level)
-        behind.ended = ended
+        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, background.timed_out, now)
+        command = CollectedCommand(background.started.command, status, now, background.started.level)
+        background.ended = ended
         if self._is_gone():
             self._last = command
-            self._late.append(behind)
+            self._ended_with_sandbox.append(background)
             return
         try:
             self.collect(command)
-        except (MudroomError, OSError) as error:  # what it has changed is collected with the next one, or at the end
+        except (MudroomError, OSError) as error:  # collected with the next command, or at the end
             self.notes.append(str(error))
         finally:
-            self._tell_end(behind)
+            self._record_end(background)
 
-    def _tell_end(self, behind: Behind) -> None:
-        """Whoever waits for its end goes on, and finds what it has changed."""
-        ended = behind.ended
+    def _record_end(self, background: BackgroundCommand) -> None:
+        """Record the end and release the waiters. Its changes have been collected."""
+        ended = background.ended
         assert ended is not None
         try:
-            self.book.write(behind.started, ended)
-            data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+            self.book.write(background.started, ended)
+            data = {"id": background.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
             self.vault.journal.append("background_end", self.fork.name, data, time=ended.time)
         except (MudroomError, OSError) as error:
             self.notes.append(str(error))
         finally:
-            behind.end()
+            background.end()
 
     def _finish(self) -> None:
-        """The sandbox ends, then what it has left is collected, then everything is let go, whatever goes wrong."""
+        """End the sandbox, collect its changes, then release everything, also after an error."""
         with self._lock:
             self._closing = True
         try:
             if self.visitors is not None:
                 self.visitors.close()
             self.held.end()
-            for behind in self.behind.values():
-                if behind.ended is None:
-                    self._ended(behind)
-            with self._books:
+            for background in self.backgrounds.values():
+                if background.ended is None:
+                    self._end_command(background)
+            with self._collecting:
                 self._is_collected = True
                 self._gather(self._last, live=False)
                 self.fork.end()
-        except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash
+        except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
             self.notes.append(str(error))
         finally:
-            for behind in self._late:
-                self._tell_end(behind)
-            self._let_go()
+            for background in self._ended_with_sandbox:
+                self._record_end(background)
+            self._release()
 
-    def _write_down(self) -> None:
-        """What nobody was there to be told."""
+    def _journal_notes(self) -> None:
+        """Journal the notes: no command is left that could show them."""
         if self.notes:
             data = {"notes": self.notes}
             self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
             self.book.note(None)
-            self._write_down()
+            self._journal_notes()
         finally:
             try:
                 self._resources.close()
@@ -482,7 +483,7 @@ class SharedSandbox:
                 os.close(self._wake)
                 os.close(self._poke)
                 self._over(self)
-                self._gone.release()
+                self._finished.release()
 
     def _gather(self, command: CollectedCommand, *, live: bool) -> None:
         with OpenFork(self.vault, self.fork) as opened:

@@ -58,7 +58,7 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """Asks the gate's questions of one session by the queue (``session/confinement/gateway.py:Elsewhere``).
+    """Asks the gate's questions of one session by the queue (``session/confinement/gateway.py:RemoteApprover``).
     The owner of the gate writes the rule of an answer that is to be kept. Any failure is a refusal.
     """
 

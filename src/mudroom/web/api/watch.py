@@ -23,7 +23,7 @@ from mudroom.web.state.server_state import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
-    from mudroom.session import StreamPart, Used
+    from mudroom.session import ProcessUsage, StreamPart
 
 _MS = 10**6
 """Nanoseconds."""
@@ -57,7 +57,7 @@ def commands(call: ApiCall) -> shape.CommandsShape:
     return shape.CommandsShape(selected)
 
 
-def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: Used | None) -> shape.CommandShape:
+def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: ProcessUsage | None) -> shape.CommandShape:
     row = shape.CommandShape(
         started.id,
         started.fork,
@@ -103,7 +103,7 @@ def _number(data: Mapping[str, Any], name: str) -> int:
 
 def _background(session: Session, identity: str) -> Background:
     try:
-        return session.sandboxes.background(identity)
+        return session.background(identity)
     except UsageError:
         raise Refusal(404, "not-found", "there is no such command here", "its fork may have been discarded") from None
 

@@ -1,4 +1,4 @@
-"""A shared sandbox made for the first command in the background of a fork."""
+"""Make a shared sandbox for the first background command of a fork."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mudroom.vault.store.store import Vault
 
 
 class Opening:
-    """The fork's lock and a turn are held from ``__init__`` until the sandbox that is made is over; until then they
-    are let go of by ``close``. Used by one thread."""
+    """Holds the fork's lock and a turn from ``__init__`` until the sandbox is over, or until ``close`` if none was
+    made. Used by one thread."""
 
     def __init__(self, machine: Machine, forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> None:
-        """Raise UsageError if this thread has the vault alone: what is started would outlive that."""
+        """Raise UsageError if this thread has the vault alone: a background command would outlive that."""
         self._machine, self._forks, self._fork = machine, forks, fork
         self._order, self._outcome = order, outcome
         if order.alone:
@@ -42,7 +42,7 @@ class Opening:
         self._resources.close()
 
     def _take(self) -> Vault:
-        """Return the vault under the mask of the command, with the fork at rest."""
+        """Return the vault with the mask of the command. The fork is idle, and its file tools are flushed."""
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
         resources.enter_context(forks.exclusive.turn(alone=False))
@@ -54,11 +54,11 @@ class Opening:
         return vault
 
     def checkpoint_before(self) -> str:
-        """Freeze what the fork holds before the command. Return the name."""
+        """Freeze the fork's files before the command. Return the checkpoint's name."""
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def made(self) -> SharedSandbox:
-        """Return the sandbox, which is to be begun (``SharedSandbox.begin``) when its first command is in it."""
+        """Make and return the sandbox. Call ``SharedSandbox.begin`` when its first command has been started."""
         forks, fork, order, outcome = self._forks, self._fork, self._order, self._outcome
         settings, level = order.actor.settings, order.grant.level
         self._resources.callback(forks.tools.refresh, fork)

@@ -1,4 +1,4 @@
-"""A command in a sandbox that other commands of its fork are in: of this process, or of another one."""
+"""A command in a sandbox that other commands of its fork share, of this process or of another."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from mudroom.session.users import Standing
 
 MARK = b"MUDROOM_BACKGROUND"
-"""A variable with the id of a background command, for it and all that it starts: by it they are told apart outside."""
+"""An environment variable with the id of a background command. Its processes inherit it, and are told apart by it
+outside."""
 
 
 def nothing() -> None:
-    """The sandbox stands aside by itself: whoever is in it only lets go of the turn."""
+    """Do nothing: the tender pauses the sandbox, and this command only gives up its turn."""
 
 
 class JoinedSandbox:
-    """The place of one command in a standing sandbox. Used by one thread, and for no longer than the sandbox stays
-    (``users.py:Users.beside``)."""
+    """The place of one command in a shared sandbox. Used by one thread, within ``users.py:Users.beside``, which keeps
+    the sandbox."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class JoinedSandbox:
         self._turn.close()
 
     def require_same(self) -> None:
-        """Raise UsageError if the command as it would be run now cannot be run here."""
+        """Raise UsageError if the sandbox does not fit the command: other terms, or a secret that is readable in it."""
         mask, notes = self._forks.secrets.look(self._order.actor.settings)
         self._outcome.note(*notes)
         new = sorted(mask.paths - self._standing.masked)
@@ -66,7 +67,7 @@ class JoinedSandbox:
         self._standing.require_terms(self._terms())
 
     def checkpoint_before(self) -> str:
-        """Freeze what the fork holds before the command. Return the name."""
+        """Freeze the fork's files before the command. Return the checkpoint's name."""
         return self._forks.checkpoint_beside(
             self._standing,
             self._fork.name,
@@ -82,24 +83,24 @@ class JoinedSandbox:
         self._standing.start(started, environment, self._terms())
 
     def inside(self) -> tuple[dict[bytes, bytes], bytes]:
-        """Return the environment and the directory of the command, as it sees them."""
+        """Return the environment and the working directory of the command, as seen inside."""
         standing, fork, order = self._standing, self._fork, self._order
-        found, cwd = self._machine.confinement.beside(
+        variables, cwd = self._machine.confinement.beside(
             fork.copy_place + b"/work", standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
             order.grant, standing.port,
         )  # fmt: skip
-        return found | standing.environment, cwd
+        return variables | standing.environment, cwd
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
-        """Start the command beside the others, and attend to it until it ends."""
+        """Start the command in the shared sandbox, and attend to it until it ends."""
         standing = self._standing
         self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone))
         self.require_same()
         outcome.notes += order.grant.notes
         before = len(standing.flows())
         with self._relay(order) as relay:
-            given = relay.descriptors if relay is not None else order.stdio[:3]
-            with CapturedOutput(*given, order.actor.settings.output_limit, order.stdio.on_output) as output:
+            descriptors = relay.descriptors if relay is not None else order.stdio[:3]
+            with CapturedOutput(*descriptors, order.actor.settings.output_limit, order.stdio.on_output) as output:
                 ended, timed_out = self._attend(order, outcome, output, relay)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         outcome.flows = tuple(standing.flows()[before:])
@@ -136,18 +137,19 @@ class JoinedSandbox:
             running.close()
 
     def collect(self, command: CollectedCommand) -> Changeset:
-        """Write down what the fork holds after the command.
+        """Record the fork's changes after the command.
 
-        Where another process collects, our turn is let go of first: it has one of its own meanwhile, and to wait for
-        that while holding ours is to wait for ever."""
+
+        If another process collects, our turn is given up first: that process holds its own turn meanwhile, and waiting
+        for it while holding ours would be a deadlock."""
         if self._standing.is_elsewhere:
             self._turn.close()
         try:
             self._standing.collect(command)
         except UsageError:
             raise
-        except MudroomError:  # the process that held the sandbox is gone, and all that ran in it
-            self._outcome.notes.append("what ran in the background of the fork was ended, and this command with it")
+        except MudroomError:  # the process that held the sandbox is gone, with its commands
+            self._outcome.notes.append("the background commands of the fork were ended, and this command with them")
             place = self._forks.vault.fork(self._fork.name)
             with place.lock("looking at what is left"):
                 self._forks.settle(place)
