@@ -65,6 +65,13 @@ class ForkScreen(Screen[None], inherit_bindings=False):
         return self.diff if self.focused is self.diff else self.files
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the pane that has the keyboard still shows the differences of another file, or of an earlier reading,
+        than those at the cursor of the list."""
+        row = self.files.current
+        return self.pane is self.diff and row is not None and row.item is not None and row.item != self.diff.item
+
+    @property
     def listed(self) -> list[Item]:
         """The rows that pass the filter and the search."""
         return self.filter.rows(self.selection.items, self.files.flags, self.selection.picks)

@@ -81,9 +81,10 @@ def split(parts: ReviewParts) -> None:
 
 
 def choose(parts: ReviewParts) -> None:
+    """Choose or leave out what is at the cursor. A key that comes before its differences are shown is dropped."""
     screen, selection = parts.screen, parts.screen.selection
     row = screen.files.current
-    if row is None:
+    if row is None or screen.is_behind:
         return
     can_toggle, pick = screen.diff.toggled() if screen.pane is screen.diff else (False, None)
     if row.item is None:
@@ -101,10 +102,10 @@ def choose_all(parts: ReviewParts, wanted: bool) -> None:
 
 
 def mark(parts: ReviewParts) -> None:
-    """Mark a hunk, a file or a directory as looked at."""
+    """Mark a hunk, a file or a directory as looked at. A key that comes before its differences are shown is dropped."""
     screen = parts.screen
     row, group = screen.files.current, screen.diff.group
-    if row is None:
+    if row is None or screen.is_behind:
         return
     if screen.pane is screen.diff and row.item is not None and group is not None:
         screen.marks.toggle_blocks(row.item.path, group.blocks)
