@@ -144,7 +144,7 @@ class Terminal:
 
     def _what_is_shown(self, app: ReviewApp) -> Asked:
         review = review_of(app)
-        seen = review.seen if review is not None else None
+        seen = review.selection.seen if review is not None else None
         assert review is not None and seen is not None, "something is to be applied, and nothing is shown"
         try:
             is_stale = self.world.session.changes.fingerprint(FORK) != seen.fingerprint
@@ -154,7 +154,7 @@ class Terminal:
             return Asked({}, {}, True)
         wishes = {}
         for item in seen.items:
-            pick = review.picks.get(item.path)
+            pick = review.selection.picks.get(item.path)
             for path in (item.inside or (item.path,)) if pick is not None else ():
                 name = path.decode("utf-8", "surrogateescape")
                 if name in known and pick is not None:
@@ -239,7 +239,7 @@ class Terminal:
             if time.monotonic() > until:
                 self.walk.fail("the screen is empty")
         review = review_of(app)
-        if review is None or review.seen is None:
+        if review is None or review.selection.seen is None:
             return
         self.walk.require(list(wrong_marks(review)), "what is shown as chosen is something else than what is chosen")
 
@@ -269,16 +269,16 @@ def review_of(app: ReviewApp) -> ReviewScreen | None:
 
 def wrong_marks(review: ReviewScreen) -> Any:
     """Rows whose mark is not what would be applied."""
-    files, diff = review.files, review.diff
+    files, diff, picks = review.files, review.diff, review.selection.picks
     for number, row in enumerate(files.rows):
-        marks = {mark_of(review.picks.get(item.path)) for item in (row.members if row.item is None else (row.item,))}
+        marks = {mark_of(picks.get(item.path)) for item in (row.members if row.item is None else (row.item,))}
         expected = SIGNS[marks.pop() if len(marks) == 1 else "part"]
         drawn = "".join(text for text, _style in files.row(number, files.size.width))
         if drawn[1:4] != expected:
             yield f"{drawn!r} in the list is {expected}"
     if diff.item is None or diff.shown.text is None or not diff.shown.divisible:
         return
-    pick = review.picks.get(diff.item.path)
+    pick = picks.get(diff.item.path)
     for group in diff.layout_of.groups:
         chosen = [is_chosen(pick, block) for block in group.blocks]
         expected = SIGNS["all" if all(chosen) else "part" if any(chosen) else "none"]

@@ -105,7 +105,7 @@ def drive(
         async with app.run_test(size=size) as pilot:
             driver = Driver(app, pilot)
             if fork is not None:
-                await driver.until(lambda: len(app.screen_stack) > 1 and driver.review.seen is not None)
+                await driver.until(lambda: len(app.screen_stack) > 1 and driver.review.selection.seen is not None)
                 await driver.until(lambda: driver.diff.item is not None or not driver.files.count)
             await script(driver)
 

@@ -10,7 +10,7 @@ from conftest import Place
 from monkey.chance import Astray, Walk
 from monkey.model import Entry, Wish, may_land, merged, selected, wrong_after, wrong_undone
 from monkey.terminal import Terminal
-from mudroom.tui.review import ReviewScreen
+from mudroom.tui.selection import Selection
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow]
 STEPS = 220
@@ -25,13 +25,13 @@ def test_a_walk_at_the_terminal(place: Place, seed: int) -> None:
 
 def test_a_review_that_applies_something_else_is_found_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A monkey that finds nothing has to be one that could."""
-    honest = ReviewScreen._picked
+    honest = Selection.choice
 
-    def greedy(self: ReviewScreen) -> object:
+    def greedy(self: Selection) -> object:
         wanted = honest(self)
         return wanted._replace(paths=(), picks={}) if wanted is not None else None
 
-    monkeypatch.setattr(ReviewScreen, "_picked", greedy)
+    monkeypatch.setattr(Selection, "choice", greedy)
     with pytest.raises(Astray, match="is not what was shown as chosen"):
         for seed in range(20):
             Terminal(place, Walk(seed, steps=STEPS)).go()

@@ -271,6 +271,6 @@ def test_a_file_that_was_a_directory_is_read_and_comes_as_a_whole(place: Place) 
         assert any("directory becomes file" in one for one in driver.shown())
         assert any("+evil" in one for one in driver.shown())
         await driver.press("tab", "n", "space")
-        assert b"d" not in driver.review.picks
+        assert b"d" not in driver.review.selection.picks
 
     drive(place, "f", look, session=session)

@@ -339,7 +339,7 @@ def test_of_several_forks_one_is_asked_for(place: Place) -> None:
         await driver.until(lambda: "which fork?" in driver.dialog())
         assert "second  1 changed" in driver.dialog()
         await driver.press("k", "enter")
-        await driver.until(lambda: len(driver.app.screen_stack) > 1 and driver.review.seen is not None)
+        await driver.until(lambda: len(driver.app.screen_stack) > 1 and driver.review.selection.seen is not None)
         assert "first" in driver.listed()[0]
 
     app = drive(place, None, script, session=session)

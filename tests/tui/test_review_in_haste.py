@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -12,6 +13,7 @@ from textual import events
 
 from conftest import Place
 from driving import Driver, drive
+from mudroom.tui.choice import WHOLE
 
 pytestmark = [pytest.mark.slow]
 
@@ -44,3 +46,29 @@ def test_escape_before_a_dialog_is_there(place: Place, key: str) -> None:
         assert driver.app._exit
 
     drive(place, result.fork, script)
+
+
+def test_a_hunk_is_chosen_only_in_the_file_that_is_shown(place: Place) -> None:
+    lines = "".join(f"line {number}\n" for number in range(40))
+    for name in ("a", "b"):
+        place.write(name, lines)
+    _session, result = place.sh("sed -i 's/line 5$/five/; s/line 30$/thirty/' a b")
+    free = threading.Event()
+
+    async def script(driver: Driver) -> None:
+        assert driver.diff.item is not None and driver.diff.item.path == b"a"
+        waiting = asyncio.ensure_future(driver.review.model.ask(free.wait))
+        await driver.press("j", "tab", "space", "v")
+        assert driver.diff.item.path == b"a", "the file at the cursor is not shown yet"
+        free.set()
+        await waiting
+        await driver.until(lambda: driver.diff.item is not None and driver.diff.item.path == b"b")
+        assert driver.review.selection.picks == {b"a": WHOLE, b"b": WHOLE}
+        assert driver.review.marks.by_path() == {}
+        await driver.press("space")
+        assert driver.review.selection.picks[b"b"] != WHOLE
+
+    try:
+        drive(place, result.fork, script)
+    finally:
+        free.set()

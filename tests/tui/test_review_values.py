@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import Color
 from rich.style import Style
+from textual.actions import parse
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
@@ -39,7 +40,7 @@ from mudroom.tui.diffrow import CONTEXTS, FileRows, FileText, Marker, lay_out, t
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pane
-from mudroom.tui.review import ReviewScreen
+from mudroom.tui.review import AT_ONCE, ONE_AT_A_TIME, ReviewScreen
 
 FILE = Entry("file", 0o644, 1, b"", 1, 1, 1, 0, 0, 1, 1)
 DIRECTORY = FILE._replace(kind="directory", mode=0o755)
@@ -219,4 +220,11 @@ def luminance(color: Color) -> float:
 @pytest.mark.parametrize(("screen", "keys"), [(ReviewScreen, REVIEW), (ConflictScreen, CONFLICTS)])
 def test_every_key_does_something(screen: type[Screen[Any]], keys: tuple[Key, ...]) -> None:
     for key in keys:
-        assert hasattr(screen, "action_" + key.action.partition("(")[0]), key
+        assert hasattr(screen, "action_" + parse(key.action)[1]), key
+
+
+def test_every_action_of_the_review_has_a_key() -> None:
+    actions = [parse(key.action) for key in REVIEW]
+    assert {name for _namespace, name, _arguments in actions} == {"do"}
+    assert {arguments[0] for _namespace, _name, arguments in actions} == {*AT_ONCE, *ONE_AT_A_TIME}
+    assert not {*AT_ONCE} & {*ONE_AT_A_TIME}

@@ -1,0 +1,154 @@
+"""Actions of the review's keys that need the fork: apply, discard, undo, conflicts, checkpoints and the journal.
+
+An action that writes asks first, and does its work in a dialog. Then the fork is read again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.path import show, show_path
+from mudroom.errors import ForkMoved, MudroomError
+from mudroom.tui import summary
+from mudroom.tui.choice import Choice
+from mudroom.tui.conflict import ConflictScreen
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, TextDialog, plain
+from mudroom.tui.fork_reader import ReviewParts
+
+if TYPE_CHECKING:
+    from mudroom.session import LandingResult
+
+EVENTS = 200
+"""Events of the journal that are shown."""
+
+# --- applying ---
+
+
+async def apply(parts: ReviewParts) -> None:
+    app, model, selection = parts.screen.app, parts.screen.model, parts.screen.selection
+    seen, choice = selection.seen, selection.choice()
+    if seen is None or choice is None:
+        app.notify("nothing is chosen; space chooses, A chooses all")
+        return
+    if parts.reader.moved:
+        app.code = 4
+        app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
+        return
+    question = summary.before_apply(seen, choice, parts.screen.files.flags, app.hooks.verifies)
+    if not await app.push_screen_wait(Confirm(f"Apply to {show_path(model.project)}?", question, "apply")):
+        return
+    work = partial(model.ask, model.apply, seen, choice, app.verifying)
+    landed = await parts.reader.change("applying", work)
+    if isinstance(landed, MudroomError):
+        _tell_error(parts, landed)
+    else:
+        await _show_landed(parts, landed, choice)
+
+
+async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice) -> None:
+    """Show the outcome of an apply, and undo the apply if that is asked for."""
+    app = parts.screen.app
+    failed = landed.verified is not None and not landed.verified.passed
+    app.code = 5 if failed else 3 if landed.conflicts else 0
+    app.applied = app.applied or not failed
+    await parts.reader.look()
+    title = "Nothing was applied" if failed else "Applied"
+    rows, name = summary.landed(landed, choice), landed.applied.name
+    if not name or failed:
+        await app.push_screen_wait(TextDialog(title, rows))
+    elif await app.push_screen_wait(ApplyOutcomeDialog(title, rows)):
+        await undo(parts, name)
+
+
+async def discard(parts: ReviewParts) -> None:
+    app, model, seen = parts.screen.app, parts.screen.model, parts.screen.selection.seen
+    if seen is None:
+        return
+    rows = plain(f"{len(seen.items):,} changed files are thrown away with it; the project stays as it is.")
+    rows += plain("This cannot be taken back.", style="warn")
+    if not await app.push_screen_wait(Confirm(f"Discard the fork {model.fork}?", rows, "discard")):
+        return
+    done = await parts.reader.change("discarding", lambda: model.ask(model.discard, seen))
+    if isinstance(done, MudroomError):
+        _tell_error(parts, done)
+    else:
+        app.leave(f"discarded: {model.fork}")
+
+
+async def undo(parts: ReviewParts, name: str = "") -> None:
+    """Undo an apply. ``name`` empty: the last one."""
+    app, model = parts.screen.app, parts.screen.model
+    name = name or await model.ask(model.last_apply)
+    if not name:
+        app.notify("there is no apply to take back")
+        return
+    rows = plain("The project gets back what it held before. mudroom redo applies it again.")
+    if not await app.push_screen_wait(Confirm(f"Take the last apply back ({name})?", rows, "undo")):
+        return
+    undone = await parts.reader.change("undoing", lambda: model.ask(model.undo, name))
+    if isinstance(undone, MudroomError):
+        app.tell_error(undone)
+        return
+    app.code = 3 if undone.conflicts else 0
+    await parts.reader.look()
+    await app.push_screen_wait(TextDialog("Undone", summary.undone(undone)))
+
+
+def _tell_error(parts: ReviewParts, error: MudroomError) -> None:
+    """Show why an action was refused; a fork that has changed is news that stays on the screen."""
+    if isinstance(error, ForkMoved):
+        parts.reader.tell_moved(error)
+    else:
+        parts.screen.app.tell_error(error)
+
+
+# --- conflicts, checkpoints and the journal ---
+
+
+async def show_conflicts(parts: ReviewParts) -> None:
+    screen, seen = parts.screen, parts.screen.selection.seen
+    if seen is None or not seen.conflicts:
+        screen.app.notify("nothing conflicts with the project as it is now")
+        return
+    row = screen.files.current
+    at = row.item.path if row is not None and row.item is not None else b""
+    if await screen.app.push_screen_wait(ConflictScreen(screen.model, seen.conflicts, at)):
+        await parts.reader.look()
+
+
+async def show_timeline(parts: ReviewParts) -> None:
+    """Show the checkpoints of the fork, and roll the fork back to one of them."""
+    app, model = parts.screen.app, parts.screen.model
+    if parts.screen.selection.seen is None:
+        return
+    points = (await model.ask(model.checkpoints))[::-1]
+    if not points:
+        app.notify(f"{model.fork} has no checkpoints: mudroom checkpoint NAME makes one")
+        return
+    rows = [summary.checkpoint(point) for point in points]
+    title = f"Checkpoints of {model.fork}, newest first"
+    number = await app.push_screen_wait(Choose(title, rows, keys="Enter what going back would drop   Esc back"))
+    if number is not None:
+        await _roll_back(parts, points[number].name)
+
+
+async def _roll_back(parts: ReviewParts, point: str) -> None:
+    app, model = parts.screen.app, parts.screen.model
+    dropped = await model.ask(model.dropped, point)
+    question = Confirm(f"Roll {model.fork} back to {point}?", summary.rollback(dropped.rows), "roll back")
+    if not await app.push_screen_wait(question):
+        return
+    kept = await parts.reader.change("rolling back", lambda: model.ask(model.roll_back, point, dropped))
+    if isinstance(kept, MudroomError):
+        app.tell_error(kept)
+        return
+    app.notify(f"rolled back to {point}" + (f"; {kept} has what was dropped" if kept else ""), markup=False)
+    await parts.reader.look()
+
+
+async def show_journal(parts: ReviewParts) -> None:
+    app, model = parts.screen.app, parts.screen.model
+    events = await model.ask(model.events, EVENTS)
+    rows = plain(*(show(app.hooks.tell(event).encode()) for event in events)) or plain("nothing yet")
+    await app.push_screen_wait(TextDialog("Journal, newest first (mudroom log shows all)", rows))
