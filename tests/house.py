@@ -303,6 +303,11 @@ def ancestors(found: Class, by_name: Mapping[str, list[Class]]) -> list[Class]:
     return chain
 
 
+def is_exception(found: Class, by_name: Mapping[str, list[Class]]) -> bool:
+    """Return whether the class derives from ``Exception``, through own bases."""
+    return any("Exception" in each.bases for each in ancestors(found, by_name))
+
+
 def depth(found: Class, by_name: Mapping[str, list[Class]]) -> int:
     """Return how many classes of the project stand in the longest chain above and including ``found``."""
     above = [by_name[base][0] for base in found.bases if base in by_name and by_name[base][0] != found]

@@ -23,6 +23,7 @@ from house import (
     by_name,
     circles,
     depth,
+    is_exception,
     own,
     picture,
     read,
@@ -140,7 +141,7 @@ def test_an_object_is_small(found: Class) -> None:
     chain = ancestors(found, NAMED)
     methods = {method for each in chain for method in each.methods}
     assert len(methods) <= MOST_METHODS
-    assert depth(found, NAMED) <= MOST_DEEP or any("Exception" in each.bases for each in chain)
+    assert depth(found, NAMED) <= MOST_DEEP or is_exception(found, NAMED)
 
 
 REBOUND = [found for found in HOUSE.classes if found.rebound]
