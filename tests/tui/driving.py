@@ -71,6 +71,12 @@ class Driver:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
+    async def press_on_hunk(self, *keys: str) -> None:
+        """Press keys; the last when the differences at the cursor are shown, because a review drops it before."""
+        await self.press(*keys[:-1])
+        await self.until(lambda: not self.review.is_behind)
+        await self.press(keys[-1])
+
     async def to_file(self, path: bytes) -> None:
         """With its differences shown."""
         number = next(n for n, row in enumerate(self.files.rows) if row.item is not None and row.item.path == path)

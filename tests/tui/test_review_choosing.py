@@ -61,7 +61,7 @@ def test_one_hunk_and_nothing_else(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
         await driver.press("N")
         await driver.to_file(b"text")
-        await driver.press("tab", "n", "space")
+        await driver.press_on_hunk("tab", "n", "space")
         assert [row[1:4] for row in driver.shown() if "@@" in row] == ["[ ]", "[x]"]
         assert "[-]" in driver.listed()[3]
         question = await driver.ask("a", "Apply to")
@@ -87,7 +87,7 @@ def test_a_hunk_that_is_split(place: Place, staged: str) -> None:
         await driver.press("tab", "x")
         assert sum("@@" in row for row in driver.shown()) == 3
         assert len({row for row in driver.shown() if "line 12" in row}) == 1, "context is shown once"
-        await driver.press("n", "space")
+        await driver.press_on_hunk("n", "space")
         await apply(driver)
 
     drive(place, staged, script)
@@ -187,7 +187,7 @@ def test_marks_of_what_was_looked_at(place: Place, staged: str) -> None:
         await driver.to_file(b"text")
         await driver.press("tab", "v")
         assert driver.listed()[3][4] == " ", "one hunk of two"
-        await driver.press("n", "v")
+        await driver.press_on_hunk("n", "v")
         assert driver.listed()[3][4] == "v"
         await driver.press("escape")
         driver.files.go(4)
@@ -270,7 +270,7 @@ def test_a_file_that_was_a_directory_is_read_and_comes_as_a_whole(place: Place) 
         await driver.to_file(b"d")
         assert any("directory becomes file" in one for one in driver.shown())
         assert any("+evil" in one for one in driver.shown())
-        await driver.press("tab", "n", "space")
+        await driver.press_on_hunk("tab", "n", "space")
         assert b"d" not in driver.review.selection.picks
 
     drive(place, "f", look, session=session)

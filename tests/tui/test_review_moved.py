@@ -49,7 +49,7 @@ def test_no_hunk_of_it_is_chosen_apart(place: Place) -> None:
     async def choose(driver: Driver) -> None:
         await driver.to_file(b"new.py")
         assert sum("hunk" in one for one in driver.shown()) == 2
-        await driver.press("tab", "n", "space")
+        await driver.press_on_hunk("tab", "n", "space")
         assert b"new.py" not in driver.review.selection.picks
         await driver.press("space")
         assert driver.review.selection.picks.keys() == {b"new.py", b"old.py"}

@@ -212,7 +212,7 @@ def test_settings_of_submodules_as_a_link(copy: Copy, name: bytes) -> None:
         ('[submodule "a"]\n\tpath = -a\n', "with path = -a"),
         ('[submodule "a"]\n\tupdate = !evil\n', "with update = !evil"),
         ('[SubModule "a"]\n\tURL = "https://e%0ahost=x"\n', "with url = "),
-        ("[submodule\n", "is a malformed .gitmodules"),
+        ("[submodule\n", "that cannot be parsed"),
     ],
 )
 def test_settings_of_submodules_that_run_something(copy: Copy, settings: str, message: str) -> None:

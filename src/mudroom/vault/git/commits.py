@@ -235,7 +235,7 @@ def _check_submodules(data: bytes) -> None:
     try:
         settings = ConfigFile.from_file(io.BytesIO(data), expand_includes=False)
     except ValueError:
-        raise ValueError("is a malformed .gitmodules") from None
+        raise ValueError("is a .gitmodules that cannot be parsed") from None
     submodules = {}
     for section in settings.sections():
         if section[0].lower() == b"submodule" and len(section) > 1:
