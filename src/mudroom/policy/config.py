@@ -18,7 +18,6 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.setting_row import with_setting
 from mudroom.policy.setting_type import count, image, least, processors, seconds, size
-from mudroom.policy.yaml import line_at
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -101,6 +100,8 @@ def load_card(path: bytes) -> AgentCard:
         card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
         return card._replace(digest=sha256(data).hexdigest())
     except UnicodeDecodeError as error:
+        from mudroom.policy.yaml import line_at
+
         raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
