@@ -264,8 +264,7 @@ class Session:
 
     def granted(self) -> Grant:
         """Return the level at which commands run, and the credentials that are open to them. Raise Refused if the
-        policy
-        refuses, Unsupported if the machine cannot."""
+        policy refuses, Unsupported if the machine cannot."""
         return self.machine.granted(self.actor)
 
     def explain(self, cwd: bytes) -> list[str]:

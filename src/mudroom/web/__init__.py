@@ -1,4 +1,4 @@
-"""What is served on loopback (``mudroom serve``): agents' cards, and the frame that everything else there stands in.
+"""The server of ``mudroom serve``, on loopback: the page, its API, and agents' cards.
 
-Starlette and uvicorn come with the extra ``web``; nothing here is imported but by the verb.
+Starlette and uvicorn come with the extra ``web``. Only the verb imports this package.
 """

@@ -46,7 +46,7 @@ from mudroom.vault.store.store import Vault
 
 
 class PruneResult(NamedTuple):
-    """What was removed, or would be."""
+    """The removed data, or with a dry run the data to remove."""
 
     applies: tuple[Expired, ...] = ()
     checkpoints: tuple[str, ...] = ()

@@ -210,7 +210,7 @@ class LandedShape(Struct):
     holder: str = ""
     """The present name of that fork."""
     summary: str = ""
-    """What was done, as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
+    """The outcome as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
 
 
 class JobShape(Struct):
