@@ -3,8 +3,8 @@
 Rules of this file:
 1. The token belongs to one thread and its calls. Another thread of the same session waits as another process would, and
    its commands are paused as those of another process are.
-2. So each acquisition opens the lock files again: flock(2) excludes open files, not processes. A second lock through the
-   same open file would convert the first one without waiting.
+2. So each acquisition opens the lock files again: flock(2) excludes open files, not processes. A second lock through
+   the same open file would convert the first one without waiting.
 3. The vault's lock is taken first: only its holder stops sandboxes of this session.
 """
 
