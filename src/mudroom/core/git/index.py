@@ -1,0 +1,185 @@
+"""git's index: parse, compare, encode. Pure; format: gitformat-index(5), versions 2 to 4.
+
+An index is read to know which files are tracked, and written only for two reasons: flags of masked files in a fork's
+own index, and entries of the user's index when the checked-out branch moves. Optional extensions are caches and are
+dropped when an index is written; an index with an extension that must be understood (a split or sparse index) is never
+written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_HEADER = struct.Struct(">4sII")
+_STAT_LENGTH = 40  # ctime, mtime (2 words each), device, inode, mode, uid, gid, size
+_MODE = slice(24, 28)
+_NO_STAT = b"\0" * _STAT_LENGTH
+_STAGE_SHIFT, _NAME_LENGTH, _EXTENDED, _ASSUME_VALID = 12, 0xFFF, 0x4000, 0x8000
+_SKIP_WORKTREE, _INTENT_TO_ADD = 0x4000, 0x2000
+_ALIGNMENT = 8
+
+
+class TreeItem(NamedTuple):
+    """A file of a tree: mode as a number (0o100644) and binary object id."""
+
+    mode: int
+    id: bytes
+
+
+class IndexEntry(NamedTuple):
+    path: bytes
+    item: TreeItem
+    stage: int = 0
+    """0, or 1 to 3 for a file in conflict."""
+    skip_worktree: bool = False
+    """git takes the file in the work tree for unchanged: git-update-index(1)."""
+    intent_to_add: bool = False
+    assume_valid: bool = False
+    stat: bytes = _NO_STAT
+    """The 40 bytes of stat data, of which the mode is not used. Zeros: git compares the content."""
+
+
+class Index(NamedTuple):
+    entries: tuple[IndexEntry, ...]
+    """In git's order: by path, then by stage."""
+    required: frozenset[bytes] = frozenset()
+    """Signatures of the extensions that a reader must understand: ``link`` (split index), ``sdir`` (sparse index)."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether mudroom may write this index anew: it is complete in itself and holds no file in conflict."""
+        return not self.required and not any(entry.stage for entry in self.entries)
+
+
+def parse_index(data: bytes, id_length: int = 20) -> Index:
+    """Return the entries of an index. Raise ValueError if it is damaged. ``id_length``: in bytes, 20 or 32."""
+    try:
+        return _parse(memoryview(data), id_length)
+    except (struct.error, IndexError) as error:
+        raise ValueError("the index ends in the middle") from error
+
+
+def _parse(data: memoryview, id_length: int) -> Index:
+    signature, version, count = _HEADER.unpack_from(data)
+    if signature != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("the index has an unknown format")
+    fixed = struct.Struct(f">{_STAT_LENGTH}s{id_length}sH")
+    entries: list[IndexEntry] = []
+    position, path, whole = _HEADER.size, b"", bytes(data)
+    for _number in range(count):
+        start = position
+        stat, raw_id, flags = fixed.unpack_from(data, position)
+        position += fixed.size
+        extended = 0
+        if flags & _EXTENDED:
+            (extended,) = struct.unpack_from(">H", data, position)
+            position += 2
+        if version == 4:
+            strip, position = _variable_length(data, position)
+            if strip > len(path):
+                raise ValueError("the index has a name that removes more than there is")
+            end = whole.index(b"\0", position)
+            path = path[: len(path) - strip] + whole[position:end]
+            position = end + 1
+        else:
+            end = whole.index(b"\0", position)
+            path = whole[position:end]
+            position = start + (end - start + _ALIGNMENT) // _ALIGNMENT * _ALIGNMENT
+        item = TreeItem(int.from_bytes(stat[_MODE]), raw_id)
+        entries.append(
+            IndexEntry(
+                path,
+                item,
+                flags >> _STAGE_SHIFT & 3,
+                bool(extended & _SKIP_WORKTREE),
+                bool(extended & _INTENT_TO_ADD),
+                bool(flags & _ASSUME_VALID),
+                stat,
+            )
+        )
+    return Index(tuple(entries), _required_extensions(data, position, len(data) - id_length))
+
+
+def _variable_length(data: memoryview, position: int) -> tuple[int, int]:
+    """Return a number and the position after it, in the encoding of an OFS_DELTA: gitformat-pack(5)."""
+    byte = data[position]
+    value = byte & 0x7F
+    while byte & 0x80:
+        position += 1
+        byte = data[position]
+        value = (value + 1) << 7 | byte & 0x7F
+    return value, position + 1
+
+
+def _required_extensions(data: memoryview, position: int, end: int) -> frozenset[bytes]:
+    required = set()
+    while position + 8 <= end:
+        signature, length = struct.unpack_from(">4sI", data, position)
+        if not b"A" <= signature[:1] <= b"Z":
+            required.add(signature)
+        position += 8 + length
+    return frozenset(required)
+
+
+def encode_index(entries: Iterable[IndexEntry], id_length: int = 20) -> bytes:
+    """Return an index with these entries, without extensions, in version 2, or 3 if a flag needs it."""
+    ordered = sorted(entries, key=lambda entry: (entry.path, entry.stage))
+    extended = any(entry.skip_worktree or entry.intent_to_add for entry in ordered)
+    parts = [_HEADER.pack(b"DIRC", 3 if extended else 2, len(ordered))]
+    for entry in ordered:
+        flags = entry.stage << _STAGE_SHIFT | min(len(entry.path), _NAME_LENGTH)
+        flags |= _ASSUME_VALID * entry.assume_valid
+        more = _SKIP_WORKTREE * entry.skip_worktree | _INTENT_TO_ADD * entry.intent_to_add
+        stat = entry.stat[: _MODE.start] + entry.item.mode.to_bytes(4) + entry.stat[_MODE.stop :]
+        record = stat + entry.item.id + (flags | _EXTENDED * bool(more)).to_bytes(2)
+        record += (more.to_bytes(2) if more else b"") + entry.path
+        parts.append(record + b"\0" * (_ALIGNMENT - len(record) % _ALIGNMENT))
+    data = b"".join(parts)
+    return data + hashlib.new("sha1" if id_length == 20 else "sha256", data, usedforsecurity=False).digest()
+
+
+def is_same_staging(first: bytes, second: bytes, id_length: int = 20) -> bool:
+    """Return whether two indexes stage the same files. Stat data, caches and the flags of masked files do not count.
+
+    False if one of them cannot be parsed."""
+    if first == second:
+        return True
+    try:
+        one, other = parse_index(first, id_length), parse_index(second, id_length)
+    except ValueError:
+        return False
+    return one.required == other.required and _staging(one) == _staging(other)
+
+
+def _staging(index: Index) -> list[tuple[bytes, TreeItem, int, bool]]:
+    return [(entry.path, entry.item, entry.stage, entry.intent_to_add) for entry in index.entries]
+
+
+def move_entries(
+    entries: Iterable[IndexEntry], old: Mapping[bytes, TreeItem], new: Mapping[bytes, TreeItem]
+) -> list[IndexEntry]:
+    """Return the entries after the checked-out commit has moved from tree ``old`` to tree ``new``.
+
+    An entry that is as in the old tree becomes as in the new tree; an entry that the user staged stays. This is the
+    two-tree merge of git-read-tree(1), without its refusals. ``old`` and ``new`` need only the paths that differ.
+    """
+    present = {entry.path: entry for entry in entries}
+    for path in old.keys() | new.keys():
+        entry, before, after = present.get(path), old.get(path), new.get(path)
+        if (entry.item if entry is not None else None) != before or before == after:
+            continue
+        if after is None:
+            del present[path]
+        else:
+            flags = entry if entry is not None else IndexEntry(path, after)
+            present[path] = flags._replace(item=after, stat=_NO_STAT)
+    return list(present.values())
+
+
+def with_skip_worktree(entries: Iterable[IndexEntry], paths: Iterable[bytes]) -> list[IndexEntry]:
+    """Return the entries, with ``paths`` marked so that git neither reads nor writes them in the work tree."""
+    marked = frozenset(paths)
+    return [entry._replace(skip_worktree=True) if entry.path in marked else entry for entry in entries]
