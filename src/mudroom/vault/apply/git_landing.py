@@ -255,9 +255,7 @@ def bring_commits(
     ):
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)
-        options = RefPlanOptions(
-            os.fsencode(fork.name), "no files are applied", name.decode("utf-8", "surrogateescape")
-        )
+        options = RefPlanOptions(os.fsencode(fork.name), "no files are applied", name)
         moves, result = transfer.plan(options)
         if not result.refs:
             raise UsageError(
