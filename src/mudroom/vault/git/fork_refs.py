@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from dulwich.refs import Ref, check_ref_format
 
 from mudroom.core.git.ref_plan import HEAD, STASH
+from mudroom.core.git.repository_state import parse_packed_refs
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.stage.originals.ground import Ground
@@ -88,8 +89,7 @@ class SideRefs:
         """Return the packed refs by name. Raise UnknownOriginal."""
         if self._packed is None:
             data = self._files.read(self._common + b"/packed-refs", _PACKED_REFS_LIMIT) or b""
-            rows = (line.split(b" ", 1) for line in data.split(b"\n") if line[:1] not in (b"#", b"^", b""))
-            self._packed = {row[1]: row[0] for row in rows if len(row) == 2}
+            self._packed = parse_packed_refs(data)
         return self._packed
 
     def value(self, name: bytes) -> bytes:

@@ -89,6 +89,11 @@ class TransferResult(NamedTuple):
     """New commits, oldest first."""
     objects: int
 
+    @property
+    def moved(self) -> int:
+        """Number of refs that moved or are new."""
+        return sum(outcome.result in ("moved", "beside") for outcome in self.refs)
+
 
 class Transfer:
     """The refs and objects of one repository of one fork."""
