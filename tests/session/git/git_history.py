@@ -21,9 +21,17 @@ TEXTS = ("README.md", "src/main.py", "src/lib/util.py", "src/lib/more.py", "docs
 BINARY = "data/picture.bin"
 PROGRAM = "bin/tool"
 LINK = "latest"
-START = 1_700_000_000
-"""Time of the first commit, in seconds since 1970."""
+START = 2_000_000_000
+"""Time of the first commit, in seconds since 1970: in the future, so that git gc expires no log."""
 _WHO = b"T <t@example.org>"
+_SETTINGS = (
+    "user.name T",
+    "user.email t@example.org",
+    "gc.auto 0",
+    "maintenance.auto false",
+    "core.commitGraph false",  # git repack -ad leaves one that git fsck complains about
+    "gc.writeCommitGraph false",
+)
 _REFS = f"git branch old HEAD~2; git tag v1 HEAD~1; GIT_COMMITTER_DATE='{START} +0000' git tag -a v2 -m v2"
 
 
@@ -75,9 +83,7 @@ def make_package_repository(project: Path, home: Path, package: str) -> None:
 
 
 def _begin(project: Path, home: Path) -> None:
-    settings = ("user.name T", "user.email t@example.org", "gc.auto 0", "maintenance.auto false", "advice.detachedHead false")
-    script = "git init -q -b main; " + "; ".join(f"git config {setting}" for setting in settings)
-    _run(project, home, script)
+    _run(project, home, "git init -q -b main; " + "; ".join(f"git config {setting}" for setting in _SETTINGS))
 
 
 def _run(project: Path, home: Path, script: str, data: bytes = b"") -> None:
