@@ -17,6 +17,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.snapshot import SnapshotSource
+    from mudroom.stage.view import View
 
     Base = OpenSource | SnapshotSource
 
@@ -41,7 +42,9 @@ class OpenFork:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
                 self._snapshot = self.base = SnapshotSource(vault.base(state.base))
-            self._masking = (vault.mask.layer,) if vault.mask.layer else ()
+            self.git_layer = vault.git_mask(state)
+            """The layer that keeps masked files from git; empty if there is none."""
+            self._masking = tuple(layer for layer in (vault.mask.layer, self.git_layer) if layer)
             below = (*fork.sealed, *self._masking)
             self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
         except BaseException:
@@ -77,6 +80,14 @@ class OpenFork:
             layers = (*contents, *self._masking)
             return self._keep(Union(layers, self.base)) if layers else self.base
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
+
+    def apart_from_git(self, view: View) -> View:
+        """Return the view with its differences told as if no layer kept masked files from git."""
+        if not self.git_layer:
+            return view
+        from mudroom.stage.views.git_mask import ApartFromGitLayer
+
+        return ApartFromGitLayer(view, self.git_layer, self.base, self.staged())
 
     def ground(self, changes: Changeset | None = None) -> Ground:
         """Return the base with the originals of the fork. ``changes``: those of the fork's record, if it was read

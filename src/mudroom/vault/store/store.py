@@ -13,6 +13,7 @@
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
         masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
+        masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
@@ -74,6 +75,20 @@ class Vault:
         vault.lock, vault.turn, vault.mask, vault.reading = self.lock, self.turn, mask, self.reading
         vault.secrets, vault._whole = self.secrets, self._whole or self
         return vault
+
+    def masking(self, state: ForkState) -> tuple[bytes, ...]:
+        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, and what
+        keeps them from git."""
+        git = self.git_mask(state)
+        return tuple(layer for layer in (self.mask.layer, git) if layer)
+
+    def git_mask(self, state: ForkState) -> bytes:
+        """Return the layer that keeps the masked files of a fork from git; empty if there is none. A snapshot has its
+        own, made of its own index: that of the project may be newer."""
+        from mudroom.core.tree.stack import LIVE
+
+        layer = self.mask.git if state.base == LIVE else self.base(state.base) + b"/git"
+        return layer if layer and os.path.isdir(layer) else b""
 
     @property
     def journal(self) -> Journal:
