@@ -32,8 +32,6 @@ class Secrets:
         self._finder = Finder(vault.project, vault.path + b"/secrets", time.monotonic)
         self._git: GitMasks | None = None
         """Made when the first secret is found."""
-        self._known = frozenset[bytes]()
-        """Secrets that the last mask of the session's own settings shows, because git has them."""
         self._looked = -_RECENT
 
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
@@ -44,23 +42,21 @@ class Secrets:
         chosen = settings or own
         with self._lock:
             paths, complete = self._finder.find(chosen.secrets_mask, chosen.secrets_show)
-            mask, known, notes = self._mask(chosen, paths, complete)
+            mask, notes = self._mask(chosen, paths, complete)
             is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
             if is_own:
-                self._known, self._looked = known, time.monotonic()
+                self._looked = time.monotonic()
             if is_new:
                 self._vault.mask = mask
         if is_new:
             self._changed()
-        return mask, [*_notes(mask), *_notes_of_known(known), *notes]
+        return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
 
-    def _mask(
-        self, settings: Settings, paths: list[bytes], complete: bool
-    ) -> tuple[Mask, frozenset[bytes], tuple[str, ...]]:
-        """Return the mask, the secrets that it leaves out because git has them, and notes. Hold the lock."""
+    def _mask(self, settings: Settings, paths: list[bytes], complete: bool) -> tuple[Mask, tuple[str, ...]]:
+        """Return the mask, and notes about repositories. Hold the lock."""
         if not paths:
-            return NO_MASK._replace(complete=complete), frozenset(), ()
+            return NO_MASK._replace(complete=complete), ()
         if self._git is None:
             from mudroom.stage.views.git_mask import GitMasks
 
@@ -71,8 +67,8 @@ class Secrets:
             always = frozenset(path for path in secrets if matches(path, settings.secrets_mask))
             git = self._git.look(source, secrets, always, now)
             masked = {path: entry for path, entry in secrets.items() if path not in git.known}
-            mask = make_mask(source, self._masks, masked, complete)._replace(git=git.layer)
-        return mask, git.known, git.notes
+            mask = make_mask(source, self._masks, masked, complete)
+        return mask._replace(git=git.layer, known=git.known), git.notes
 
     def hides(self, path: bytes) -> bool:
         """Return whether a file of that name is a secret of the project that is not shown."""
@@ -80,7 +76,7 @@ class Secrets:
             return False
         if time.monotonic() - self._looked >= _RECENT:
             self.look()
-        return path not in self._known
+        return path not in self._vault.mask.known
 
 
 def _notes_of_known(known: frozenset[bytes]) -> list[str]:

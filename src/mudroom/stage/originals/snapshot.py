@@ -1,7 +1,8 @@
 """A snapshot: a frozen copy of the project that forks may use as base instead of the project itself.
 
     source/     the copy, reflinks where the file system has them
-    git/        a layer over the copy that keeps masked files from git, if there are any (stage/layers/git_layer.py)
+    masked      the paths that were left out because they are masked, separated by NUL; may be missing
+    git-<hash>/ layers over the copy that keep masked files from git (stage/views/git_mask.py)
     manifest    for every entry in it: the project's entry at that moment (MessagePack)
 
 As a ``Source`` it returns the *project's* entries and the copy's content, so that a later merge can tell at once
@@ -80,22 +81,13 @@ def take(
             finally:
                 os.close(target)
             if masked:
-                _keep_from_git(project, place, masked)
+                with open(place + b"/masked", "wb") as stream:
+                    stream.write(b"\0".join(sorted(masked)))
             _save(place, {b"": top, **{path: entry for path, entry in items.items() if path in copied}})
         except BaseException:
             remove_tree(place)
             raise
     return notes
-
-
-def _keep_from_git(project: bytes, place: bytes, masked: Collection[bytes]) -> None:
-    """Made of the copy: the project's own index may change at any time."""
-    from mudroom.stage.layers.git_layer import plan_git, write_git_layer
-
-    with OpenSource(place + b"/source") as copy:
-        plan = plan_git(copy, project, dict.fromkeys(masked))
-        if plan.files:
-            write_git_layer(place + b"/git", copy, plan)
 
 
 def check_size(items: dict[bytes, Entry], limit: int | None) -> None:

@@ -116,22 +116,11 @@ class GitMasks:
         """Make the layer if it does not exist, and return its name; empty if it would be."""
         if not plan.files:
             return b""
-        from mudroom.stage.layers.git_layer import write_git_layer
-        from mudroom.stage.layers.layer import remove_tree
-
-        name = b"git-" + blake2b(repr((plan.directories, plan.files)).encode(), digest_size=12).hexdigest().encode()
+        name = b"git-" + _digest((plan.directories, plan.files))
         layer = self._masks + b"/" + name
-        if _touch(layer):
-            return name
-        os.makedirs(self._masks, mode=0o700, exist_ok=True)
-        beside = layer + _OURS % (os.getpid(), get_ident())
-        try:
-            write_git_layer(beside, source, plan)
-            os.rename(beside, layer)
-        except OSError:
-            remove_tree(beside)
-            if not os.path.isdir(layer):  # else another process was faster
-                raise
+        if not _touch(layer):
+            os.makedirs(self._masks, mode=0o700, exist_ok=True)
+            _write(layer, source, plan)
         return name
 
     # --- the cache ---
@@ -166,6 +155,40 @@ class GitMasks:
             stream.write(data)
         os.rename(beside, self._cache)
         self._saved = data
+
+
+def snapshot_layer(place: bytes, project: bytes, paths: Collection[bytes]) -> bytes:
+    """Return the layer that keeps these masked files, and those that the snapshot at ``place`` left out, from the git
+    of its forks; empty if there are none. It is made when it is first needed, of the snapshot's own index."""
+    try:
+        with open(place + b"/masked", "rb") as stream:
+            left_out = stream.read().split(b"\0")
+    except FileNotFoundError:
+        left_out = []
+    masked = sorted({*paths, *left_out})
+    if not masked:
+        return b""
+    layer = place + b"/git-" + _digest(masked)
+    if not os.path.isdir(layer):
+        from mudroom.stage.layers.git_layer import plan_git
+
+        with OpenSource(place + b"/source") as source:
+            _write(layer, source, plan_git(source, project, dict.fromkeys(masked)))
+    return layer
+
+
+def _write(layer: bytes, source: OpenSource, plan: GitPlan) -> None:
+    from mudroom.stage.layers.git_layer import write_git_layer
+    from mudroom.stage.layers.layer import remove_tree
+
+    beside = layer + _OURS % (os.getpid(), get_ident())
+    try:
+        write_git_layer(beside, source, plan)
+        os.rename(beside, layer)
+    except OSError:
+        remove_tree(beside)
+        if not os.path.isdir(layer):  # else another process was faster
+            raise
 
 
 class ApartFromGitLayer:
@@ -210,7 +233,11 @@ class ApartFromGitLayer:
 
 def _key(secrets: Mapping[bytes, Entry], always: Collection[bytes]) -> bytes:
     rows = [(path, _stamp(entry), path in always) for path, entry in sorted(secrets.items())]
-    return blake2b(repr(rows).encode(), digest_size=16).digest()
+    return _digest(rows)
+
+
+def _digest(value: object) -> bytes:
+    return blake2b(repr(value).encode(), digest_size=12).hexdigest().encode()
 
 
 def _stamp(entry: Entry) -> _Stamp:

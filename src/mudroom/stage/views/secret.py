@@ -34,10 +34,13 @@ _Index = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
 
 class Mask(NamedTuple):
     paths: frozenset[bytes] = frozenset()
+    """The files that are shown empty."""
     layer: bytes = b""
     """The directory of the mask layer; empty if there are no secrets."""
     git: bytes = b""
     """The directory of the layer that keeps masked files from git (``git_mask.py``); empty if there is no need."""
+    known: frozenset[bytes] = frozenset()
+    """Files with names of secrets that are shown, because git has them. An older command may have seen them empty."""
     complete: bool = True
     """False if the project has more directories than were visited."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
@@ -106,6 +107,24 @@ class OpenFork:
             sealed=sealed,
             before=changes,
             landed=load_landed(fork.path + LANDED),
-            masked=self._vault.mask.paths,
+            masked=self._masked(changes, sealed),
             fork=fork.path,
         )
+
+    def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
+        """Return the masked files, with those that were masked when the fork touched them and that it still has empty:
+        a copy of a masked file must not empty the real one after the user has shown or committed it."""
+        masked = self._vault.mask.paths
+        remarked = {remark.path for changes in changesets for remark in changes.remarks} - masked
+        if not remarked:
+            return masked
+        from mudroom.stage.originals.collection import MASKED
+
+        texts = {remark.path: remark.text for changes in changesets for remark in changes.remarks}
+        staged = self.staged()
+        entries = {path: staged.look(path) for path in remarked if texts[path] == MASKED}
+        return masked | {path for path, entry in entries.items() if entry is not None and _is_empty(entry)}
+
+
+def _is_empty(entry: Entry) -> bool:
+    return entry.kind == "file" and not entry.size

@@ -76,19 +76,21 @@ class Vault:
         vault.secrets, vault._whole = self.secrets, self._whole or self
         return vault
 
-    def masking(self, state: ForkState) -> tuple[bytes, ...]:
-        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, and what
-        keeps them from git."""
-        git = self.git_mask(state)
-        return tuple(layer for layer in (self.mask.layer, git) if layer)
-
     def git_mask(self, state: ForkState) -> bytes:
-        """Return the layer that keeps the masked files of a fork from git; empty if there is none. A snapshot has its
+        """Return the layer that keeps masked files from the git of a fork; empty if there is none. A snapshot has its
         own, made of its own index: that of the project may be newer."""
         from mudroom.core.tree.stack import LIVE
 
-        layer = self.mask.git if state.base == LIVE else self.base(state.base) + b"/git"
-        return layer if layer and os.path.isdir(layer) else b""
+        if state.base == LIVE:
+            return self.mask.git if self.mask.git and os.path.isdir(self.mask.git) else b""
+        from mudroom.stage.views.git_mask import snapshot_layer
+
+        return snapshot_layer(self.base(state.base), self.project, self.mask.paths)
+
+    def masking(self, state: ForkState) -> tuple[bytes, ...]:
+        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, and what
+        keeps them from git."""
+        return tuple(layer for layer in (self.mask.layer, self.git_mask(state)) if layer)
 
     @property
     def journal(self) -> Journal:
