@@ -77,9 +77,7 @@ class Copy:
     def agent(self, script: str) -> str:
         return git(self.fork, script)
 
-    def bring(
-        self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent"
-    ) -> Commits:
+    def bring(self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent") -> Commits:
         with OpenSource(os.fsencode(self.fork)) as view:
             return bring_commits(os.fsencode(self.project), repository, view, branch=branch, fork=fork)
 
