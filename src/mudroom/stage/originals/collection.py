@@ -82,6 +82,8 @@ class _Collector:
 
     def _base_of(self, path: bytes, lower: Entry | None) -> tuple[Entry | None, bool]:
         """Return the project's entry before the fork changed it, and whether that is certain."""
+        if self._ground.is_private(path):
+            return self._base.look(path), True
         if path in self._ground.landed:
             return self._ground.landed[path].project, True
         original = self._originals.get(path)
@@ -116,7 +118,7 @@ class _Collector:
                 return change._replace(flags=(*flags, "content"), binary=True)
         else:
             old, new = self._ground.read_original(path, base, TEXT_LIMIT), read_all(self._staged, path, TEXT_LIMIT)
-            if change.original_known and not self._frozen and old is not None:
+            if change.original_known and not self._is_still(path) and old is not None:
                 self._originals.keep(path, base, old)
             if old is None or new is None or is_binary(old) or is_binary(new):
                 if old is None or old != new:
@@ -131,7 +133,7 @@ class _Collector:
         return change._replace(flags=flags or ("xattr",))
 
     def _keep(self, change: Change, base: Entry) -> None:
-        if self._frozen or not change.original_known or self._originals.get(change.path) is not None:
+        if self._is_still(change.path) or not change.original_known or self._originals.get(change.path) is not None:
             return
         try:
             opened = self._base.open(change.path)
@@ -141,6 +143,10 @@ class _Collector:
             self._originals.keep_file(change.path, base, opened)
         finally:
             os.close(opened)
+
+    def _is_still(self, path: bytes) -> bool:
+        """Return whether the base cannot change there, so that no original has to be kept."""
+        return self._frozen or self._ground.is_private(path)
 
     def _same_content(self, path: bytes, base: Entry) -> bool:
         old = self._ground.open_original(path, base)

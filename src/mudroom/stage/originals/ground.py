@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.flag import git_directory
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
@@ -27,16 +28,25 @@ class Ground:
         landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
+        private: Source | None = None,
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
 
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
-        merge has left.
+        merge has left. ``private``: the layer with private repositories, which ``base`` shows, too.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
+        self._private = private
+
+    def is_private(self, path: bytes) -> bool:
+        """Return whether the path is in a private repository of the fork: its base never changes."""
+        if self._private is None:
+            return False
+        top = git_directory(path)
+        return top is not None and self._private.look(top) is not None
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""

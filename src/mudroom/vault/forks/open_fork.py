@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 _Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
 
 
+def layers_between(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
+    """Return the directories of the layers between a fork's own and its base, topmost first: the mask, and the private
+    repository. Every reader and mount of a fork has them from here.
+    """
+    mask = (vault.mask.layer,) if vault.mask.layer else ()
+    return (*mask, *_private(vault, fork))
+
+
+def _private(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
+    repository = fork.state.repository
+    return (vault.layer(repository.layer) + b"/tree",) if repository is not None else ()
+
+
 class OpenFork:
     """Open descriptors of a fork's base and layers. Close it; open it again after a command has run.
 
@@ -36,14 +49,21 @@ class OpenFork:
         self._snapshot: SnapshotSource | None = None
         try:
             if state.base == LIVE:
-                self.base: Base = self._keep(OpenSource(vault.project))
+                base: Base = self._keep(OpenSource(vault.project))
             else:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
-                self._snapshot = self.base = SnapshotSource(vault.base(state.base))
-            self._masking = (vault.mask.layer,) if vault.mask.layer else ()
-            below = (*fork.sealed, *self._masking)
-            self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
+                self._snapshot = base = SnapshotSource(vault.base(state.base))
+            self._between = layers_between(vault, fork)
+            below = (*fork.sealed, *self._between)
+            self.lower: Union | Base = self._keep(Union(below, base)) if below else base
+            self._private: Union | None = None
+            self.base: Union | Base = base
+            """With the private repository, which changes of a fork are compared with."""
+            if state.repository is not None:
+                self._private = self._keep(Union(_private(vault, fork), None))
+                self.base = self._keep(Union(_private(vault, fork), base))
+            self._bottom = base
         except BaseException:
             self.close()
             raise
@@ -74,8 +94,8 @@ class OpenFork:
         """Return the whole fork, as a command sees it."""
         contents = self._fork.contents
         if contents == self._fork.layered:
-            layers = (*contents, *self._masking)
-            return self._keep(Union(layers, self.base)) if layers else self.base
+            layers = (*contents, *self._between)
+            return self._keep(Union(layers, self._bottom)) if layers else self._bottom
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
     def ground(self, changes: Changeset | None = None) -> Ground:
@@ -97,4 +117,5 @@ class OpenFork:
             landed=load_landed(fork.path + LANDED),
             masked=self._vault.mask.paths,
             fork=fork.path,
+            private=self._private,
         )

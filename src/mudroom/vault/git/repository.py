@@ -1,4 +1,4 @@
-"""The user's own repository: its location, objects and refs.
+"""The user's own repository: its objects and refs.
 
 Its settings are read, because they are the user's. Commands that they name (hooks, filters, other programs) are not
 run.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import NamedTuple
 
 from dulwich.config import ConfigFile
 from dulwich.errors import ApplyDeltaError, ChecksumMismatch, FileFormatException
@@ -19,39 +18,13 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.git.place import RepositoryPlace as RepositoryPlace
+from mudroom.vault.git.place import find_repository as find_repository
 
 # gitrepository-layout(5), git-config(1) extensions.*: extensions that do not change objects and refs
 _SUPPORTED = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
-
-
-class RepositoryPlace(NamedTuple):
-    """Location of a repository. Both paths are absolute and without symbolic links."""
-
-    git: bytes
-    """Directory of HEAD. A linked work tree and a submodule have their own."""
-    common: bytes
-    """Directory of objects and branches."""
-
-
-def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
-    """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
-    shown = show(repository)
-    at = os.path.realpath(os.path.join(project, repository))
-    if os.path.isfile(at):
-        with open(at, "rb") as stream:
-            text = stream.read(1 << 16)
-        if not text.startswith(b"gitdir: "):
-            raise UsageError(f"{shown} is not a git repository")
-        at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
-    common = at
-    if os.path.isfile(at + b"/commondir"):
-        with open(at + b"/commondir", "rb") as stream:
-            common = os.path.realpath(os.path.join(at, stream.read(1 << 16).rstrip(b"\r\n")))
-    if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
-        raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
-    return RepositoryPlace(at, common)
 
 
 class Repository:
