@@ -32,7 +32,9 @@ def with_settings(script: str) -> str:
 
 
 def git(directory: Path, script: str) -> str:
-    done = subprocess.run(["sh", "-ec", with_settings(script)], cwd=directory, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-ec", with_settings(script)], cwd=directory, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -220,6 +222,21 @@ def test_nothing_lands_below_a_file(place: Place, how: dict[str, object]) -> Non
     assert {k: v for k, v in full_listing(main).items() if "hooks" in k or k == ".git/config"} == {
         k: v for k, v in files.items() if "hooks" in k or k == ".git/config"
     }
+
+
+@pytest.mark.parametrize("script", ["rm -r .git", "rm -r .git; echo gitdir: /x > .git", "rm -r .git; git init -q"])
+@pytest.mark.parametrize("how", [{}, {"git": True}])
+def test_a_repository_that_the_fork_replaces(place: Place, script: str, how: dict[str, object]) -> None:
+    main = linked(place)
+    files, link_text = full_listing(main), (place.project / ".git").read_text()
+    result = inside(place, script + "; echo new > new", "f")
+    assert result.exit_code == 0, result.stderr
+    if "init" not in script:
+        assert {change.path for change in result.changeset.changes} == {b".git", b"new"}
+    place.session().changes.apply("f", **how)  # type: ignore[arg-type]
+    assert (place.project / ".git").read_text() == link_text
+    assert (place.project / "new").exists()
+    assert full_listing(main) == files
 
 
 def test_dangerous_settings_stay_behind(place: Place) -> None:

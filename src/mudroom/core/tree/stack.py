@@ -32,7 +32,7 @@ class PrivateRepository(NamedTuple):
 
     layer: str
     stamp: str
-    """Digest of the state of the user's repository that it was made from; ``-`` if it has to be made anew."""
+    """Digest of the state of the user's repository that it was made from; ``0`` if it has to be made anew."""
 
 
 class ForkState(NamedTuple):
@@ -164,7 +164,7 @@ def _repository(facts: dict[str, tuple[str, ...]]) -> PrivateRepository | None:
         layer, stamp = facts["repository"]
     except ValueError:
         raise ValueError("has an invalid line about its repository") from None
-    _ids((layer,))
+    _ids((layer, stamp))
     return PrivateRepository(layer, stamp)
 
 

@@ -62,6 +62,8 @@ class _Collector:
         path, lower, staged = difference
         self._changes.pop(path, None)
         self._remarks.pop(path, None)
+        if self._ground.is_left_out(path, staged, self._staged):
+            return
         if path in self._ground.masked:
             self._remarks[path] = Remark(path, MASKED)
             return
@@ -92,7 +94,7 @@ class _Collector:
         before = self._before.get(path)
         if before is not None:
             return before.base, before.original_known
-        base = self._base.look(path) if self._stacked else lower
+        base = self._base.look(path) if self._stacked or self._ground.is_replaced(path) else lower
         if self._frozen or base is None or base.kind == "directory":
             return base, True
         return base, base.ctime < self._started

@@ -11,6 +11,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import OpenSource
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -57,12 +58,11 @@ class OpenFork:
             self._between = layers_between(vault, fork)
             below = (*fork.sealed, *self._between)
             self.lower: Union | Base = self._keep(Union(below, base)) if below else base
-            self._private: Union | None = None
-            self.base: Union | Base = base
-            """With the private repository, which changes of a fork are compared with."""
+            self._private: PrivateBase | None = None
             if state.repository is not None:
-                self._private = self._keep(Union(_private(vault, fork), None))
-                self.base = self._keep(Union(_private(vault, fork), base))
+                self._private = PrivateBase(self._keep(Union(_private(vault, fork), None)), base)
+            self.base: PrivateBase | Base = self._private or base
+            """What changes of the fork are compared with."""
             self._bottom = base
         except BaseException:
             self.close()

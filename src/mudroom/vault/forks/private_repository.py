@@ -1,4 +1,4 @@
-"""The private repository of a fork whose project has a ``.git`` that leads outside (``vault/git/private_directory.py``).
+"""The private repository of a fork (``vault/git/private_directory.py``): made, renewed, kept.
 
 It is a layer between the base and the fork's own layers, named in the fork's state. Until the fork changes its
 repository, it is made anew whenever the user's HEAD, index, refs or settings have changed. From then on it stands
@@ -31,7 +31,7 @@ from mudroom.vault.store.store import Vault
 
 _TRIES = 3
 """Times that the repository is read because it changes meanwhile."""
-_UNSETTLED = "-"
+_UNSETTLED = "0"
 _INDEX_LIMIT = 256 << 20
 
 

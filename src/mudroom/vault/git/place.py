@@ -68,11 +68,8 @@ def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
         above, name = os.path.split(target)
         if name == b".git" and os.path.realpath(above) == directory:
             return True
-    for setting in settings_of(place):
-        if setting[:3] == (b"core", None, b"worktree") and setting.value:
-            if os.path.realpath(os.path.join(place.git, setting.value)) == directory:
-                return True
-    return False
+    named = [s.value for s in settings_of(place) if s[:3] == (b"core", None, b"worktree") and s.value]
+    return any(os.path.realpath(os.path.join(place.git, value)) == directory for value in named if value)
 
 
 def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
@@ -101,9 +98,8 @@ def object_directories(place: RepositoryPlace) -> tuple[bytes, ...]:
             continue
         directories[path] = None
         text = read_file(path + b"/info/alternates", LINE_LIMIT) if depth < _ALTERNATES_DEPTH else None
-        for line in (text or b"").split(b"\n"):
-            if line and not line.startswith((b"#", b'"')):
-                pending.append((os.path.join(path, line), depth + 1))
+        lines = [line for line in (text or b"").split(b"\n") if line and not line.startswith((b"#", b'"'))]
+        pending += [(os.path.join(path, line), depth + 1) for line in lines]
     large = os.path.realpath(place.common + b"/lfs/objects")
     return (*directories, large) if os.path.isdir(large) else tuple(directories)
 

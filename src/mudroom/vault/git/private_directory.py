@@ -242,10 +242,11 @@ class _PrivateWriter:
 
     def _located(self, setting: GitSetting) -> GitSetting:
         """Included files are named relative to the settings file: git-config(1), "Includes"."""
-        if setting.section in (b"include", b"includeif") and setting.key == b"path" and setting.value:
-            if not setting.value.startswith((b"/", b"~")):
-                return setting._replace(value=os.path.join(self._place.common, setting.value))
-        return setting
+        if setting.section not in (b"include", b"includeif") or setting.key != b"path" or not setting.value:
+            return setting
+        if setting.value.startswith((b"/", b"~")):
+            return setting
+        return setting._replace(value=os.path.join(self._place.common, setting.value))
 
     def _refs(self, loose: dict[bytes, bytes]) -> None:
         packed = self._place.common + b"/packed-refs"
