@@ -388,13 +388,22 @@ def _packed(data: bytes, loose: dict[bytes, bytes]) -> bytes:
 
 def fork_git_directory(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
     """Return the directories of HEAD and of objects in a fork's view, for a ``.git`` that leads outside of the project:
-    both are the private one. Raise UsageError if the fork has none.
+    both are the private one. Raise UsageError if the fork has none, or the repository does not name this work tree: a
+    stranger's archive must not have commits brought into another repository of the user's.
     """
-    del project, place
-    entry = view.look(repository)
+    shown, entry = show(repository), view.look(repository)
+    try:
+        problem = _problem(os.path.join(project, os.path.dirname(repository)), place)
+    except ValueError as error:
+        problem = f"whose settings cannot be read: {error}"
+    if problem:
+        raise UsageError(
+            f"{shown} belongs to a repository outside of the project, {problem}",
+            "run mudroom in the directory of the main repository",
+        )
     if entry is None or entry.kind != "directory":
         raise UsageError(
-            f"{show(repository)} belongs to a repository outside of the project, to which this fork cannot commit",
-            "mudroom exec --fork NAME -- git status says why, or run mudroom in the main repository",
+            f"{shown} belongs to a repository outside of the project, to which this fork cannot commit",
+            "a fork whose .git is as in the project can: make a new one",
         )
     return repository, repository
