@@ -215,6 +215,8 @@ class _Collector:
         from mudroom.core.git.repository_state import is_unchanged
 
         for unit, changes in units.items():
+            if any(change.path == unit and not _is_directory(change.staged) for change in changes):
+                continue  # the repository itself is gone
             if self._is_in_base(unit + b"/HEAD") and is_unchanged(unit, changes, self._read_base, self._read_staged):
                 for change in changes:
                     del self._changes[change.path]
@@ -275,6 +277,10 @@ class _Collector:
         lines = len(split_lines(data))
         added = change.staged is not None
         return change._replace(lines_added=lines * added, lines_removed=lines * (not added))
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "directory"
 
 
 def _unpaired(change: Change) -> Change:
