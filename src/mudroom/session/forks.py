@@ -219,6 +219,7 @@ class Forks:
         if parent is None:
             fork = self.vault.new_fork(name, time=self.clock(), named=named)
             if snapshot:
+                self.secrets.look()
                 self.remarks.extend(prepare_repository(self.vault, fork))
                 take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self.progress)
         else:

@@ -27,7 +27,7 @@ from mudroom.stage.views.mount import (
 )
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
-from mudroom.vault.forks.open_fork import OpenFork, layers_between
+from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -89,8 +89,7 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork)
         return
     state = fork.state
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-    layers_below = (*fork.sealed, *layers_between(vault, fork))
-    view_of_layers = OverlayView(base, layers_below, fork.upper, fork.path + b"/work")
+    view_of_layers = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
     layers = view_of_layers.mount()
     attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
@@ -18,23 +19,11 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.snapshot import SnapshotSource
+    from mudroom.stage.view import View
 
     Base = OpenSource | SnapshotSource
 
 _Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
-
-
-def layers_between(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
-    """Return the directories of the layers between a fork's own and its base, topmost first: the mask, and the private
-    repository. Every reader and mount of a fork has them from here.
-    """
-    mask = (vault.mask.layer,) if vault.mask.layer else ()
-    return (*mask, *_private(vault, fork))
-
-
-def _private(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
-    repository = fork.state.repository
-    return (vault.layer(repository.layer) + b"/tree",) if repository is not None else ()
 
 
 class OpenFork:
@@ -55,12 +44,15 @@ class OpenFork:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
                 self._snapshot = base = SnapshotSource(vault.base(state.base))
-            self._between = layers_between(vault, fork)
+            self.git_layer = vault.git_mask(state)
+            """The layer that keeps masked files from git; empty if there is none."""
+            private = vault.private_layer(state)
+            self._between = vault.masking(state)
             below = (*fork.sealed, *self._between)
             self.lower: Union | Base = self._keep(Union(below, base)) if below else base
             self._private: PrivateBase | None = None
-            if state.repository is not None:
-                self._private = PrivateBase(self._keep(Union(_private(vault, fork), None)), base)
+            if private:
+                self._private = PrivateBase(self._keep(Union((private,), None)), base)
             self.base: PrivateBase | Base = self._private or base
             """What changes of the fork are compared with."""
             self._bottom = base
@@ -98,6 +90,14 @@ class OpenFork:
             return self._keep(Union(layers, self._bottom)) if layers else self._bottom
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
+    def apart_from_git(self, view: View) -> View:
+        """Return the view with its differences told as if no layer kept masked files from git."""
+        if not self.git_layer:
+            return view
+        from mudroom.stage.views.git_mask import ApartFromGitLayer
+
+        return ApartFromGitLayer(view, self.git_layer, self.base, self.staged())
+
     def ground(self, changes: Changeset | None = None) -> Ground:
         """Return the base with the originals of the fork. ``changes``: those of the fork's record, if it was read
         already.
@@ -115,7 +115,25 @@ class OpenFork:
             sealed=sealed,
             before=changes,
             landed=load_landed(fork.path + LANDED),
-            masked=self._vault.mask.paths,
+            masked=self._masked(changes, sealed),
             fork=fork.path,
             private=self._private,
         )
+
+    def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
+        """Return the masked files, with those that were masked when the fork touched them and that it still has empty:
+        a copy of a masked file must not empty the real one after the user has shown or committed it."""
+        masked = self._vault.mask.paths
+        remarked = {remark.path for changes in changesets for remark in changes.remarks} - masked
+        if not remarked:
+            return masked
+        from mudroom.stage.originals.collection import MASKED
+
+        texts = {remark.path: remark.text for changes in changesets for remark in changes.remarks}
+        staged = self.staged()
+        entries = {path: staged.look(path) for path in remarked if texts[path] == MASKED}
+        return masked | {path for path, entry in entries.items() if entry is not None and _is_empty(entry)}
+
+
+def _is_empty(entry: Entry) -> bool:
+    return entry.kind == "file" and not entry.size

@@ -18,6 +18,7 @@ from _blake2 import blake2b
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
 from mudroom.core.tree.path import show
@@ -287,18 +288,14 @@ class _PrivateWriter:
             self._copy(path, b"index", _INDEX_LIMIT)
             return
         data = read_file(path, _INDEX_LIMIT)
-        tracked: set[bytes] = set()
         if data is not None:
             length = id_length(self._place)
             index = parse_index(data, length)
-            tracked = {entry.path for entry in index.entries}
-            if index.is_plain and not tracked.isdisjoint(hidden):
+            if not index.required and not {entry.path for entry in index.entries}.isdisjoint(hidden):
                 data = encode_index(with_skip_worktree(index.entries, hidden), length)
             self._data(b"index", data, os.stat(path).st_mtime_ns)
-        excluded = sorted(path for path in set(hidden) - tracked if b"\n" not in path)
-        before = read_file(self._place.common + b"/info/exclude", _FILE_LIMIT) or b""
-        lines = b"".join(b"/" + re.sub(rb"([\\*?\[\]! #])", rb"\\\1", path) + b"\n" for path in excluded)
-        self._data(b"info/exclude", before + (b"\n" if before and not before.endswith(b"\n") else b"") + lines)
+        excluded = read_file(self._place.common + b"/info/exclude", _FILE_LIMIT) or b""
+        self._data(b"info/exclude", with_excluded(excluded, hidden))
 
     # --- files ---
 
