@@ -57,9 +57,21 @@ class MovedRefs(NamedTuple):
 
 def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
     """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
-    ``look``: of the project."""
-    units = {unit for change in changes if (unit := git_directory(change.path)) is not None}
-    return {unit for unit in units if look(unit + b"/HEAD") is not None}
+    ``look``: of the project. A ``.git`` that is a file there has changes below it if the fork has a private repository
+    (``vault/git/private_directory.py``)."""
+    units: dict[bytes, bool] = {}
+    for change in changes:
+        unit = git_directory(change.path)
+        if unit is not None:
+            units[unit] = units.get(unit, False) or change.path != unit
+    return {unit for unit, has_files in units.items() if _is_repository(look, unit, has_files=has_files)}
+
+
+def _is_repository(look: Callable[[bytes], Entry | None], unit: bytes, *, has_files: bool) -> bool:
+    if look(unit + b"/HEAD") is not None:
+        return True
+    entry = look(unit) if has_files else None
+    return entry is not None and entry.kind != "directory"
 
 
 def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
@@ -73,7 +85,11 @@ def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
         within = change.path[len(directory) + 1 :]
         if within in (b"HEAD", b"packed-refs") or within.startswith((b"refs/", b"worktrees/")):
             directories.add(directory)
-    return sorted(path for path in directories if os.path.lexists(os.path.join(project, path, b"HEAD")))
+    return sorted(path for path in directories if _leads_to_repository(os.path.join(project, path)))
+
+
+def _leads_to_repository(path: bytes) -> bool:
+    return os.path.lexists(path + b"/HEAD") or (os.path.lexists(path) and not os.path.isdir(path))
 
 
 def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
