@@ -50,14 +50,33 @@ def _file_diff(
     original: Original, staged: SourceContent, change: Change, move: Move | None, before: Change
 ) -> Iterator[bytes]:
     """``before``: the change that has the old content: for a moved file, the change of its old path."""
+    if change.verb == "renamed":
+        yield from content_diff(change, None, None)
+        return
+    old = _original(original, before)
+    new = _staged(staged, change)
+    lost = old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT
+    yield from content_diff(change, old, new, move, before, lost=lost)
+
+
+def content_diff(
+    change: Change,
+    old: bytes | None,
+    new: bytes | None,
+    move: Move | None = None,
+    before: Change | None = None,
+    *,
+    lost: bool = False,
+) -> Iterator[bytes]:
+    """Yield the lines of one change whose contents are known. None: too large, or not to be shown. ``lost``: the old
+    content is not known any more. ``move``, ``before``: of a moved file, and the change of its old path."""
+    before = before or change
     old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
     yield from _header(change) if move is None else _header_of_moved(before, change, move)
     if change.verb == "renamed":
         return
-    old = _original(original, before)
-    new = _staged(staged, change)
-    if old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT:
+    if lost:
         yield b"# the project's file has changed since; its original content is no longer known\n"
         return
     if old is None or new is None or is_binary(old) or is_binary(new):
