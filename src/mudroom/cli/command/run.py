@@ -333,7 +333,7 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return "keep"
         word = reply.strip().lower()
         if word in ("d", "diff"):
-            from mudroom.cli.change.diff import page
+            from mudroom.cli.terminal.pager import page
 
             page(session.changes.diff(result.fork), context)
         elif word in _ANSWERS:

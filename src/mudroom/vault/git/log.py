@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 2
 _READ_LIMIT = 2 << 30
 _PACKED_REFS_LIMIT = 64 << 20
 _IDENTITY = re.compile(rb"(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z", re.DOTALL)
+_LAST_TIME = 253_402_300_799  # the end of the year 9999
 HEAD, STASH = b"HEAD", b"refs/stash"
 _LISTED = (b"refs/heads/", b"refs/tags/", STASH)
 _REF_LIMIT, _SYMBOLIC_LIMIT = 4096, 5  # refs.h, SYMREF_MAXDEPTH
@@ -49,6 +51,13 @@ class CommitIdentity(NamedTuple):
     zone: int
     """Minutes east of UTC."""
 
+    @property
+    def date(self) -> str:
+        """The time in its own zone, as ISO 8601: 2026-11-22 18:55:12 +0100."""
+        at = time.gmtime(min(self.time + self.zone * 60, _LAST_TIME))
+        sign, zone = "-" if self.zone < 0 else "+", abs(self.zone)
+        return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)} {sign}{zone // 60:02}{zone % 60:02}"
+
 
 class LoggedCommit(NamedTuple):
     id: str
@@ -61,6 +70,8 @@ class LoggedCommit(NamedTuple):
     parents: tuple[str, ...]
     refs: tuple[str, ...]
     """HEAD and full names of the fork's refs that point to it, escaped for display."""
+    labels: tuple[str, ...]
+    """The refs as git shows them: ``HEAD -> main``, ``side``, ``tag: v1``, ``refs/stash``."""
 
 
 class CommitLog(NamedTuple):
@@ -132,7 +143,7 @@ class ForkLog:
             new.update(dict.fromkeys(self.history.new_commits(tip)))
         return _by_time(self.history, [name for name in new if name not in hidden or name in points])
 
-    def _describe(self, name: bytes, refs: Iterable[bytes]) -> LoggedCommit:
+    def _describe(self, name: bytes, refs: Sequence[bytes]) -> LoggedCommit:
         text = self.history.commit(name)
         header = self.history.content(name, b"commit").partition(b"\n\n")[0].split(b"\n")
         paragraph = text.message.strip().partition(b"\n\n")[0]
@@ -144,6 +155,7 @@ class ForkLog:
             _identity(header, b"committer "),
             tuple(parent.decode() for parent in text.parents),
             tuple(show(ref) for ref in refs),
+            _labels(refs, self._branch),
         )
 
 
@@ -244,13 +256,21 @@ class _ForkRefs:
         return (read_small(self._view, path, _REF_LIMIT) or b"").strip()
 
 
+def _labels(refs: Sequence[bytes], branch: bytes) -> tuple[str, ...]:
+    is_on = HEAD in refs and branch in refs
+    labels = ["HEAD -> " + show(branch.removeprefix(b"refs/heads/"))] if is_on else []
+    others = [ref for ref in refs if not (is_on and ref in (HEAD, branch))]
+    labels += [show(ref.removeprefix(b"refs/heads/").replace(b"refs/tags/", b"tag: ")) for ref in others]
+    return tuple(labels)
+
+
 def _identity(header: list[bytes], field: bytes) -> CommitIdentity:
     line = next((line[len(field) :] for line in header if line.startswith(field)), b"")
     match = _IDENTITY.match(line)
     assert match is not None
-    name, time, sign, hours, minutes = match.groups()
+    name, seconds, sign, hours, minutes = match.groups()
     zone = (int(hours) * 60 + int(minutes)) * (-1 if sign == b"-" else 1) if hours is not None else 0
-    return CommitIdentity(_one_line(name, _NAME_LENGTH), int(time or 0), zone)
+    return CommitIdentity(_one_line(name, _NAME_LENGTH), int(seconds or 0), zone)
 
 
 def _one_line(text: bytes, length: int) -> str:
