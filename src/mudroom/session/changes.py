@@ -197,18 +197,18 @@ class Changes:
 
     @contextmanager
     def _open_log(self, name: str, repository: bytes) -> Iterator[ForkLog]:
-        try:
-            from mudroom.vault.git.log import open_log
-        except ImportError as error:
-            if (error.name or "").partition(".")[0] != "dulwich":
-                raise
-            raise UsageError("commits need dulwich, which is not installed", "pip install dulwich") from None
-        changes = self.of(name).changes
-        with (
-            OpenFork(self._vault, self._vault.fork(name)) as opened,
-            open_log(self._vault.project, repository, opened.merged(), changes) as log,
-        ):
-            yield log
+        from mudroom.vault.git.commits import require_dulwich
+
+        require_dulwich()
+        from mudroom.vault.git.fork_refs import OriginalFiles
+        from mudroom.vault.git.log import LogSource, open_log
+
+        changeset = self.of(name)
+        with OpenFork(self._vault, self._vault.fork(name)) as opened:
+            original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
+            source = LogSource(opened.merged(), original, changeset.changes)
+            with open_log(self._vault.project, repository, source) as log:
+                yield log
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
         from mudroom.vault.forks import review

@@ -16,7 +16,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.stage.source import OpenSource
 from mudroom.vault.git.commit_diff import CommitDiff, read_commit_diff
-from mudroom.vault.git.log import CommitLog, open_log
+from mudroom.vault.git.fork_refs import ForkFiles
+from mudroom.vault.git.log import CommitLog, LogSource, open_log
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -224,7 +225,12 @@ def test_differences_of_all_commits(fork: Fork) -> None:
 
 
 def read_copy(copy: Copy, commits: Sequence[str] = ()) -> CommitLog:
-    with OpenSource(os.fsencode(copy.fork)) as view, open_log(os.fsencode(copy.project), b".git", view, ()) as log:
+    project = os.fsencode(copy.project)
+    with (
+        OpenSource(os.fsencode(copy.fork)) as view,
+        OpenSource(project) as base,
+        open_log(project, b".git", LogSource(view, ForkFiles(base), ())) as log,
+    ):
         for commit in commits:
             read_commit_diff(log, log.find(commit), lambda _path: False)
         return log.read()
@@ -238,7 +244,6 @@ def copy(tmp_path: Path) -> Copy:
 @pytest.mark.parametrize(
     "script",
     [
-        "rm .git/HEAD; mkdir .git/HEAD",
         "rm .git/HEAD; ln -s /etc/passwd .git/HEAD",
         "rm .git/HEAD; mkfifo .git/HEAD",
         "echo nonsense > .git/HEAD",
@@ -257,7 +262,13 @@ def test_a_broken_repository_is_one_error(copy: Copy, script: str) -> None:
 
 def test_a_repository_that_is_gone(copy: Copy) -> None:
     shutil.rmtree(copy.fork / ".git")
-    assert read_copy(copy).commits == ()
+    with pytest.raises(UsageError, match="is gone"):
+        read_copy(copy)
+
+
+def test_a_tag_of_a_file_is_no_commit(copy: Copy) -> None:
+    copy.agent("git commit -q --allow-empty -m two; git tag blob HEAD:file")
+    assert len(read_copy(copy).commits) == 1
 
 
 def test_a_head_without_a_commit(copy: Copy) -> None:

@@ -14,10 +14,10 @@ _STYLES = (
     (b"+++", "bold"),
     (b"---", "bold"),
     (b"diff ", "bold"),
+    (b"commit ", "yellow"),
     (b"@@", "cyan"),
     (b"+", "green"),
     (b"-", "red"),
-    (b"commit ", "yellow"),
 )
 
 

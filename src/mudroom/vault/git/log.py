@@ -10,21 +10,21 @@ import heapq
 import os
 import re
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from dulwich.refs import Ref, check_ref_format
-
+from mudroom.core.git.ref_plan import HEAD, HEADS, STASH, TAGS
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
-from mudroom.vault.git.check import is_id
+from mudroom.vault.git.commits import directories_in_view, require_dulwich
+from mudroom.vault.git.fork_refs import Files, ForkFiles, SideRefs, changed_refs
 from mudroom.vault.git.history import History
 from mudroom.vault.git.objects import ForkObjects
-from mudroom.vault.git.read import Allowance, read_small, refusal
+from mudroom.vault.git.read import Allowance, refusal
 from mudroom.vault.git.repository import Repository, find_repository
 
 COMMITS_LISTED = 2_000
@@ -33,12 +33,9 @@ REFS_READ = 1_000
 """Branches, tags and stashes of a fork that are read, at most."""
 _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 200, 200
 _READ_LIMIT = 2 << 30
-_PACKED_REFS_LIMIT = 64 << 20
 _IDENTITY = re.compile(rb"(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z", re.DOTALL)
 _LAST_TIME = 253_402_300_799  # the end of the year 9999
-HEAD, STASH = b"HEAD", b"refs/stash"
-_LISTED = (b"refs/heads/", b"refs/tags/", STASH)
-_REF_LIMIT, _SYMBOLIC_LIMIT = 4096, 5  # refs.h, SYMREF_MAXDEPTH
+_LISTED = (HEADS, TAGS, STASH)
 
 
 class CommitIdentity(NamedTuple):
@@ -130,17 +127,17 @@ class ForkLog:
         points: dict[bytes, tuple[bytes, ...]] = {}
         for ref, name in self._tips.items():
             name = self.history.peel(name)
-            points[name] = (*points.get(name, ()), ref)
+            if self.history.is_commit(name):
+                points[name] = (*points.get(name, ()), ref)
         return points
 
     def _ordered(self, points: Mapping[bytes, tuple[bytes, ...]]) -> list[bytes]:
         """Return the new commits, parents before children, otherwise by commit time."""
-        new: dict[bytes, None] = {}
         hidden: set[bytes] = set()
         for tip, refs in points.items():
             if refs == (STASH,):
                 hidden |= set(self.history.commit(tip).parents[1:])  # the staged and the untracked files
-            new.update(dict.fromkeys(self.history.new_commits(tip)))
+        new = self.history.new_commits(*points)
         return _by_time(self.history, [name for name in new if name not in hidden or name in points])
 
     def _describe(self, name: bytes, refs: Sequence[bytes]) -> LoggedCommit:
@@ -181,79 +178,45 @@ def _by_time(history: History, names: list[bytes]) -> list[bytes]:
     return order
 
 
+class LogSource(NamedTuple):
+    """A fork as a log reads it."""
+
+    view: Source
+    """The whole fork, as a command sees it."""
+    original: Files
+    """The files as they were when the fork began."""
+    changes: Sequence[Change]
+    """The changes of the fork: refs are read only if their files are among them."""
+
+
 @contextmanager
-def open_log(project: bytes, repository: bytes, view: Source, changes: Iterable[Change]) -> Iterator[ForkLog]:
-    """Open the repository of a fork for reading. ``view``: the whole fork. ``changes``: those of the fork, by which its
-    changed refs are known. Raise UsageError if the project has no repository there, or it cannot be read."""
+def open_log(project: bytes, repository: bytes, source: LogSource) -> Iterator[ForkLog]:
+    """Open the repository of a fork for reading. Raise UsageError if the project has no repository there, or that of
+    the fork cannot be read."""
+    require_dulwich()
     place = find_repository(project, repository)
-    root = os.path.realpath(project)
-    if not (is_below(place.git, root) and is_below(place.common, root)):
-        raise UsageError(
-            f"{show(repository)} belongs to a repository outside of the project, to which no fork can commit",
-            "run mudroom in the directory of the main repository",
-        )
-    git, common = place.git[len(root) + 1 :], place.common[len(root) + 1 :]
+    git, common = directories_in_view(project, repository, source.view, place)
     with Repository(place) as live:
-        path = common + b"/objects"
-        with ForkObjects(view, path, live.format.name, live.packs(), Allowance(_READ_LIMIT)) as objects:
-            refs = _ForkRefs(view, git, common, live.format.hex_length)
-            tips = _tips(refs, refs.changed(changes), live.tips())
-            yield ForkLog(repository, live, History(live, objects), refs.branch, tips)
+        path, length = common + b"/objects", live.format.hex_length
+        with ForkObjects(source.view, path, live.format.name, live.packs(), Allowance(_READ_LIMIT)) as objects:
+            refs = SideRefs(ForkFiles(source.view), git, common, length)
+            base = SideRefs(source.original, git, common, length)
+            names = changed_refs(source.changes, git, common, base, refs).names
+            branch = refs.head() if refs.head().startswith(b"refs/") else b""
+            tips = _tips(refs, {name for name in names if name.startswith(_LISTED)} | {branch}, live.tips())
+            yield ForkLog(repository, live, History(live, objects), branch, tips)
 
 
-def _tips(refs: _ForkRefs, names: set[bytes], known: Container[bytes]) -> dict[bytes, bytes]:
+def _tips(refs: SideRefs, names: set[bytes], known: Container[bytes]) -> dict[bytes, bytes]:
     """Return the objects of the fork's HEAD and refs that no ref of the project points to. Branches come first."""
     tips: dict[bytes, bytes] = {}
-    for name in (HEAD, *sorted(names | {refs.branch}, key=lambda name: (not name.startswith(_LISTED[0]), name))):
+    for name in (HEAD, *sorted(names, key=lambda name: (not name.startswith(HEADS), name))):
         value = refs.value(name) if name else b""
         if value and value not in known:
             tips[name] = value
         if len(tips) > REFS_READ:
             raise refusal(f"it has more than {REFS_READ:,} changed refs", "")
     return tips
-
-
-class _ForkRefs:
-    """The refs of a fork's repository: gitrepository-layout(5). ``git``: directory of HEAD. ``common``: directory of
-    the branches."""
-
-    def __init__(self, view: Source, git: bytes, common: bytes, id_length: int) -> None:
-        self._view, self._git, self._common, self._id_length = view, git, common, id_length
-        head = self._read(git + b"/HEAD")
-        self.branch = head[4:].strip() if head.startswith(b"ref:") else b""
-        data = read_small(view, common + b"/packed-refs", _PACKED_REFS_LIMIT) or b""
-        rows = (line.split(b" ", 1) for line in data.split(b"\n"))
-        self._packed = {row[1]: row[0] for row in rows if len(row) == 2 and is_id(row[0])}
-
-    def changed(self, changes: Iterable[Change]) -> set[bytes]:
-        """Return the branches, tags and stash whose files the fork has changed."""
-        names: set[bytes] = set()
-        for change in changes:
-            path = change.path
-            if path == self._common + b"/packed-refs":
-                names |= self._packed.keys()
-            elif path.startswith(self._common + b"/refs/") and change.staged is not None:
-                names |= {path[len(self._common) + 1 :]} if change.staged.kind == "file" else set()
-        return {name for name in names if name.startswith(_LISTED) and not name.endswith(b".lock")}
-
-    def value(self, name: bytes) -> bytes:
-        """Return the object that a ref leads to, b"" if there is none. Raise UsageError if it is malformed."""
-        for _step in range(_SYMBOLIC_LIMIT):
-            is_long = any(len(part) > 250 for part in name.split(b"/"))
-            if name != HEAD and (not name.startswith(b"refs/") or is_long or not check_ref_format(Ref(name))):
-                raise refusal(f"{show(name[:80])} is not the name of a ref")
-            path = (self._git if name == HEAD else self._common) + b"/" + name
-            entry = self._view.look(path)
-            text = self._read(path) if entry is not None and entry.kind != "directory" else self._packed.get(name, b"")
-            if not text.startswith(b"ref:"):
-                if text and not (is_id(text) and len(text) == self._id_length):
-                    raise refusal(f"{show(name)} does not name an object")
-                return text
-            name = text[4:].strip()
-        raise refusal(f"{show(name)} leads in a circle, or too far")
-
-    def _read(self, path: bytes) -> bytes:
-        return (read_small(self._view, path, _REF_LIMIT) or b"").strip()
 
 
 def _labels(refs: Sequence[bytes], branch: bytes) -> tuple[str, ...]:
