@@ -174,11 +174,11 @@ class Changes:
         self._forks.journal("commits", name, data)
         return commits
 
-    def commits(self, name: str, repository: bytes = b".git") -> CommitLog:
+    def commits(self, name: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:
         """Return the commits of a fork that the project's repository does not have, oldest first: of its HEAD, and of
         the branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or that
-        of the fork cannot be read."""
-        with self._open_log(name, repository) as log:
+        of the fork cannot be read. ``cheaply``: refuse a repository of which much has to be read."""
+        with self._open_log(name, repository, cheaply=cheaply) as log:
             return log.read()
 
     def commit_diff(self, name: str, commit: str, repository: bytes = b".git") -> CommitDiff:
@@ -196,7 +196,7 @@ class Changes:
                 yield read_commit_diff(log, found, self._forks.secrets.hides)
 
     @contextmanager
-    def _open_log(self, name: str, repository: bytes) -> Iterator[ForkLog]:
+    def _open_log(self, name: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:
         from mudroom.vault.git.commits import require_dulwich
 
         require_dulwich()
@@ -207,7 +207,7 @@ class Changes:
         with OpenFork(self._vault, self._vault.fork(name)) as opened:
             original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
             source = LogSource(opened.merged(), original, changeset.changes)
-            with open_log(self._vault.project, repository, source) as log:
+            with open_log(self._vault.project, repository, source, cheaply=cheaply) as log:
                 yield log
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:

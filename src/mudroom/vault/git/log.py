@@ -24,7 +24,7 @@ from mudroom.vault.git.commits import directories_in_view, require_dulwich
 from mudroom.vault.git.fork_refs import Files, ForkFiles, SideRefs, changed_refs
 from mudroom.vault.git.history import History
 from mudroom.vault.git.objects import ForkObjects
-from mudroom.vault.git.read import Allowance, refusal
+from mudroom.vault.git.read import READ_LIMIT, Allowance, refusal
 from mudroom.vault.git.repository import Repository, find_repository
 
 COMMITS_LISTED = 2_000
@@ -32,7 +32,8 @@ COMMITS_LISTED = 2_000
 REFS_READ = 1_000
 """Branches, tags and stashes of a fork that are read, at most."""
 _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 200, 200
-_READ_LIMIT = 2 << 30
+_CHEAP = 64 << 20
+"""Bytes that are read of a fork's repository for a preview: about a thousand packed commits."""
 _IDENTITY = re.compile(rb"(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z", re.DOTALL)
 _LAST_TIME = 253_402_300_799  # the end of the year 9999
 _LISTED = (HEADS, TAGS, STASH)
@@ -190,15 +191,16 @@ class LogSource(NamedTuple):
 
 
 @contextmanager
-def open_log(project: bytes, repository: bytes, source: LogSource) -> Iterator[ForkLog]:
-    """Open the repository of a fork for reading. Raise UsageError if the project has no repository there, or that of
-    the fork cannot be read."""
+def open_log(project: bytes, repository: bytes, source: LogSource, *, cheaply: bool = False) -> Iterator[ForkLog]:
+    """Open the repository of a fork for reading. ``cheaply``: not more than ``_CHEAP`` bytes. Raise UsageError if the
+    project has no repository there, or that of the fork cannot be read."""
     require_dulwich()
     place = find_repository(project, repository)
     git, common = directories_in_view(project, repository, source.view, place)
     with Repository(place) as live:
         path, length = common + b"/objects", live.format.hex_length
-        with ForkObjects(source.view, path, live.format.name, live.packs(), Allowance(_READ_LIMIT)) as objects:
+        allowance = Allowance(_CHEAP if cheaply else READ_LIMIT)
+        with ForkObjects(source.view, path, live.format.name, live.packs(), allowance) as objects:
             refs = SideRefs(ForkFiles(source.view), git, common, length)
             base = SideRefs(source.original, git, common, length)
             names = changed_refs(source.changes, git, common, base, refs).names
