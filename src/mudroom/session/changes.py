@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
     from mudroom.vault.git.commit_diff import CommitDiff
-    from mudroom.vault.git.commits import Commits
     from mudroom.vault.git.log import CommitLog, ForkLog
+    from mudroom.vault.git.transfer import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _again(applied: ApplyResult) -> dict[str, int]:
-    return {"again": len(applied.again)} if applied.again else {}
+def _again(applied: ApplyResult) -> dict[str, Any]:
+    again: dict[str, Any] = {"again": len(applied.again)} if applied.again else {}
+    return again | ({"refs": list(applied.refs)} if applied.refs else {})
 
 
 class Changes:
@@ -149,7 +150,9 @@ class Changes:
                 "exit_code": landed.verified.exit_code,
             }
             self._forks.journal("verify", name, details)
-        more = {"kept": len(landed.kept)} if landed.kept else {}
+        more: dict[str, Any] = {"kept": len(landed.kept)} if landed.kept else {}
+        moved = [text(outcome.target) for result in landed.repositories for outcome in result.refs if outcome.target]
+        more |= {"refs": moved} if moved else {}
         self._journal_applied("apply", name, landed.applied, **more)
         tidy(self._forks, applied=True)
         return landed
@@ -171,7 +174,8 @@ class Changes:
             "before": commits.before,
             "apply": commits.name,
         }
-        self._forks.journal("commits", name, data)
+        if commits.name:
+            self._forks.journal("commits", name, data)
         return commits
 
     def commits(self, name: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:

@@ -44,10 +44,10 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
     branch = commits.branch.removeprefix("refs/heads/")
     count = len(commits.commits)
     undo = f"   mudroom undo takes it back ({commits.name})" if commits.name else ""
-    print_line(
-        style(f"{branch}: ", "green")
-        + f"{count:,} commit{'' if count == 1 else 's'}, {commits.objects:,} objects{undo}"
-    )
+    words = f"{count:,} commit{'' if count == 1 else 's'}, {commits.objects:,} objects{undo}"
+    if not commits.name:
+        words = "the repository has all commits of the fork already"
+    print_line(style(f"{branch}: ", "green") + words)
     print_commits(commits.commits, context)
     for line in ref_lines(outcome for outcome in commits.result.refs if outcome.ref != HEAD):
         print_line(f"  {line}")

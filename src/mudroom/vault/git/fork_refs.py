@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from dulwich.refs import Ref, check_ref_format
 
 from mudroom.core.git.ref_plan import HEAD, STASH
+from mudroom.core.git.repository_state import parse_packed_refs
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.stage.originals.ground import Ground
@@ -32,7 +33,7 @@ class UnknownOriginal(Exception):
     """The file as it was when the fork began is not known any more."""
 
 
-class Files(Protocol):
+class SideFiles(Protocol):
     def read(self, path: bytes, limit: int) -> bytes | None:
         """Return the content of a file, None if there is none. Raise UsageError if it is no file or too large,
         UnknownOriginal if it is not known."""
@@ -80,7 +81,7 @@ class OriginalFiles:
 class SideRefs:
     """The refs of one side. ``git``: directory of HEAD. ``common``: directory of the branches."""
 
-    def __init__(self, files: Files, git: bytes, common: bytes, id_length: int) -> None:
+    def __init__(self, files: SideFiles, git: bytes, common: bytes, id_length: int) -> None:
         self._files, self._git, self._common, self._id_length = files, git, common, id_length
         self._packed: dict[bytes, bytes] | None = None
 
@@ -88,8 +89,7 @@ class SideRefs:
         """Return the packed refs by name. Raise UnknownOriginal."""
         if self._packed is None:
             data = self._files.read(self._common + b"/packed-refs", _PACKED_REFS_LIMIT) or b""
-            rows = (line.split(b" ", 1) for line in data.split(b"\n") if line[:1] not in (b"#", b"^", b""))
-            self._packed = {row[1]: row[0] for row in rows if len(row) == 2}
+            self._packed = parse_packed_refs(data)
         return self._packed
 
     def value(self, name: bytes) -> bytes:

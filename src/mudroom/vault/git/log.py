@@ -21,7 +21,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
 from mudroom.vault.git.commits import directories_in_view, require_dulwich
-from mudroom.vault.git.fork_refs import Files, ForkFiles, SideRefs, changed_refs
+from mudroom.vault.git.fork_refs import ForkFiles, SideFiles, SideRefs, changed_refs
 from mudroom.vault.git.history import History
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import READ_LIMIT, Allowance, refusal
@@ -184,7 +184,7 @@ class LogSource(NamedTuple):
 
     view: Source
     """The whole fork, as a command sees it."""
-    original: Files
+    original: SideFiles
     """The files as they were when the fork began."""
     changes: Sequence[Change]
     """The changes of the fork: refs are read only if their files are among them."""
