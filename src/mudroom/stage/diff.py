@@ -95,9 +95,9 @@ def _header(change: Change) -> Iterator[bytes]:
     if change.verb == "renamed":
         yield b"rename from %s\nrename to %s\n" % (_name(change.source), _name(change.path))
     elif base is None and staged is not None:
-        yield b"new file mode %06o\n" % _mode(staged)
+        yield b"new file mode %06o\n" % git_mode(staged)
     elif staged is None and base is not None:
-        yield b"deleted file mode %06o\n" % _mode(base)
+        yield b"deleted file mode %06o\n" % git_mode(base)
     elif base is not None and staged is not None:
         yield from _modes(base, staged)
 
@@ -111,11 +111,11 @@ def _header_of_moved(before: Change, change: Change, move: Move) -> Iterator[byt
 
 
 def _modes(base: Entry, staged: Entry) -> Iterator[bytes]:
-    if _mode(base) != _mode(staged):
-        yield b"old mode %06o\nnew mode %06o\n" % (_mode(base), _mode(staged))
+    if git_mode(base) != git_mode(staged):
+        yield b"old mode %06o\nnew mode %06o\n" % (git_mode(base), git_mode(staged))
 
 
-def _mode(entry: Entry) -> int:
+def git_mode(entry: Entry) -> int:
     return _GIT_KINDS.get(entry.kind, 0) | (0 if entry.kind == "symlink" else entry.mode)
 
 

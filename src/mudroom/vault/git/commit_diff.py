@@ -14,7 +14,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.review_tags import TEXT_LIMIT
-from mudroom.stage.diff import content_diff
+from mudroom.stage.diff import content_diff, git_mode
 from mudroom.vault.git.check import LINK, MODULE, TREE, TreeEntry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.log import ForkLog, LoggedCommit
@@ -42,6 +42,14 @@ class CommitFile(NamedTuple):
     old: bytes = b""
     """Content of a text; of a link its target, of a submodule a line that names its commit."""
     new: bytes = b""
+
+    @property
+    def modes(self) -> tuple[str, str] | None:
+        """Both modes as git shows them (100644), if they differ."""
+        base, staged = self.change.base, self.change.staged
+        if base is None or staged is None or git_mode(base) == git_mode(staged):
+            return None
+        return f"{git_mode(base):06o}", f"{git_mode(staged):06o}"
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of a unified diff."""
