@@ -59,6 +59,9 @@ class OriginalFiles:
     def read(self, path: bytes, limit: int) -> bytes | None:
         change = self._changes.get(path)
         if change is None:
+            kept = self._ground.originals.get(path)  # vault/forks/repository_pin.py
+            if kept is not None and kept.entry is not None:
+                return self._ground.read_original(path, kept.entry, limit)
             return self._read_base(path, limit)
         if change.base is None or change.base.kind == "directory":
             return None
