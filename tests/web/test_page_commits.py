@@ -44,7 +44,7 @@ def test_the_list_and_one_commit(project: Place, site: Site, page: Page) -> None
     rows.first.click()
     page.locator(".commit td.code", has_text="two").wait_for()
     assert page.locator(".commit .message").inner_text().strip() == "why"
-    assert page.locator(".commit h3").inner_text() == "M a.py"
+    assert page.locator(".commit h2").inner_text() == "M a.py"
     assert page.locator(".commit input").count() == 0, "nothing can be chosen in it"
     rows.first.click()
     assert page.locator(".commit").count() == 0

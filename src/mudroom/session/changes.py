@@ -194,10 +194,11 @@ class Changes:
         """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
         from mudroom.vault.git.commit_diff import read_commit_diff
 
+        work_tree = repository.removesuffix(b".git")
         with self._open_log(name, repository) as log:
             names = [log.find(commit) for commit in commits] if commits else log.names()
             for found in names:
-                yield read_commit_diff(log, found, self._forks.secrets.hides)
+                yield read_commit_diff(log, found, lambda path: self._forks.secrets.hides(work_tree + path))
 
     @contextmanager
     def _open_log(self, name: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:

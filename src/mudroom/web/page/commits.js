@@ -67,8 +67,8 @@ function File({ path, project, fork, file }) {
     setProblem("");
   }, (error) => setProblem(error.message));
   return html`<section aria-label=${file.path}>
-    <h3 class="name">${VERBS[file.change]} ${file.source && html`<span class="dim">${spelled(file.source)} → </span>`}${spelled(file.path)}
-      ${file.mode && html` <span class="dim small">${file.mode.join(" → ")}</span>`}</h3>
+    <h2 class="name small">${VERBS[file.change]} ${file.source && html`<span class="dim">${spelled(file.source)} → </span>`}${spelled(file.path)}
+      ${file.mode && html` <span class="dim small">${file.mode.join(" → ")}</span>`}</h2>
     ${NOT_SHOWN[file.kind] && html`<p class="dim">${NOT_SHOWN[file.kind]}</p>`}
     ${hunks.map((hunk, at) => html`<${Hunk} key=${at} hunk=${hunk} at=${at} total=${hunks.length} manner=${manner} chosen=${null} />`)}
     ${following !== null && html`<p class="fold"><button type="button" class="small" onClick=${more}>${hunks.length ? "More of this file" : "Show this file"}</button>
