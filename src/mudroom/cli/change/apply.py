@@ -8,13 +8,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview
+from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
 from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
+from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
@@ -133,7 +134,8 @@ def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Conte
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
-    for line in preview("apply would change", changeset, context.terminal):
+    commits = commit_lines(session, name, changeset.changes)
+    for line in preview("apply would change", changeset, context.terminal, commits):
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
@@ -196,7 +198,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
         terminal.style("applied: ", "green")
-        + apply_words(applied.written, applied.removed, len(landed.kept), sum(r.moved for r in landed.repositories))
+        + apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved)
         + undo_hint
     )
     for conflict in applied.conflicts[:20]:
@@ -210,8 +212,8 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     if landed.repositories:
         from mudroom.cli.change.commits import print_transfers
 
-        print_transfers(landed.repositories, context)
-    if applied.conflicts:
+        print_transfers(landed.repositories, {conflict.path for conflict in applied.conflicts}, context)
+    if any(git_directory(conflict.path) is None for conflict in applied.conflicts):
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")

@@ -4,7 +4,7 @@
     ---------------  ------------------------------------  ---------------------------------------------
     unchanged        anything                              not listed
     deleted          anything                              kept: a fork never deletes a ref of the project
-    moved or new     has the fork's value                  there
+    moved or new     has the fork's value, or is ahead     there
     moved or new     as when the fork began                moved, unless a work tree is on it
     moved or new     behind the fork's value               moved, unless a work tree is on it
     moved or new     anything else                         beside: mudroom/FORK, or mudroom/FORK-NAME
@@ -132,11 +132,16 @@ class _Planner:
         elif not sides.fork:
             if sides.live:
                 self._tell(name, "kept", reason=_deletion_hint(name))
-        elif sides.fork == sides.live:
+        elif sides.fork == sides.live or self._has_merged(name, sides):
             self._brought_head |= is_head
             self._tell(name, "there")
         else:
             self._move(name, sides, is_head=is_head)
+
+    def _has_merged(self, name: bytes, sides: RefSides) -> bool:
+        """Return whether the project's branch moved on from the fork's value: the user has merged it."""
+        is_behind = sides.live and sides.base != sides.live and name.startswith(HEADS)
+        return bool(is_behind) and self._repositories.is_ancestor(sides.fork, sides.live)
 
     def _move(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         reason = self._obstacle(name, sides)
@@ -177,12 +182,14 @@ class _Planner:
             self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
-        elif self._exists(head.fork):
+        elif head.fork_commit and self._value_after(head.fork) == head.fork_commit:
             self._add(HEAD, head.live, head.fork)
             self._tell(HEAD, "moved", head.fork)
 
-    def _exists(self, name: bytes) -> bool:
-        return any(move.name == name for move in self.moves) or bool(self._repositories.live(name))
+    def _value_after(self, name: bytes) -> bytes:
+        """Return the value of a ref of the project after the moves."""
+        moved = next((move.after for move in self.moves if move.name == name), b"")
+        return moved or self._repositories.live(name)
 
     def _exactly(self, name: bytes, head: HeadSides) -> None:
         """Bring HEAD to the branch that the user named, or to the fork's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.repository_pin import settle_repository
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -43,7 +43,7 @@ def view_of(
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-        layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
+        layers = (*fork.sealed, *vault.masking(state))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
@@ -51,6 +51,32 @@ def view_of(
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+
+
+def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
+    """Give a fork a private repository if the project's lies outside of it, and bring it up to date if the fork has not
+    changed it. Return notes. Hold the fork's lock; no command may be running in it.
+
+    Costs one lstat(2) for a project whose ``.git`` is a directory.
+    """
+    try:
+        is_usual = stat.S_ISDIR(os.lstat(vault.project + b"/.git").st_mode)
+    except OSError:
+        is_usual = True
+    if is_usual and fork.state.repository is None:
+        return []
+    from mudroom.vault.forks.private_repository import renew
+
+    return renew(vault, fork)
+
+
+def with_objects(vault: Vault, fork: Fork, settings: Settings) -> Settings:
+    """Return the settings of a command in a fork: with a private repository, the user's objects are readable."""
+    if fork.state.repository is None:
+        return settings
+    from mudroom.vault.forks.private_repository import objects_outside
+
+    return settings._replace(read=(*settings.read, *objects_outside(vault, fork)))
 
 
 def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
@@ -109,8 +135,10 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 
-    changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)
-    if isinstance(view, OverlayView) and not view.is_live:
+    changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
+        from mudroom.vault.forks.repository_pin import settle_repository
+
         settle_repository(fork, opened, changeset, started)
     if changeset.changes or changeset.remarks or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save

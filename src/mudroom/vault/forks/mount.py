@@ -26,7 +26,7 @@ from mudroom.stage.views.mount import (
     unmount,
 )
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.vault.forks.collection import CollectedCommand, gather
+from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -55,6 +55,7 @@ def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, k
     Raise UsageError if the directory is not empty, Unsupported if this kind of mount is not available here.
     """
     is_new = _make_place(place)
+    prepare_repository(vault, fork)
     mounted_fork = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
     try:
         if fork.has_copy and mounted_fork.kind != "copy":
@@ -88,8 +89,7 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork)
         return
     state = fork.state
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-    masking = (vault.mask.layer,) if vault.mask.layer else ()
-    view_of_layers = OverlayView(base, (*fork.sealed, *masking), fork.upper, fork.path + b"/work")
+    view_of_layers = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
     layers = view_of_layers.mount()
     attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse
