@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ FINISH = (
     " git cherry-pick --continue || git cherry-pick --abort; git revert --abort; git merge --abort; git commit -qm finished"
 )
 """Ends an operation that a conflict has stopped."""
+PRUNING = re.compile(r"prune=now|repack|git prune")
+"""Commands that remove objects which no ref of the project reaches, though a fork may need them."""
 
 
 class Names(NamedTuple):
@@ -179,6 +182,7 @@ class CommandSource:
 
     def store(self, _names: Names) -> str:
         return self.pick(
+            "git gc -q",
             "git gc -q",
             "git gc -q --prune=now",
             "git repack -qad",

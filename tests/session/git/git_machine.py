@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conftest import Listing, Place, full_listing, listing
-from git_commands import CommandSource, Names
+from git_commands import PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
 from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.errors import UsageError
@@ -140,6 +140,8 @@ class GitMachine:
         self._points: dict[str, list[str]] = {fork: [] for fork in FORKS}
         self.forks: dict[str, ForkLook] = {}
         self._seen: dict[str, set[bytes]] = {fork: set() for fork in FORKS}
+        self._pruned: set[str] = set()
+        """Forks whose objects git may have removed at the user's command."""
         self._dropped: set[bytes] = set()
         self._put: dict[bytes, int] = {}
         self._applied: dict[str, Applied] = {}
@@ -195,6 +197,8 @@ class GitMachine:
 
     def do_user(self, step: Step) -> None:
         self._sh(_dated(step.word, self._number))
+        if PRUNING.search(step.word):
+            self._pruned |= {*FORKS}
         self._after_user()
 
     def do_write(self, step: Step) -> None:
@@ -228,7 +232,9 @@ class GitMachine:
         )  # fmt: skip
         self.forks[fork] = look
         self._values |= {*look.refs.values(), *look.stashes, look.commit}
-        self._require(not problems, f"the repository is damaged in the fork {fork}", problems)
+        if problems:
+            self.counts["commands in a fork whose objects the user has pruned"] += 1
+            self._require(fork in self._pruned, f"the repository is damaged in the fork {fork}", problems)
         return look
 
     def do_apply(self, step: Step) -> None:
@@ -348,6 +354,7 @@ class GitMachine:
 
     def _forget_if_gone(self, fork: str) -> None:
         if not self.session.vault.has_fork(fork):
+            self._pruned.discard(fork)
             self._points[fork].clear()
             self._seen[fork].clear()
             self.forks.pop(fork, None)

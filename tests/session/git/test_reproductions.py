@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from conftest import Place, listing
 from git_history import environment, make_repository
 from test_vault_verb import Cli
 
-TITLE = "git -c user.name=T -c user.email=t@example.org"
 KEY = "secret of the user\n"
 
 
@@ -50,7 +50,7 @@ class User:
         return done.stderr
 
     def forks(self) -> list[str]:
-        return [fork["name"] for fork in self.mudroom.json("ls")["forks"]]
+        return [fork["fork"] for fork in self.mudroom.json("ls")["forks"]]
 
     def require_sound(self) -> None:
         assert self.sh("git fsck --full --strict --no-dangling") == ""
@@ -104,7 +104,8 @@ def test_a_commit_of_many_files_with_the_names_of_secrets(user: User, place: Pla
     assert user.fork("cat tests/certs/ca.key tests/test_apps/.env").count("content of") == 2
     user.fork("echo more > README.md; git add -A; git commit -qam readme")
     report = user.mudroom.json("diff", "f")
-    assert [change["path"] for change in report["changes"] if not change["path"].startswith(".git/")] == ["README.md"]
+    paths = [change["path"] for change in report["changes"]["files"]]
+    assert [path for path in paths if not path.startswith(".git/")] == ["README.md"]
     user.apply("--git")
     assert user.sh("git show --format= --shortstat").strip() == "1 file changed, 1 insertion(+)"
 
@@ -149,7 +150,7 @@ def test_undo_after_a_commit_of_the_users_own(user: User) -> None:
     user.apply("--git")
     user.sh("echo mine > mine; git add mine; git commit -qm mine")
     said = user.undo(code=3)
-    assert "main" in said and "reflog" in said
+    assert "refs/heads/main: has moved since" in said
     user.require_sound()
     assert user.sh("git log --format=%s").split() == ["mine", "two", "one"]
     assert (user.project / "mine").read_text() == "mine\n"
@@ -180,7 +181,7 @@ def test_both_ways_in_any_order(user: User, order: str) -> None:
         if "f" not in user.forks():
             break  # all of it has come over
         done = user.mudroom("apply", "f", *(("--yes", word) if word == "--git" else (word,)))
-        nothing_left = "no commits that the repository does not have" in done.stderr or "no changes" in done.stderr
+        nothing_left = re.search("no commits that the repository does not have|holds no changes", done.stderr)
         assert done.returncode == 0 or nothing_left, done.stderr
         assert "conflict" not in done.stderr
     assert user.sh("git log --format=%s").split() == ["3", "2", "1", "one"]
@@ -227,8 +228,7 @@ def test_a_work_tree_of_the_fork_does_not_land_and_its_branch_does(user: User) -
 def test_the_rebase_of_a_fork_does_not_go_on_in_the_project(user: User, place: Place) -> None:
     evil = place.root / "evil"
     user.sh("echo two >> a; git commit -qam two")
-    edit = f"sed -i '1i break\\\\nexec touch {evil}' \"$1\""
-    user.fork(f"printf '#!/bin/sh\\n{edit}\\n' > ../e.sh || true; GIT_SEQUENCE_EDITOR='sed -i \"1i break\"' git rebase -q -i HEAD~1")
+    user.fork("GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; echo more > more")
     user.fork(f"echo 'exec touch {evil}' >> .git/rebase-merge/git-rebase-todo; test -d .git/rebase-merge")
     user.apply("--git")
     assert not (user.project / ".git/rebase-merge").exists()
@@ -268,7 +268,8 @@ def test_state_that_runs_or_reads_elsewhere_does_not_land(user: User, path: str)
 def test_hooks_in_the_tree_are_flagged(user: User, hooks: str) -> None:
     user.sh(f"git config core.hooksPath {hooks}")
     user.fork(f"mkdir -p {hooks}; echo 'touch evil' > {hooks}/pre-commit; chmod +x {hooks}/pre-commit")
-    (change,) = [one for one in user.mudroom.json("diff", "f")["changes"] if one["path"] == f"{hooks}/pre-commit"]
+    files = user.mudroom.json("diff", "f")["changes"]["files"]
+    (change,) = [change for change in files if change["path"] == f"{hooks}/pre-commit"]
     assert "executes-later" in change["flags"]
     user.apply()
     ran = subprocess.run(
