@@ -278,8 +278,12 @@ class GitMachine:
             elif outcome.ref == STASH:
                 self._require(set(fork.stashes) <= {*self.now.stashes, *self.now.commits}, "a stash is missing", str(outcome))
             elif outcome.result in ("moved", "beside", "there"):
-                value = fork.commit if outcome.ref == HEAD else fork.refs.get(name)
-                self._require(self.now.refs.get(target) == value, "a ref is not what the result says", str(outcome))
+                value = fork.commit if outcome.ref == HEAD else fork.refs.get(name, "")
+                here = self.now.head if outcome.ref == HEAD == outcome.target else target
+                is_right = self.now.refs.get(here) == value
+                if outcome.result == "there" and not is_right:  # the project is ahead
+                    is_right = bool(self._sh(f"git merge-base --is-ancestor {value} {here} && echo yes"))
+                self._require(is_right, "a ref is not what the result says", str(outcome))
 
     def do_commits(self, step: Step) -> None:
         if not self.session.vault.has_fork(step.fork):
