@@ -137,7 +137,8 @@ class _Transaction:
     def _lock(self, move: RefMove) -> None:
         path = self._path(move.name)
         lock = path + b".lock"
-        content = b"ref: " + move.after if move.name == HEAD else move.after
+        is_symbolic = move.name == HEAD and move.after.startswith(b"refs/")
+        content = b"ref: " + move.after if is_symbolic else move.after
         self._writer.create_lock(move.name, lock, content + b"\n", again=self._again)
         self._locks.append(lock)
 
