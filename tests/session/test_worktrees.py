@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, act_as, full_listing
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.session import Session
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session, upkeep
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
@@ -416,6 +417,36 @@ def test_refs_in_another_format_are_said(place: Place) -> None:
     assert [note for note in result.notes if "reftable" in note]
 
 
+@pytest.mark.parametrize("kind", ["level 0", "no namespaces", "background", "mount"])
+def test_other_ways_to_run(place: Place, kind: str) -> None:
+    main = linked(place)
+    files = full_listing(main)
+    session = place.session()
+    script = "echo two >> file; git commit -qam two; git status --porcelain; git log --format=%s"
+    argv = [b"sh", b"-ec", with_settings(script).encode()]
+    if kind == "mount":
+        mounted = session.forks.mount(session.forks.new("f").name)
+        shown = git(Path(os.fsdecode(mounted.place)), script)
+        session.forks.unmount("f")
+    elif kind == "background":
+        started = session.start(argv, fork="f")
+        session.wait("f", started.id)
+        shown = session.printed("f", started.id)[0].text
+    else:
+        if kind == "no namespaces":
+            if not landlock_abi():
+                pytest.skip("this kernel has no Landlock")
+            session.machine.confinement.mode = "landlock"
+        else:
+            act_as(session, level=0)
+        result = session.run(argv, fork="f")
+        assert result.exit_code == 0, (result.stderr, result.notes)
+        shown = result.stdout.decode()
+    assert shown.split() == ["two", "one"]
+    assert full_listing(main) == files
+    assert [commit.subject for commit in session.changes.bring_commits("f").commits] == ["two"]
+
+
 def test_in_a_subdirectory(place: Place) -> None:
     linked(place)
     session: Session = place.session()
@@ -431,3 +462,63 @@ def test_an_ordinary_repository_has_no_layer(place: Place) -> None:
     git(place.project, "git init -q; git add -A; git commit -qm one")
     out(place, "git status", "f")
     assert place.session().vault.fork("f").state.repository is None
+
+
+def test_a_branch_and_its_work_tree_move_with_git(place: Place) -> None:
+    main = linked(place)
+    others = "git rev-parse main side v1; git -C ../main status --porcelain --branch"
+    before = git(place.project, others)
+    out(place, "echo two >> file; git commit -qam two; git branch new; git tag t2", "f")
+    session = place.session()
+    landed = session.changes.apply("f", git=True)
+    assert landed.conflicts == ()
+    assert git(place.project, "git log --format=%s; git status --porcelain; git symbolic-ref HEAD").split() == [
+        "two", "one", "refs/heads/wt",
+    ]  # fmt: skip
+    assert git(place.project, "git rev-parse new t2").split() == git(place.project, "git rev-parse wt wt").split()
+    assert git(place.project, others) == before
+    assert git(main, "git fsck --full --strict") == ""
+    session.changes.undo()
+    assert git(place.project, "git log --format=%s; git status --porcelain").split() == ["one"]
+    session.changes.redo()
+    assert git(place.project, "git log --format=%s; git status --porcelain").split() == ["two", "one"]
+
+
+def test_no_two_work_trees_get_one_branch(place: Place) -> None:
+    main = linked(place)
+    git(main, "git worktree add -q ../third side")
+    out(place, "git switch -q side; echo s > s; git add s; git commit -qm s", "f")
+    before = git(main, "git worktree list --porcelain")
+    place.session().changes.apply("f", git=True)
+    assert git(main, "git worktree list --porcelain") == before
+    assert git(main, "git log --format=%s -1 mudroom/f").split() == ["s"]
+
+
+def test_another_repository_than_its_own_is_never_written(place: Place) -> None:
+    """A stranger's archive may have a ``.git`` file that leads to a repository of the user's."""
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo s > s; git add s; git commit -qm s")
+    files = full_listing(place.root / "stranger")
+    place.write(".git", "gitdir: ../stranger/.git\n")
+    out(place, "rm .git; git init -q; echo x > x; git add x; git commit -qm x", "f")
+    session = place.session()
+    with pytest.raises(UsageError, match="does not name this directory"):
+        session.changes.bring_commits("f")
+    assert full_listing(place.root / "stranger") == files
+
+
+def test_an_archive_of_a_fork(place: Place) -> None:
+    linked(place)
+    out(place, "echo two >> file; git commit -qam two; echo new > new", "f")
+    session = place.session()
+    archive = os.fsencode(place.root / "f.tar")
+    upkeep.send_away(session, "f", archive, 1)
+    session.forks.discard("f")
+    with session.alone("a test"):
+        upkeep.take_in(session, archive, "g", 2)
+    assert {c.path for c in session.forks.changeset("g").changes if not c.path.startswith(b".git/")} == {
+        b"file",
+        b"new",
+    }
+    assert out(place, "git log --format=%s; git status --porcelain", "g").split() == ["two", "one", "??", "new"]
+    assert [c.subject for c in place.session().changes.bring_commits("g").commits] == ["two"]

@@ -182,6 +182,10 @@ class _Planner:
             self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
+        elif not head.fork_commit:
+            self._tell(HEAD, "kept", reason="stays where it is: its branch in the fork has no commit yet")
+        elif self._repositories.checked_out.get(head.fork) is False:
+            self._tell(HEAD, "kept", reason="stays where it is: its branch is checked out in another work tree")
         elif self._exists(head.fork):
             self._add(HEAD, head.live, head.fork)
             self._tell(HEAD, "moved", head.fork)
