@@ -430,8 +430,8 @@ def test_other_ways_to_run(place: Place, kind: str) -> None:
         session.forks.unmount("f")
     elif kind == "background":
         started = session.start(argv, fork="f")
-        session.wait("f", started.id)
-        shown = session.printed("f", started.id)[0].text
+        started.wait()
+        shown = started.output()[0].decode()
     else:
         if kind == "no namespaces":
             if not landlock_abi():
@@ -443,7 +443,8 @@ def test_other_ways_to_run(place: Place, kind: str) -> None:
         assert result.exit_code == 0, (result.stderr, result.notes)
         shown = result.stdout.decode()
     assert shown.split() == ["two", "one"]
-    assert full_listing(main) == files
+    if kind != "mount":  # git on the host marks the objects that it uses as recent, those of alternates too
+        assert full_listing(main) == files
     assert [commit.subject for commit in session.changes.bring_commits("f").commits] == ["two"]
 
 
