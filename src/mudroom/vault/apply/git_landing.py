@@ -49,6 +49,7 @@ class MovedRefs(NamedTuple):
     message: bytes
     checkout: tuple[bytes, bytes] | None
     work_tree: bytes
+    staged: tuple[bytes, ...] = ()
 
 
 # --- which repositories ---
@@ -145,7 +146,8 @@ class GitLanding:
         for transfer in self._transfers:
             _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
             for outcome in result.refs:
-                if outcome.target not in (b"", outcome.ref) and outcome.ref in (b"HEAD", transfer.head_ref):
+                is_beside = outcome.result in ("beside", "there") and outcome.target
+                if is_beside and outcome.ref in (b"HEAD", transfer.head_ref):
                     branch = show(outcome.target.removeprefix(HEADS))
                     way = f"git merge {branch}, then mudroom apply {self._fork}"
                     reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"
@@ -289,16 +291,16 @@ def bring_commits(
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)
         options = RefPlanOptions(os.fsencode(fork.name), "no files are applied", name)
-        moves, result = transfer.plan(options)
+        result = transfer.plan(options)[1]
         if not result.refs:
             raise UsageError(
                 f"the fork {fork.name} has no commits that the repository does not have",
                 "files that are not committed come with mudroom apply, without --commits",
             )
         applied = ApplyResult("")
-        if moves.moves:
+        if result.moved:
             transfer.add_objects()
-            records = [MovedRefs(*moves)]
+            records = [MovedRefs(*transfer.plan(options)[0])]
             place = _begin_without_files(vault, fork, time, records)
             failures = move_refs(records)
             place.end()
@@ -334,8 +336,9 @@ def load_refs(place: bytes) -> list[MovedRefs]:
     return msgspec.msgpack.decode(data, type=list[MovedRefs])
 
 
-def move_refs(records: Sequence[MovedRefs], *, back: bool = False) -> list[RefFailure]:
-    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved."""
+def move_refs(records: Sequence[MovedRefs], *, back: bool = False, again: bool = False) -> list[RefFailure]:
+    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved.
+    ``again``: they were begun before, and may have been cut off."""
     if not records:
         return []
     from mudroom.vault.git.commits import require_dulwich
@@ -347,7 +350,7 @@ def move_refs(records: Sequence[MovedRefs], *, back: bool = False) -> list[RefFa
     for record in records:
         moves = RepositoryMoves(*record)
         try:
-            failures += perform_moves(reversed_moves(moves) if back else moves, back=back)
+            failures += perform_moves(reversed_moves(moves) if back else moves, back=back, again=again)
         except MudroomError as error:
             failures.append(RefFailure(record.label, b"HEAD", str(error)))
     return failures
@@ -357,15 +360,13 @@ def ref_remarks(failures: Iterable[RefFailure]) -> tuple[Remark, ...]:
     return tuple(Remark(failure.label + b"/" + failure.ref, failure.reason) for failure in failures)
 
 
-def _conflicts(failures: Iterable[RefFailure], records: Iterable[MovedRefs]) -> list[Conflict]:
+def _conflicts(failures: Iterable[RefFailure], *, back: bool) -> list[Conflict]:
     """Return the refs that an undo or redo has left where they are, as conflicts in git's words."""
-    before = {(record.label, move.name): move.before for record in records for move in record.moves}
-    conflicts = []
-    for failure in failures:
-        value = before.get((failure.label, failure.ref), b"")
-        hint = f"; it was at {value[:12].decode()} before the apply: git reflog" if value else ""
-        conflicts.append(Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}{hint}"))
-    return conflicts
+    taken_back = "the files that were taken back" if back else "the files that were applied"
+    return [
+        Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}, and stays; git status shows {taken_back}")
+        for failure in failures
+    ]
 
 
 class RefTurn:
@@ -381,7 +382,7 @@ class RefTurn:
         records = load_refs(self._place.path)
         failures = move_refs(records, back=self._back)
         failed = {failure.label for failure in failures}
-        self._found = _conflicts(failures, records)
+        self._found = _conflicts(failures, back=self._back)
         moved = (move.name for record in records if record.label not in failed for move in record.moves)
         self._moved = tuple(map(show, moved))
         return ()
