@@ -354,10 +354,57 @@ def test_several_work_trees(place: Place) -> None:
 
 
 def test_alternates_of_the_repository(place: Place) -> None:
+    """They may be a stranger's choice, so they are not shown unless the user names them."""
     main = make_main(place)
     git(place.root, f"git clone -q --shared main second; git -C second worktree add -q -b wt {place.project}")
-    assert out(place, "git log --format=%s; git fsck --full", "f").split() == ["one"]
-    assert main.exists()
+    objects = os.fsencode(main / ".git/objects")
+    result = inside(place, f"ls {main}/.git/objects 2>&1 || echo hidden", "f")
+    assert b"hidden" in result.stdout
+    assert [note for note in result.notes if "--read" in note]
+    shown = Settings(read=(objects,))
+    assert out(place, "git log --format=%s; git fsck --full", "f", shown).split() == ["one"]
+
+
+def forged_common(place: Place) -> None:
+    """A git directory in the project, that names a repository of the user's as its common directory."""
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo secret > s; git add s; git commit -qm s")
+    place.write("fake/HEAD", "ref: refs/heads/main\n")
+    place.write("fake/commondir", "../../stranger/.git\n")
+    place.write("fake/gitdir", f"{place.project}/.git\n")
+    place.write(".git", "gitdir: fake\n")
+
+
+def forged_objects(place: Place) -> None:
+    """A whole repository beside the project, whose objects are a link."""
+    main = linked(place)
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo secret > s; git add s; git commit -qm s")
+    (main / ".git/objects").rename(main / ".git/was")
+    (main / ".git/objects").symlink_to(place.root / "stranger/.git/objects")
+
+
+@pytest.mark.parametrize("forge", [forged_common, forged_objects])
+def test_forged_repositories_show_nothing(place: Place, forge: Callable[[Place], None]) -> None:
+    forge(place)
+    stranger = place.root / "stranger"
+    secret = git(stranger, "git rev-parse HEAD:s").strip()
+    result = inside(place, f"git cat-file -p {secret} 2>&1 || true; ls -R {stranger} 2>&1 || true", "f")
+    assert b"secret" not in result.stdout
+    assert b"objects" not in result.stdout
+    assert [note for note in result.notes if ".git" in note]
+
+
+@pytest.mark.parametrize("name", ["packed-refs", "config", "shallow", "info/exclude", "worktrees/project/index"])
+def test_links_in_a_repository_are_not_followed(place: Place, name: str) -> None:
+    main = linked(place)
+    secret = place.root / "secret"
+    secret.write_text("[the]\n\tsecret = words\n")
+    target = main / ".git" / name
+    target.unlink(missing_ok=True)
+    target.parent.mkdir(exist_ok=True)
+    target.symlink_to(secret)
+    assert b"words" not in inside(place, "cat .git/* .git/info/* 2>/dev/null || true", "f").stdout
 
 
 def test_a_submodule_of_a_work_tree(place: Place) -> None:
