@@ -33,7 +33,7 @@ class Store:
         return edited
 
     def files(self, tree: bytes, above: bytes = b"") -> dict[bytes, TreeItem]:
-        found = {}
+        found: dict[bytes, TreeItem] = {}
         for name, item in self.read(tree).items():
             found |= self.files(item.id, above + name + b"/") if item.mode == TREE else {above + name: item}
         return found
