@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from types import TracebackType
 
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
-from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.repository import Repository
+from mudroom.vault.git.write import RepositoryWriter, sync_directory
 
 _HASH_LIMIT = 64 << 20
 _WORD = 0xFFFFFFFF
@@ -24,25 +23,25 @@ _INDEX_LIMIT = 1 << 30
 
 
 class IndexUpdate:
-    """A lock on an index, with its new content. The lock becomes the index when the block ends without exception."""
+    """A lock on an index, with its new content. Unless ``commit`` is called, the block's end removes it."""
 
     def __init__(self, path: bytes, content: bytes | None) -> None:
         """``content``: None leaves the index alone."""
-        self._path, self._content = path, content
+        self._path, self._is_open = path, content is not None
 
     def __enter__(self) -> IndexUpdate:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._content is None:
-            return
-        lock = self._path + b".lock"
-        if kind is None:
-            os.rename(lock, self._path)
-        else:
-            os.unlink(lock)
+    def __exit__(self, *_error: object) -> None:
+        if self._is_open:
+            os.unlink(self._path + b".lock")
+
+    def commit(self) -> None:
+        """Let the lock become the index, durably."""
+        if self._is_open:
+            os.rename(self._path + b".lock", self._path)
+            self._is_open = False
+            sync_directory(os.path.dirname(self._path))
 
 
 def read_index(path: bytes, id_length: int) -> Index:
@@ -75,16 +74,11 @@ def move_index(live: Repository, path: bytes, work_tree: bytes, before: bytes, a
     """Lock an index and prepare its move from commit ``before`` to ``after``; b"": no commit. Raise UsageError if it is
     locked or cannot be written."""
     lock = path + b".lock"
+    writer = RepositoryWriter(live)
+    writer.create_lock(b"index", lock, b"")
     try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        raise UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            content = _moved(live, path, work_tree, before, after)
-            stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
+        content = _moved(live, path, work_tree, before, after)
+        writer.rewrite(lock, content)
     except BaseException:
         os.unlink(lock)
         raise

@@ -1,4 +1,4 @@
-"""Writer to the user's repository: one pack and one branch. HEAD, index and work tree are never written."""
+"""Writer to the user's repository: packs, lock files of refs, and logs. ``ref_transaction.py`` makes the locks refs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NoReturn
 
-from dulwich.file import FileLocked, adjust_shared_perm
-from dulwich.objects import ObjectID
+from dulwich.file import adjust_shared_perm
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
-from dulwich.refs import Ref
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -63,27 +61,7 @@ class RepositoryWriter:
             yield stream
             stream.flush()
             os.fsync(descriptor)
-        self._share(path)
-
-    def set_branch(self, name: bytes, before: bytes, head: bytes, message: bytes) -> None:
-        """Point a branch to ``head`` if it points to ``before`` (b"": it does not exist). Raise UsageError otherwise.
-
-        Uses a lock file that is renamed, the protocol of git itself: gitrepository-layout(5), refs.
-        """
-        path = os.path.join(self._live.place.common, name)
-        lock = path + b".lock"
-        self.create_lock(name, lock, head + b"\n")
-        try:
-            if self._live.branch(name) != before:
-                raise UsageError(f"the branch {show(name)} has moved meanwhile", "try again")
-            self.log(name, before, head, message)
-            os.rename(lock, path)
-        except BaseException as error:
-            os.unlink(lock)
-            if isinstance(error, OSError):
-                _raise_named(name, lock, error)
-            raise
-        sync_directory(os.path.dirname(path))
+        self.share(path)
 
     def create_lock(self, name: bytes, lock: bytes, content: bytes) -> None:
         """Create the lock file of a ref with its new content, durably. Raise UsageError if another git command holds
@@ -98,20 +76,18 @@ class RepositoryWriter:
                 stream.write(content)
                 stream.flush()
                 os.fsync(descriptor)
-            self._share(lock)
+            self.share(lock)
         except BaseException:
             os.unlink(lock)
             raise
 
-    def remove_branch(self, name: bytes, head: bytes) -> None:
-        """Remove a branch and its log if it points to ``head``. Raise UsageError otherwise."""
-        try:
-            done = self._live.refs.remove_if_equals(Ref(name), ObjectID(head))
-        except FileLocked as error:
-            raise _locked(os.fsencode(error.lockfilename)) from None
-        if not done:
-            raise UsageError(f"the branch {show(name)} has moved meanwhile", "git branch -D removes it")
-        self.remove_log(name)
+    @staticmethod
+    def rewrite(lock: bytes, content: bytes) -> None:
+        """Give a lock file that this process holds its content, durably."""
+        with open(lock, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def remove_log(self, name: bytes) -> None:
         log = os.path.join(self._live.place.common, b"logs", name)
@@ -121,21 +97,26 @@ class RepositoryWriter:
         except OSError:
             pass
 
+    def ends_with(self, name: bytes, ids: list[bytes]) -> bool:
+        """Whether the last entries of a log are those of ``ids``."""
+        return [line.split(b" ", 2)[1:2] for line in self._log_lines(name)[-len(ids) :]] == [[commit] for commit in ids]
+
     def unlog(self, name: bytes, ids: list[bytes]) -> None:
         """Remove the last entries of a log if they are those of ``ids``; otherwise leave the log alone."""
-        path = os.path.join(self._live.place.common, b"logs", name)
+        if self.ends_with(name, ids):
+            lock = self._log_path(name) + b".lock"
+            self.create_lock(name, lock, b"".join(self._log_lines(name)[: -len(ids)]))
+            os.rename(lock, self._log_path(name))
+
+    def _log_path(self, name: bytes) -> bytes:
+        return os.path.join(self._live.place.common, b"logs", name)
+
+    def _log_lines(self, name: bytes) -> list[bytes]:
         try:
-            with open(path, "rb") as stream:
-                lines = stream.read().splitlines(keepends=True)
+            with open(self._log_path(name), "rb") as stream:
+                return stream.readlines()
         except FileNotFoundError:
-            return
-        if [line.split(b" ", 2)[1:2] for line in lines[-len(ids) :]] != [[commit] for commit in ids]:
-            return
-        beside = path + b".lock"
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
-            stream.writelines(lines[: -len(ids)])
-        self._share(beside)
-        os.rename(beside, path)
+            return []
 
     def log(
         self,
@@ -161,7 +142,7 @@ class RepositoryWriter:
         old, new = (value or b"0" * self._live.format.hex_length for value in (old, new))
         with open(path, "ab") as stream:
             stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _IDENTITY, int(time.time()), message))
-        self._share(path)
+        self.share(path)
 
     def _make_directory(self, path: bytes) -> None:
         missing = []
@@ -173,9 +154,9 @@ class RepositoryWriter:
                 os.mkdir(directory)
             except FileExistsError:
                 continue
-            self._share(directory)
+            self.share(directory)
 
-    def _share(self, path: bytes) -> None:
+    def share(self, path: bytes) -> None:
         """Set the permissions that the repository requires: git-config(1), core.sharedRepository."""
         setting = self._live.setting(b"core", b"sharedrepository", b"")
         if setting:
@@ -197,7 +178,7 @@ def _raise_named(name: bytes, lock: bytes, error: OSError) -> NoReturn:
         raise _locked(lock) from None
     if error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG):
         raise UsageError(
-            f"the branch {show(name)} cannot be written: {error.strerror}", "choose another with --branch"
+            f"{show(name)} cannot be written: {error.strerror}", "choose another branch with --branch"
         ) from None
     raise error
 
