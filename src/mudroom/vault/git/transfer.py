@@ -197,6 +197,11 @@ class Transfer:
         """The commit that the fork's HEAD leads to; b"" before the first commit."""
         return self._head.fork_commit
 
+    @property
+    def head_ref(self) -> bytes:
+        """The branch that the fork is on, or the commit of a detached HEAD."""
+        return self._head.fork
+
     def require_refs(self, result: TransferResult) -> None:
         """Raise UsageError if the fork has nothing to bring."""
         if result.refs:
