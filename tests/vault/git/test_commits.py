@@ -19,7 +19,8 @@ from conftest import Place, full_listing
 from handgit import Copy, fsck, git, with_settings
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.vault.git.commits import DULWICH, Commits
+from mudroom.vault.git.commits import DULWICH
+from mudroom.vault.git.transfer import Commits
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mudroom")
@@ -509,7 +510,9 @@ def test_a_work_tree_of_a_repository_elsewhere(project: Place) -> None:
     moved.__dict__.update(project.__dict__)
     moved.project = project.root / "tree"
     agent = Agent(moved)
-    agent.run("echo two >> file; rm .git; git init -q; git add -A; git commit -qm two")
+    agent.run("echo two >> file; git commit -qam two")
+    assert [one.subject for one in agent.bring().commits] == ["two"]
+    agent.run("rm -r .git; echo 'gitdir: ../project/.git' > .git")
     with pytest.raises(UsageError, match="belongs to a repository outside of the project"):
         agent.bring()
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from handgit import git
+from mudroom.core.git.blob import blob_id
 from mudroom.errors import UsageError
-from mudroom.vault.git.index_file import blob_id, index_obstacle, move_index, read_index, tree_difference
+from mudroom.vault.git.index_file import IndexMove, index_obstacle, move_index, read_index, tree_difference
 from mudroom.vault.git.repository import Repository, find_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -40,7 +41,7 @@ def moved(project: Path, before: str, after: str) -> None:
     names = [git(project, f"git rev-parse {name}").strip().encode() if name else b"" for name in (before, after)]
     with Repository(find_repository(os.fsencode(project), b".git")) as live:
         at = live.place.git + b"/index"
-        with move_index(live, at, os.fsencode(os.path.realpath(project)), *names) as update:
+        with move_index(live, at, IndexMove(names[0], names[1], os.fsencode(os.path.realpath(project)))) as update:
             update.commit()
 
 
@@ -101,12 +102,12 @@ def test_an_update_that_is_not_committed_changes_nothing(project: Path) -> None:
     before = index.read_bytes()
     with Repository(find_repository(os.fsencode(project), b".git")) as live:
         names = git(project, "git rev-parse HEAD two").encode().split()
-        with move_index(live, os.fsencode(index), os.fsencode(project), names[0], names[1]):
+        with move_index(live, os.fsencode(index), IndexMove(names[0], names[1], os.fsencode(project))):
             assert (project / ".git/index.lock").exists()
             with pytest.raises(UsageError, match="another git command is at work"):
-                move_index(live, os.fsencode(index), os.fsencode(project), names[0], names[1])
+                move_index(live, os.fsencode(index), IndexMove(names[0], names[1], os.fsencode(project)))
         with pytest.raises(UsageError, match="is missing in the repository"):
-            move_index(live, os.fsencode(index), os.fsencode(project), names[0], b"1" * len(names[0]))
+            move_index(live, os.fsencode(index), IndexMove(names[0], b"1" * len(names[0]), os.fsencode(project)))
     assert index.read_bytes() == before and list(project.rglob("*.lock")) == []
 
 

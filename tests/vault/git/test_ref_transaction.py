@@ -13,6 +13,7 @@ import pytest
 from handgit import fsck, git, moves_of
 from mudroom.core.git.ref_plan import HEAD, STASH, RefMove
 from mudroom.vault.git.ref_transaction import RepositoryMoves, perform_moves, reversed_moves, without_packed
+from mudroom.vault.git.write import RepositoryWriter
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 MAIN, NEW, OLD, THIRD = b"refs/heads/main", b"refs/heads/mudroom/new", b"refs/heads/old", b"refs/tags/a/b"
@@ -120,18 +121,16 @@ def test_none_moves_if_a_ref_cannot(project: Project, script: str, ref: bytes, r
 
 def test_a_ref_that_moves_while_locks_are_taken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The value is compared again under the lock, and the index stays, too."""
-    from mudroom.vault.git import ref_transaction
+    moves, real = project.checkout(), RepositoryWriter.create_lock
 
-    moves, real = project.checkout(), ref_transaction.RepositoryWriter.create_lock
-
-    def late(*arguments: Any) -> None:
+    def late(*arguments: Any, **named: Any) -> None:
         git(project.path, "git commit -q --allow-empty -m meanwhile") if not called else None
         called.append(1)
-        real(*arguments)
+        real(*arguments, **named)
 
     called: list[int] = []
     index = (project.path / ".git/index").read_bytes()
-    monkeypatch.setattr(ref_transaction.RepositoryWriter, "create_lock", late)
+    monkeypatch.setattr(RepositoryWriter, "create_lock", late)
     assert forward(moves) == [(MAIN, "has moved since")]
     assert (project.path / ".git/index").read_bytes() == index
     assert git(project.path, "git log --format=%s; git status --porcelain").split() == ["meanwhile", "one"]

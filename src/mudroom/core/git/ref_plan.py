@@ -188,7 +188,9 @@ class _Planner:
             self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} of the project is another commit")
 
     def _value_after(self, name: bytes) -> bytes:
-        return next((move.after for move in self.moves if move.name == name), self._repositories.live(name))
+        """Return the value of a ref of the project after the moves."""
+        moved = next((move.after for move in self.moves if move.name == name), b"")
+        return moved or self._repositories.live(name)
 
     def _exactly(self, name: bytes, head: HeadSides) -> None:
         """Bring HEAD to the branch that the user named, or to the fork's."""

@@ -22,9 +22,11 @@ from dulwich.refs import Ref
 from mudroom.core.git.ref_plan import HEAD, STASH, RefMove
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.vault.git.index_file import IndexUpdate, move_index
+from mudroom.vault.git.index_file import IndexMove, IndexUpdate, move_index
 from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.write import RepositoryWriter, sync_directory
+
+_NO_PACKED = b"# pack-refs with: peeled fully-peeled sorted \n"
 
 
 class RepositoryMoves(NamedTuple):
@@ -42,6 +44,8 @@ class RepositoryMoves(NamedTuple):
     """The checked-out commit before and after, if it moves; b"" before the first commit."""
     work_tree: bytes = b""
     """Absolute path of the work tree whose index moves."""
+    staged: tuple[bytes, ...] = ()
+    """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
 
     @property
     def place(self) -> RepositoryPlace:
@@ -63,18 +67,19 @@ def reversed_moves(record: RepositoryMoves) -> RepositoryMoves:
     return record._replace(moves=moves, checkout=checkout, message=b"mudroom: undo")
 
 
-def perform_moves(record: RepositoryMoves, *, back: bool = False) -> list[RefFailure]:
+def perform_moves(record: RepositoryMoves, *, back: bool = False, again: bool = False) -> list[RefFailure]:
     """Move the refs. Return an empty list, or the reasons why nothing was moved. ``back``: the moves take back others.
+    ``again``: they were begun before, and may have been cut off.
 
     Raise UsageError if the repository is gone or of an unsupported kind.
     """
     with Repository(record.place) as live:
-        return _Transaction(live, record, back=back).run()
+        return _Transaction(live, record, back=back, again=again).run()
 
 
 class _Transaction:
-    def __init__(self, live: Repository, record: RepositoryMoves, *, back: bool) -> None:
-        self._live, self._record, self._back = live, record, back
+    def __init__(self, live: Repository, record: RepositoryMoves, *, back: bool, again: bool) -> None:
+        self._live, self._record, self._back, self._again = live, record, back, again
         self._writer = RepositoryWriter(live)
         self._locks: list[bytes] = []
         self._named = HEAD
@@ -106,7 +111,9 @@ class _Transaction:
         record = self._record
         if record.checkout is None or not self._moves_checkout():
             return IndexUpdate(b"", None)
-        return move_index(self._live, record.git + b"/index", record.work_tree, *record.checkout)
+        path = record.git + b"/index"
+        checkout = IndexMove(*record.checkout, record.work_tree, frozenset(record.staged))
+        return move_index(self._live, path, checkout, again=self._again)
 
     def _moves_checkout(self) -> bool:
         """Whether HEAD is moved, or the branch that it is on now: the user may have switched since."""
@@ -142,8 +149,8 @@ class _Transaction:
     def _prepare(self, pending: list[RefMove]) -> bytes:
         """Lock all refs. Return the lock of packed-refs with its new content, b"" if that stays. Raise UsageError."""
         for move in pending:
-            content = b"ref: " + move.after if move.name == HEAD else move.after
-            self._lock(move.name, content + b"\n" if content else b"")
+            content = move.after or move.before  # never empty: after a crash its content tells whose lock it is
+            self._lock(move.name, (b"ref: " if move.name == HEAD else b"") + content + b"\n")
         packed = self._lock_packed({move.name for move in pending if not move.after})
         for move in pending:
             if move.after:
@@ -154,24 +161,27 @@ class _Transaction:
     def _lock(self, name: bytes, content: bytes) -> bytes:
         self._named = name
         lock = self._path(name) + b".lock"
-        self._writer.create_lock(name, lock, content)
+        self._writer.create_lock(name, lock, content, again=self._again)
         self._locks.append(lock)
         return lock
 
     def _lock_packed(self, removed: set[bytes]) -> bytes:
+        """Lock packed-refs if a ref is to be removed, so that no other command packs it meanwhile."""
         if not removed:
             return b""
-        lock = self._lock(b"packed-refs", b"")
+        before = self._read_packed()
+        content = without_packed(before, removed)
+        lock = self._lock(b"packed-refs", content or _NO_PACKED)
+        if self._read_packed() != before:
+            raise UsageError("another git command has packed refs meanwhile", "try again")
+        return lock if content != before else b""
+
+    def _read_packed(self) -> bytes:
         try:
             with open(self._path(b"packed-refs"), "rb") as stream:
-                content = stream.read()
+                return stream.read()
         except FileNotFoundError:
             return b""
-        rest = without_packed(content, removed)
-        if rest == content:
-            return b""
-        self._writer.rewrite(lock, rest)
-        return lock
 
     def _log_moves(self, pending: list[RefMove]) -> None:
         record, head = self._record, self._live.head_target()
@@ -218,7 +228,7 @@ class _Transaction:
     def _log_stashes(self, move: RefMove) -> None:
         commits = [commit for commit, _message in move.entries]
         if self._back:
-            self._writer.unlog(STASH, commits)
+            self._writer.unlog(STASH, commits, again=self._again)
         elif not self._writer.ends_with(STASH, commits):
             old = move.before
             for commit, message in move.entries:
