@@ -14,6 +14,8 @@ FINISH = (
     " git cherry-pick --continue || git cherry-pick --abort; git revert --abort; git merge --abort; git commit -qm finished"
 )
 """Ends an operation that a conflict has stopped."""
+COLLECTING = re.compile(r"git (gc|repack|prune)")
+"""Commands that remove directories of objects."""
 PRUNING = re.compile(r"prune=now|repack|git prune")
 """Commands that remove objects which no ref of the project reaches, though a fork may need them."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conftest import Listing, Place, full_listing, listing
-from git_commands import PRUNING, CommandSource, Names
+from git_commands import COLLECTING, PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
 from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.errors import UsageError
@@ -141,7 +141,8 @@ class GitMachine:
         self.forks: dict[str, ForkLook] = {}
         self._seen: dict[str, set[bytes]] = {fork: set() for fork in FORKS}
         self._pruned: set[str] = set()
-        """Forks whose objects git may have removed at the user's command."""
+        """Forks in which objects may be missing: git has removed them at the user's command, or has removed directories
+        of objects in the fork, and those hide what the user adds there later."""
         self._dropped: set[bytes] = set()
         self._put: dict[bytes, int] = {}
         self._applied: dict[str, Applied] = {}
@@ -214,6 +215,8 @@ class GitMachine:
         self._listing = full_listing(self.place.project)
 
     def do_exec(self, step: Step) -> None:
+        if COLLECTING.search(step.word):
+            self._pruned.add(step.fork)
         self._in_fork(step.fork, step.word)
         self._untouched("a command in a fork")
 
@@ -233,7 +236,7 @@ class GitMachine:
         self.forks[fork] = look
         self._values |= {*look.refs.values(), *look.stashes, look.commit}
         if problems:
-            self.counts["commands in a fork whose objects the user has pruned"] += 1
+            self.counts["looks at a fork that lacks objects"] += 1
             self._require(fork in self._pruned, f"the repository is damaged in the fork {fork}", problems)
         return look
 
