@@ -33,6 +33,13 @@ class _Found(NamedTuple):
     is_certain: bool
 
 
+def read_own_file(path: bytes, limit: int) -> bytes | None:
+    """Return the content of a file of the user's, None if there is none. Links are followed: settings are often kept
+    elsewhere. Raise ValueError above ``limit`` bytes."""
+    directory, name = os.path.split(os.path.realpath(path))
+    return read_file(directory, name, limit)
+
+
 class UserSettings:
     def __init__(self, user: UserFiles, place: RepositoryPlace) -> None:
         """Raise UsageError if a file cannot be parsed."""
@@ -43,7 +50,7 @@ class UserSettings:
 
     def _read(self, path: bytes, *, is_certain: bool, depth: int = 0) -> Iterator[_Found]:
         try:
-            settings = parse_settings(read_file(path, SETTINGS_LIMIT) or b"")
+            settings = parse_settings(read_own_file(path, SETTINGS_LIMIT) or b"")
         except ValueError as error:
             raise UsageError(f"{show(path)} cannot be read: {error}", "git config --list") from None
         for setting in settings:
