@@ -264,7 +264,7 @@ class Transfer:
         if self._stashes:
             moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
             count = len(self._stashes)
-            outcomes.append(RefOutcome(STASH, "moved", STASH, f"{count} more stash{'es' if count > 1 else ''}"))
+            outcomes.append(RefOutcome(STASH, "moved", STASH, f"has {count} more entr{'ies' if count > 1 else 'y'}"))
         checkout = self._checkout(moves)
         message = b"mudroom: apply of " + os.fsencode(self._fork.name)
         record = RepositoryMoves(
