@@ -27,16 +27,18 @@ class Ground:
         landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
+        project: bytes = b"",
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
 
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
-        merge has left.
+        merge has left. ``project``: the path of the project; b"" if it is not known.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
+        self.project = project
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""

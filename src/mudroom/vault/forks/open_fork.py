@@ -97,4 +97,5 @@ class OpenFork:
             landed=load_landed(fork.path + LANDED),
             masked=self._vault.mask.paths,
             fork=fork.path,
+            project=self._vault.project,
         )

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dulwich.lru_cache import LRUSizeCache
 
-from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree, reads_as
+from mudroom.core.tree.git_name import reads_as
+from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.read import refusal
 from mudroom.vault.git.repository import Repository

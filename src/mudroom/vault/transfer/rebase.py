@@ -165,15 +165,17 @@ def collect_layer(
     sealed: Changeset,
     claims: Changeset,
     landed: Mapping[bytes, LandedPaths],
+    project: bytes = b"",
 ) -> Changeset:
-    """Return the changes of a stack of layers (directories, bottom first) over ``base``.
+    """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the path of the
+    project, for flags.
 
     ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
     about its original is a conflict, never a guess.
     """
     trees = [place + b"/tree" for place in reversed(stack)]
     originals = Originals(stack)
-    ground = Ground(base, originals, frozen=frozen, sealed=sealed, before=claims, landed=landed)
+    ground = Ground(base, originals, frozen=frozen, sealed=sealed, before=claims, landed=landed, project=project)
     with staged_source(trees) as staged, Union(trees[1:], base) as lower:
         view = OverlayView(b"", (), trees[0], b"")
         return collect(view, staged, lower, ground, 0)  # 0: no live file is older than that

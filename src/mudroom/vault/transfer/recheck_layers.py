@@ -118,6 +118,7 @@ class LayerRecheck:
                     sealed=sealed,
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
+                    project=vault.project,
                 )
                 self._save(name)
             sealed = self._done[name]
