@@ -39,7 +39,7 @@ ROOMS: Mapping[str, Room] = {
         (
             ("text",),
             ("tree",),
-            ("command", "confinement", "merge", "network"),
+            ("command", "confinement", "git", "merge", "network"),
             ("agent", "command.shell", "journal"),
             ("command.program",),
             ("approval",),

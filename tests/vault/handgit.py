@@ -10,8 +10,15 @@ import subprocess
 import zlib
 from pathlib import Path
 
-from mudroom.stage.source import OpenSource
-from mudroom.vault.git.commits import Commits, bring_commits
+from mudroom.core.git.emptied import Emptied
+from mudroom.core.git.ref_plan import RefPlanOptions
+from mudroom.errors import UsageError
+from mudroom.stage.source import OpenSource, Source
+from mudroom.vault.git.commits import Commits, branch_name, directories_in_view, require_dulwich, require_free
+from mudroom.vault.git.fork_refs import ForkFiles
+from mudroom.vault.git.ref_transaction import perform_moves
+from mudroom.vault.git.repository import find_repository
+from mudroom.vault.git.transfer import ForkSide, RepositorySides, open_transfer
 
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 WHO = b"T <t@example.org> 1700000000 +0000"
@@ -35,6 +42,28 @@ def fsck(directory: Path) -> str:
     return done.stdout + done.stderr
 
 
+def bring_commits(
+    project: bytes, repository: bytes, view: Source, *, branch: str | None = None, fork: str = "agent"
+) -> Commits:
+    """Bring the commits at HEAD of a view, as ``apply --commits`` does without an apply's directory."""
+    require_dulwich()
+    place = find_repository(project, repository)
+    git, common = directories_in_view(project, repository, view, place)
+    name = branch_name(branch, fork)
+    sides = RepositorySides(repository, place, git, common, b"")
+    with open_transfer(sides, ForkSide(fork, view, ForkFiles(view), ()), Emptied(())) as transfer:
+        before = require_free(transfer.live, name)
+        transfer.require_forward(before, name)
+        moves, result = transfer.plan(RefPlanOptions(fork.encode(), "no files are applied", name))
+        if not moves.moves:
+            raise UsageError(f"the fork {fork} has no commits that the repository does not have")
+        transfer.add_objects()
+        failures = perform_moves(moves)
+        if failures:
+            raise UsageError("; ".join(failure.reason for failure in failures))
+        return Commits(os.fsdecode(name), transfer.head.decode(), before.decode(), result, "")
+
+
 class Copy:
     """A project with a repository, and a copy of it that an agent has had its way with."""
 
@@ -48,13 +77,9 @@ class Copy:
     def agent(self, script: str) -> str:
         return git(self.fork, script)
 
-    def bring(
-        self, branch: str | None = None, source_ref: str | None = None, repository: bytes = b".git", fork: str = "agent"
-    ) -> Commits:
+    def bring(self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent") -> Commits:
         with OpenSource(os.fsencode(self.fork)) as view:
-            return bring_commits(
-                os.fsencode(self.project), repository, view, branch=branch, fork=fork, source_ref=source_ref
-            )
+            return bring_commits(os.fsencode(self.project), repository, view, branch=branch, fork=fork)
 
     # --- by hand ---
 

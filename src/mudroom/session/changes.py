@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _again(applied: ApplyResult) -> dict[str, int]:
-    return {"again": len(applied.again)} if applied.again else {}
+def _again(applied: ApplyResult) -> dict[str, Any]:
+    again: dict[str, Any] = {"again": len(applied.again)} if applied.again else {}
+    return again | ({"refs": list(applied.refs)} if applied.refs else {})
 
 
 class Changes:
@@ -125,7 +126,7 @@ class Changes:
 
         Hold the vault's lock. ``reviewed``: the fingerprint of the reviewed changes; default: that of the last
         ``review`` since the last apply, if any. Raise ForkMoved if the fork's changes differ from it; the project is
-        untouched then. ``git``: include repositories, each as a whole; otherwise only those that a path names.
+        untouched then. ``git``: bring the commits of repositories, too; otherwise only of those that a path names.
         ``parts``: apply only these parts of these files. ``markers``: write conflict markers into texts that cannot be
         merged. ``backups``: keep a replaced or removed file beside it as ``NAME.bak``. ``verify_fork``: False only if
         the lock has been held since the changes were collected. ``exact``: apply the ``paths`` themselves, without the
@@ -146,26 +147,32 @@ class Changes:
                 "exit_code": landed.verified.exit_code,
             }
             self._forks.journal("verify", name, details)
-        more = {"kept": len(landed.kept)} if landed.kept else {}
+        more: dict[str, Any] = {"kept": len(landed.kept)} if landed.kept else {}
+        moved = [text(outcome.target) for result in landed.repositories for outcome in result.refs if outcome.target]
+        more |= {"refs": moved} if moved else {}
         self._journal_applied("apply", name, landed.applied, **more)
         tidy(self._forks, applied=True)
         return landed
 
     def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
-        """Bring the commits of a fork into the project's repository as a branch (default: ``mudroom/<fork>``); the
-        project's files, index and HEAD stay unchanged. Hold the vault's lock. Raise UsageError if there are no commits,
-        or they cannot be brought; no branch has changed then."""
-        from mudroom.vault.git.commits import bring_commits
+        """Bring the commits of a fork into the project's repository: its HEAD as a branch (default:
+        ``mudroom/<fork>``), its other branches, tags, notes and stashes under their names. The project's files, index
+        and HEAD stay unchanged. Hold the vault's lock. Raise UsageError if there are no commits, or they cannot be
+        brought; no ref has changed then."""
+        from mudroom.vault.apply.git_landing import bring_commits
+        from mudroom.vault.apply.landing import read_record
 
-        with self._forks.at_rest(name) as fork, OpenFork(self._vault, fork) as opened:
-            commits = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
+        with self._forks.at_rest(name) as fork:
+            commits = bring_commits(self._vault, fork, read_record(fork), branch, repository, self._forks.clock())
         data = {
             "branch": commits.branch,
             "head": commits.head,
             "commits": len(commits.commits),
             "before": commits.before,
+            "apply": commits.name,
         }
-        self._forks.journal("commits", name, data)
+        if commits.name:
+            self._forks.journal("commits", name, data)
         return commits
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:

@@ -27,9 +27,9 @@ examples:
   mudroom apply run-7f3a --yes src docs  only these, without asking; '*.py' names files by pattern
   mudroom apply run-7f3a -p              choose hunk by hunk; the rest stays in the fork
   mudroom apply run-7f3a --bak           keep replaced files as NAME.bak
-  mudroom apply run-7f3a --git           the repository, too; it is left out else
+  mudroom apply run-7f3a --git           its commits, branches and tags, too; they are left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
-  mudroom apply run-7f3a --commits       the commits that were made in the fork, as a branch mudroom/run-7f3a
+  mudroom apply run-7f3a --commits       only the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
 project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork has changed
@@ -39,7 +39,7 @@ since it was reviewed. Exit code 5: the verify command of the policy failed on t
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--patch", "-p", action="store_true", help="choose hunk by hunk")
-    parser.add_argument("--git", action="store_true", help="also the changes in .git, as a whole")
+    parser.add_argument("--git", action="store_true", help="also its commits: branches, tags, stashes")
     parser.add_argument("--markers", action="store_true", help="write conflict markers into files that conflict")
     parser.add_argument("--bak", action="store_true", help="keep replaced and removed files as NAME.bak")
     parser.add_argument("--reviewed", metavar="ID", help="only if this is the fork's fingerprint in diff --json")
@@ -151,6 +151,8 @@ def exit_code(landed: LandingResult) -> int:
 
 
 def landed_to_json(landed: LandingResult) -> dict[str, Any]:
+    from mudroom.cli.change.commits import transfers_to_json
+
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
     return {
@@ -163,6 +165,7 @@ def landed_to_json(landed: LandingResult) -> dict[str, Any]:
         "verified": _verified(verified) if verified is not None else None,
         "withheld": [text(path) for path in landed.withheld],
         "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
+        "repositories": transfers_to_json(landed.repositories) if landed.repositories else [],
         "undo": applied.name or None,
     }
 
@@ -193,7 +196,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
         terminal.style("applied: ", "green")
-        + apply_words(applied.written, applied.removed, len(landed.kept))
+        + apply_words(applied.written, applied.removed, len(landed.kept), sum(r.moved for r in landed.repositories))
         + undo_hint
     )
     for conflict in applied.conflicts[:20]:
@@ -204,6 +207,10 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
         terminal.say(f"  merged with what the project had changed: {name_some(landed.merged)}")
     if landed.kept:
         terminal.say(f"  the project's was kept: {name_some(landed.kept)}")
+    if landed.repositories:
+        from mudroom.cli.change.commits import print_transfers
+
+        print_transfers(landed.repositories, context)
     if applied.conflicts:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:

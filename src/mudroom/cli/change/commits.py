@@ -1,45 +1,117 @@
-"""``mudroom apply --commits``: the commits of a fork as a branch of the real repository."""
+"""``mudroom apply --commits`` and ``--git``: what has come of the branches, tags and stashes of a fork."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.terminal.context import Context
+from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
+from mudroom.core.result import text
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
     from mudroom.session import Session
+    from mudroom.vault.git.commits import Commit
+    from mudroom.vault.git.transfer import TransferResult
 
 _MOST_SHOWN = 20
+_PREFIXES = (b"refs/heads/", b"refs/tags/", b"refs/")
 
 
 def bring_commits(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
     if args.paths or args.patch or args.git or args.bak or args.markers:
-        raise UsageError("--commits brings commits, and no files", "apply the files without it")
-    result = session.changes.bring_commits(name, branch=args.branch)
-    branch = result.branch.removeprefix("refs/heads/")
+        raise UsageError("--commits brings commits, and no files", f"mudroom apply {name} --git brings both")
+    commits = session.changes.bring_commits(name, branch=args.branch)
     if context.as_json:
         report = {
             "schema": "mudroom.commits/1",
             "fork": name,
-            "branch": result.branch,
-            "head": result.head,
-            "before": result.before or None,
-            "commits": [commit._asdict() for commit in result.commits],
-            "objects": result.objects,
+            "branch": commits.branch,
+            "head": commits.head,
+            "before": commits.before or None,
+            "commits": [commit._asdict() for commit in commits.commits],
+            "objects": commits.objects,
+            "refs": refs_to_json(commits.result.refs),
+            "undo": commits.name or None,
         }
         context.terminal.out(json.dumps(report))
         return 0
     print_line, style = context.terminal.say, context.terminal.style
-    count = len(result.commits)
-    print_line(
-        style(f"{branch}: ", "green") + f"{count:,} commit{'' if count == 1 else 's'}, {result.objects:,} objects"
-    )
-    for commit in result.commits[-_MOST_SHOWN:]:
-        print_line(f"  {style(commit.id[:10], 'yellow')} {commit.subject}  {style(commit.author, 'dim')}")
-    if count > _MOST_SHOWN:
-        print_line(f"  and {count - _MOST_SHOWN:,} before them")
-    print_line(f"  look: git log {branch}   take: git merge {branch}   away: git branch -D {branch}")
+    branch = commits.branch.removeprefix("refs/heads/")
+    count = len(commits.commits)
+    undo = f"   mudroom undo takes it back ({commits.name})" if commits.name else ""
+    words = f"{count:,} commit{'' if count == 1 else 's'}, {commits.objects:,} objects{undo}"
+    if not commits.name:
+        words = "the repository has all commits of the fork already"
+    print_line(style(f"{branch}: ", "green") + words)
+    print_commits(commits.commits, context)
+    for line in ref_lines(outcome for outcome in commits.result.refs if outcome.ref != HEAD):
+        print_line(f"  {line}")
+    print_line(f"  look: git log {branch}   take: git merge {branch}")
     return 0
+
+
+def print_transfers(repositories: Iterable[TransferResult], context: Context) -> None:
+    """Print what an apply has done to refs."""
+    for result in repositories:
+        place = "" if result.label == b".git" else f"{show(result.label)}: "
+        for line in ref_lines(result.refs):
+            context.terminal.say(f"  {place}{line}")
+        print_commits(result.commits, context)
+
+
+def print_commits(commits: tuple[Commit, ...], context: Context) -> None:
+    style = context.terminal.style
+    for commit in commits[-_MOST_SHOWN:]:
+        context.terminal.say(f"  {style(commit.id[:10], 'yellow')} {commit.subject}  {style(commit.author, 'dim')}")
+    if len(commits) > _MOST_SHOWN:
+        context.terminal.say(f"  and {len(commits) - _MOST_SHOWN:,} before them")
+
+
+def ref_lines(outcomes: Iterable[RefOutcome]) -> Iterator[str]:
+    """Yield a line for each ref of the fork."""
+    for outcome in outcomes:
+        name, target = _short(outcome.ref), _short(outcome.target)
+        if outcome.ref == STASH:
+            yield outcome.reason
+        elif outcome.result == "there":
+            yield f"{name}: the repository has it already"
+        elif outcome.result == "moved":
+            yield f"HEAD is on {target} now" if outcome.ref == HEAD else f"{name} moved"
+        elif outcome.result == "beside":
+            reason = f": {name} {outcome.reason}" if outcome.reason else ""
+            yield f"{target} has the commits{reason}   take: git merge {target}"
+        else:
+            yield f"{name} {outcome.reason}"
+
+
+def _short(ref: bytes) -> str:
+    return show(next((ref[len(prefix) :] for prefix in _PREFIXES if ref.startswith(prefix)), ref))
+
+
+def refs_to_json(outcomes: Iterable[RefOutcome]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ref": text(outcome.ref),
+            "result": outcome.result,
+            "target": text(outcome.target) or None,
+            "reason": outcome.reason or None,
+        }
+        for outcome in outcomes
+    ]
+
+
+def transfers_to_json(repositories: Iterable[TransferResult]) -> list[dict[str, Any]]:
+    return [
+        {
+            "repository": text(result.label),
+            "refs": refs_to_json(result.refs),
+            "commits": [commit._asdict() for commit in result.commits],
+            "objects": result.objects,
+        }
+        for result in repositories
+    ]

@@ -49,13 +49,16 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
             "removed": applied.removed,
             "again": [text(path) for path in applied.again],
             "fork": applied.holder or None,
+            "refs": list(applied.refs),
             "conflicts": conflicts_to_json(applied.conflicts),
             "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
         }
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
-    summary = undo_words(action, applied.written, applied.removed, len(applied.again), applied.holder)
+    summary = undo_words(
+        action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
+    )
     terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {summary}")
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")

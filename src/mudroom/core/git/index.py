@@ -8,7 +8,6 @@ written.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -138,6 +137,8 @@ def encode_index(entries: Iterable[IndexEntry], id_length: int = 20) -> bytes:
         record += (more.to_bytes(2) if more else b"") + entry.path
         parts.append(record + b"\0" * (_ALIGNMENT - len(record) % _ALIGNMENT))
     data = b"".join(parts)
+    import hashlib  # OpenSSL: slow to import, and not needed to read an index
+
     return data + hashlib.new("sha1" if id_length == 20 else "sha256", data, usedforsecurity=False).digest()
 
 

@@ -9,16 +9,33 @@ from __future__ import annotations
 from typing import Literal
 
 
-def apply_words(written: int, removed: int, kept: int) -> str:
-    """Summarise an apply. ``kept``: number of files for which the project's version was chosen."""
+def apply_words(written: int, removed: int, kept: int, refs: int = 0) -> str:
+    """Summarise an apply. ``kept``: number of files for which the project's version was chosen. ``refs``: number of
+    refs of git that moved."""
+    if refs and not written and not removed:
+        return _refs_words(refs, "moved")
     if kept and not written and not removed:
         return "the project stays as it is"
     return f"{written:,} written" + (f", {removed:,} removed" if removed else "")
 
 
-def undo_words(what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str) -> str:
+def _refs_words(refs: int, verb: str) -> str:
+    return f"{refs:,} ref{'' if refs == 1 else 's'} of git {verb}"
+
+
+def undo_words(
+    what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str, refs: int = 0
+) -> str:
     """Summarise an undo or redo. ``again``: number of files that are back in the fork, or removed from it again;
-    ``holder``: the present name of that fork."""
+    ``holder``: the present name of that fork. ``refs``: number of refs of git that moved."""
+    moved = _refs_words(refs, "moved back" if what == "undo" else "moved") if refs else ""
+    if moved and not written and not removed and not again:
+        return moved
+    files = _files_words(what, written, removed, again, holder)
+    return f"{files}, {moved}" if moved else files
+
+
+def _files_words(what: Literal["undo", "redo"], written: int, removed: int, again: int, holder: str) -> str:
     where = f"{'in' if what == 'undo' else 'out of'} {holder} again"
     if again and not written and not removed:
         return f"the project stays as it is, {again:,} {'file is' if again == 1 else 'files are'} {where}"

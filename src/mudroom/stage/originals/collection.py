@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import MADE, flags_of
+from mudroom.core.tree.flag import MADE, flags_of, git_directory
 from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
@@ -30,6 +30,8 @@ from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.view import RawDifference, View
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
+_STATE_LIMIT = 256 * 1024 * 1024
+"""Bytes of an index or of packed refs."""
 TEXT_LIMIT = 4 * 1024 * 1024
 """Bytes. Lines of a larger file are not counted."""
 
@@ -168,6 +170,9 @@ class _Collector:
                 os.close(descriptor)
         return attributes[0] == attributes[1]
 
+    def _is_in_base(self, path: bytes) -> bool:
+        return self._base.look(path) is not None
+
     def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
         if base is not None and staged is not None and base.kind == staged.kind == "file" and base.links > 1:
             self._remarks[path] = Remark(
@@ -180,7 +185,42 @@ class _Collector:
         first = self._links.setdefault((staged.device, staged.inode), path)
         return b"" if first == path else first
 
+    def _forget_unchanged_repositories(self) -> None:
+        """Drop the changes of repositories that are as before but for caches, such as a refreshed index."""
+        units: dict[bytes, list[Change]] = {}
+        for path, change in self._changes.items():
+            unit = git_directory(path)
+            if unit is not None:
+                units.setdefault(unit, []).append(change)
+        if not units:
+            return
+        from mudroom.core.git.repository_state import is_unchanged
+
+        for unit, changes in units.items():
+            if self._is_in_base(unit + b"/HEAD") and is_unchanged(unit, changes, self._read_base, self._read_staged):
+                for change in changes:
+                    del self._changes[change.path]
+
+    def _read_base(self, path: bytes) -> bytes | None:
+        change = self._changes.get(path)
+        try:
+            if change is None:
+                return read_all(self._base, path, _STATE_LIMIT)
+            return self._ground.read_original(path, change.base, _STATE_LIMIT) if change.base is not None else None
+        except OSError:
+            return None
+
+    def _read_staged(self, path: bytes) -> bytes | None:
+        change = self._changes.get(path)
+        if change is None:
+            return self._read_base(path)
+        try:
+            return read_all(self._staged, path, _STATE_LIMIT) if change.staged is not None else None
+        except OSError:
+            return None
+
     def finish(self) -> Changeset:
+        self._forget_unchanged_repositories()
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)

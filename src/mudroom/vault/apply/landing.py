@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.choice import select_below, select_exactly
-from mudroom.core.tree.flag import repositories
+from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import Union
@@ -24,6 +24,18 @@ from mudroom.stage.source import Source
 from mudroom.vault.apply.backup import with_backups
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped, save_for_undo
 from mudroom.vault.apply.execution import Progress
+from mudroom.vault.apply.git_landing import (
+    NOT_WHOLE,
+    GitLanding,
+    RefTurn,
+    bring_refs,
+    existing_units,
+    is_complete,
+    load_refs,
+    move_refs,
+    open_git_landing,
+    ref_remarks,
+)
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
@@ -44,6 +56,9 @@ from mudroom.vault.record import ApplyRecord, ForkRecord, load
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
+if TYPE_CHECKING:
+    from mudroom.vault.git.transfer import TransferResult
+
 _TRIES = 3
 LACKING = "is missing from the fork, so the rest of its change is lost"
 MARKED = "conflict markers were written into it, as requested"
@@ -61,6 +76,8 @@ class LandingResult(NamedTuple):
     """Paths whose new content in the project differs from the fork's, because both sides had changed them."""
     kept: tuple[bytes, ...] = ()
     """Paths where the project's version was kept, as decided. The fork no longer has its version; undo returns it."""
+    repositories: tuple[TransferResult, ...] = ()
+    """What has come of the branches, tags and stashes of the fork's repositories, if they were to be brought."""
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -100,7 +117,8 @@ class LandingRequest(NamedTuple):
     parts: Mapping[bytes, PartialChoice] = MappingProxyType({})
     """Files of which only a part is to be applied."""
     git: bool = False
-    """Include git repositories, each as a whole. Otherwise a repository is left out unless it is among ``paths``."""
+    """Bring the commits of git repositories, too (``git_landing.py``), and repositories that the fork made. Otherwise a
+    repository is left out unless its ``.git`` is among ``paths``."""
     backups: bool = False
     """Keep each replaced or removed file beside its path as ``NAME.bak``."""
     markers: bool = False
@@ -125,8 +143,11 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
     # unselected changes must not land with a directory
     blocked |= {change.path for change in changes} - {change.path for change in chosen}
+    live = reconciler.live()
     named = {*request.paths, *(repositories(chosen) if request.git else ())}
-    landing = plan_landing(chosen, reconciler.live(), named, blocked, masked)
+    removed = {change.path for change in chosen if change.staged is None} & {*request.paths}
+    named -= existing_units(live.look, chosen) - removed
+    landing = plan_landing(chosen, live, named, blocked, masked)
     ops = (op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) else op for op in landing.ops)
     landing = landing._replace(ops=tuple(ops))
     return LandingPlan(record, tuple(chosen), landing)
@@ -206,9 +227,17 @@ def land(
                     continue  # the check took time, and the project has changed
             if request.backups:
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
-            landed = perform(vault, fork, request, plan, reconciler, LandingOptions(time, verify_fork, progress))
+            options = LandingOptions(time, verify_fork, progress)
+            with open_git_landing(vault, fork, record, _units(request, plan.chosen)) as git:
+                landed = perform(vault, fork, request, plan, reconciler, git, options)
             return landed._replace(verified=verified)
     raise MudroomError("the project changed each time while the result was being verified", "try again")
+
+
+def _units(request: LandingRequest, chosen: Sequence[Change]) -> set[bytes]:
+    """Return the ``.git`` directories whose commits are to be brought."""
+    units = {unit for change in chosen if (unit := git_directory(change.path)) is not None}
+    return units if request.git else units & {*request.paths}
 
 
 def _is_unchanged(
@@ -227,9 +256,11 @@ def perform(
     request: LandingRequest,
     plan: LandingPlan,
     reconciler: Reconciler,
+    git: GitLanding,
     options: LandingOptions,
 ) -> LandingResult:
     landing, applied, place = plan.landing, ApplyResult(""), None
+    git.add_objects()
     if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
         point = save_for_undo(vault, fork, place.path, options.time) if landing.dropped else None
@@ -254,12 +285,40 @@ def perform(
     landed = {change.path for change in plan.chosen} - kept
     landed -= {path for path in landed for top in stayed if is_below(path, top)}
     parts = {path: part for path, part in request.parts.items() if path in landed}
+    transferred: list[TransferResult] = []
+    if git:
+        rest = {
+            path
+            for path in {change.path for change in plan.record.changeset.changes} - landed
+            if git_directory(path) is None
+        }
+        not_whole = NOT_WHOLE if rest or parts else ""
+        place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
+        landed |= _transferred(plan, transferred)
     remaining = keep_remainder(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:
         place.end()
     merged = (landing.differing & landed) - landing.dropped - landing.unmoved
     kept_ours = tuple(sorted(landing.dropped & landed))
-    return LandingResult(applied, landing.withheld, remaining, merged=tuple(sorted(merged)), kept=kept_ours)
+    withheld = tuple(path for path in landing.withheld if path not in landed)
+    return LandingResult(
+        applied,
+        withheld,
+        remaining,
+        merged=tuple(sorted(merged)),
+        kept=kept_ours,
+        repositories=tuple(transferred),
+    )
+
+
+def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[bytes]:
+    """Return the changes in repositories that the fork need not keep, because all its commits have come over."""
+    if not is_complete(results):
+        return set()
+    done = {unit for result in results if (unit := git_directory(result.label)) is not None}
+    return {
+        change.path for change in plan.chosen if git_directory(change.path) in done and not is_protected(change.path)
+    }
 
 
 Resting = Callable[[str], AbstractContextManager[Fork]]
@@ -272,11 +331,14 @@ def undo_apply(
     """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
     place = _find_apply(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
+    refs = RefTurn(place, back=True)
     if record is None or not record.dropped:
-        return undo(place, progress)
+        return refs.added_to(undo(place, progress, refs.settle))
     with _locked_holder(vault, record, resting) as fork:
-        applied = undo(place, progress, lambda _applied: restore_dropped(vault, fork, record, place.path))
-        return _with_restored(applied, record, fork)
+        applied = undo(
+            place, progress, lambda done: (*refs.settle(done), *restore_dropped(vault, fork, record, place.path))
+        )
+        return refs.added_to(_with_restored(applied, record, fork))
 
 
 def redo_apply(
@@ -287,12 +349,15 @@ def redo_apply(
     """
     place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
+    refs = RefTurn(place, back=False)
     if record is None or not record.dropped:
-        return redo(place, progress)
+        return refs.added_to(redo(place, progress, refs.settle))
     with _locked_holder(vault, record, resting) as fork:
         unchanged = fork if fork is not None and not _has_changed_since(fork, record) else None
-        applied = redo(place, progress, lambda applied: _drop_again(vault, fork, place.load(), applied))
-        return _with_restored(applied, record, unchanged)
+        applied = redo(
+            place, progress, lambda done: (*refs.settle(done), *_drop_again(vault, fork, place.load(), done))
+        )
+        return refs.added_to(_with_restored(applied, record, unchanged))
 
 
 def _with_restored(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
@@ -356,6 +421,7 @@ def recover_all(vault: Vault) -> list[Recovery]:
             conflicts = outcome.applied.conflicts if outcome is not None else ()
             record = place.load()
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
+            remarks += ref_remarks(move_refs(load_refs(place.path)))
             if remarks:
                 recoveries.append(
                     Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
@@ -372,6 +438,8 @@ def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
     """Settle the fork after an interrupted undo or redo. Repeatable; does nothing if the operation had not begun."""
     state = place.state()
     record = place.load() if state in ("done", "undone") else None
+    if record is not None:
+        move_refs(load_refs(place.path), back=state == "undone")
     if record is None or not record.dropped:
         return
     fork = find_holder(vault, record)

@@ -70,6 +70,8 @@ class ApplyResult(NamedTuple):
     """
     holder: str = ""
     """The current name of that fork."""
+    refs: tuple[str, ...] = ()
+    """Refs that an undo or redo has moved, for display."""
 
 
 Settle = Callable[[ApplyResult], tuple[Remark, ...]]

@@ -18,6 +18,7 @@ _MODES = frozenset((TREE, LINK, FILE, PROGRAM, MODULE))
 _NAME_LIMIT = 4096
 _LINE_LIMIT = 2048  # fsck.c, gitattributesLineLength
 _IDENTITY = re.compile(rb"(?!<)[^<>\n\0]* <[^<>\n\0]*> (0|[1-9][0-9]{0,18}) [+-][0-9]{4}")
+_TAG_LINE = re.compile(rb"tag (?![./-])[^\x00-\x20~^:?*\[\\\x7f]+(?<![./])")
 _TIME = re.compile(rb"> (-?[0-9]{1,19}) ")
 
 
@@ -101,6 +102,23 @@ def check_commit(data: bytes) -> None:
         at += 1
     if at < len(lines) and lines[at].startswith((b"author ", b"committer ", b"parent ", b"tree ")):
         raise ValueError("has a header line twice")
+
+
+def check_tag(data: bytes) -> None:
+    """Refuse an annotated tag without object, kind, name and tagger in this order, as git's fsck with --strict does."""
+    if b"\0" in data:
+        raise ValueError("holds a NUL")
+    tag_target(data)
+    lines = data.partition(b"\n\n")[0].split(b"\n")
+    kind = lines[1].removeprefix(b"type ") if len(lines) > 1 else b""
+    if kind not in (b"commit", b"tree", b"blob", b"tag") or lines[1] != b"type " + kind:
+        raise ValueError("does not name the kind of its object")
+    if len(lines) < 3 or not _TAG_LINE.fullmatch(lines[2]):
+        raise ValueError("has no valid name")
+    tagger = lines[3] if len(lines) > 3 else b""
+    identity = _IDENTITY.fullmatch(tagger[7:]) if tagger.startswith(b"tagger ") else None
+    if identity is None or int(identity.group(1)) >= 1 << 63:
+        raise ValueError("has no valid tagger line")
 
 
 def tag_target(data: bytes) -> tuple[bytes, bytes]:

@@ -1,10 +1,10 @@
-"""Import the commits that an agent made in its fork into the user's repository, as a branch.
+"""Commits of a fork: their values, the name of their branch, where they are in the fork.
 
 The fork's repository was written by an agent, so git itself never runs on it. Objects and refs are read as data
-(``git/objects.py``, ``git/refs.py``), new ones are checked (``git/check.py``, ``git/walk.py``), and one pack and one
-branch are written (``git/write.py``). HEAD, index and work tree of the project's repository stay unchanged.
+(``objects.py``, ``fork_refs.py``), new ones are checked (``check.py``, ``walk.py``), one pack is added and refs are
+moved (``transfer.py``, ``ref_transaction.py``).
 
-This file imports nothing heavy: dulwich comes with the extra ``git``, and is imported only when commits are imported.
+This file imports nothing heavy: dulwich is imported only when commits are brought or listed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from mudroom.vault.git.check import CommitText
     from mudroom.vault.git.objects import ForkObjects
     from mudroom.vault.git.repository import Repository, RepositoryPlace
+    from mudroom.vault.git.transfer import TransferResult
     from mudroom.vault.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
 """The oldest supported version, as in pyproject.toml."""
-_INSTALL = "pip install 'mudroom[git]'"
+_INSTALL = "pip install -U mudroom dulwich"
 _SUBJECT_LENGTH = 200
 
 
@@ -39,112 +40,43 @@ class Commit(NamedTuple):
 
 
 class Commits(NamedTuple):
+    """The outcome of ``apply --commits``."""
+
     branch: str
-    """Full name of the ref in the project's repository: refs/heads/mudroom/agent-1."""
+    """Full name of the branch of the fork's HEAD in the project's repository: refs/heads/mudroom/agent-1."""
     head: str
-    """The commit it points to now."""
-    commits: tuple[Commit, ...]
-    """Commits that no branch or tag of the repository reached, oldest first."""
-    objects: int
-    """Number of copied objects. May be low or 0 if git still has the objects of a removed branch."""
+    """The fork's HEAD."""
     before: str
     """The commit the branch pointed to before; empty if it is new."""
+    result: TransferResult
+    name: str
+    """The apply, for undo; empty if the repository had everything already."""
+
+    @property
+    def commits(self) -> tuple[Commit, ...]:
+        return self.result.commits
+
+    @property
+    def objects(self) -> int:
+        return self.result.objects
 
 
-def bring_commits(
-    project: bytes,
-    repository: bytes,
-    view: Source,
-    *,
-    branch: str | None,
-    fork: str,
-    source_ref: str | None = None,
-) -> Commits:
-    """Import the commits at ``source_ref`` of a fork (default: its HEAD) into the project's repository, as a new branch
-    or by moving an existing one forward.
-
-    ``repository``: the path of the ``.git`` below the project. ``view``: the whole fork, as a command sees it; no
-    command may be running in it. ``branch``: default ``mudroom/<fork>``. ``source_ref``: HEAD, a full ref name
-    (refs/heads/x), the name of a branch or tag, or a commit id.
-
-    Objects are on disk before the branch is. Raise UsageError, without changing a branch: if there is nothing new to
-    import; if the branch exists and is not an ancestor of the commits, or a work tree is on it; if an object is
-    missing, damaged, too large or refused by git's fsck; if either repository is of an unsupported kind.
-    """
-    _require_dulwich()
-    from mudroom.vault.git.history import History
-    from mudroom.vault.git.objects import ForkObjects
-    from mudroom.vault.git.refs import Refs
-    from mudroom.vault.git.repository import Repository, find_repository
-    from mudroom.vault.git.walk import Walk
-    from mudroom.vault.git.write import RepositoryWriter
-
-    place = find_repository(project, repository)
-    git, common = _in_view(project, repository, view, place)
-    name = _branch_name(branch, fork)
-    with Repository(place) as live:
-        head = Refs(view, git, common, live.format.hex_length).resolve(source_ref or "HEAD")
-        before = _require_free(live, name)
-        known = live.packs()
-        with ForkObjects(view, common + b"/objects", live.format.name, known) as objects:
-            history = History(live, objects)
-            head = history.peel(head)
-            if before and not history.reaches(head, before):
-                raise UsageError(
-                    f"the branch {show(name[11:])} has commits that the fork's does not have",
-                    "it is never overwritten: choose another with --branch",
-                )
-            new = Walk(live, history).new(head)
-            if not new.commits:
-                raise UsageError(
-                    f"the fork {fork} has no commits that the repository does not have",
-                    "what is not committed comes with mudroom apply, without --commits",
-                )
-            write = RepositoryWriter(live)
-            if new.missing:
-                write.add_objects(len(new.missing), _checked(objects, new))
-        write.set_branch(name, before, head, b"mudroom: commits of the fork " + fork.encode())
-    commits = tuple(_describe(name, text) for name, text in new.commits)
-    return Commits(os.fsdecode(name), head.decode(), commits, len(new.missing), before.decode())
-
-
-def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
-    """Move a branch back to where it was before ``bring_commits``, or remove it if it was new.
-
-    Objects stay until git's garbage collection. Raise UsageError if the branch has moved since, or a work tree is on
-    it.
-    """
-    _require_dulwich()
-    from mudroom.vault.git.repository import Repository, find_repository
-    from mudroom.vault.git.write import RepositoryWriter
-
-    name, head = os.fsencode(commits.branch), commits.head.encode()
-    with Repository(find_repository(project, repository)) as live:
-        current = _require_free(live, name)
-        if current != head:
-            state = "is not there" if not current else "has moved"
-            raise UsageError(f"the branch {show(name[11:])} {state} since its commits were brought", "see git reflog")
-        if commits.before:
-            RepositoryWriter(live).set_branch(name, head, commits.before.encode(), b"mudroom: undo")
-        else:
-            RepositoryWriter(live).remove_branch(name, head)
-
-
-def _require_dulwich() -> None:
+def require_dulwich() -> None:
+    """Raise UsageError unless a supported version of dulwich is installed."""
     needed = ".".join(map(str, DULWICH))
     try:
         from dulwich import __version__ as version
     except ImportError:
-        raise UsageError(f"importing commits needs dulwich {needed}, which is not installed", _INSTALL) from None
+        raise UsageError(f"commits need dulwich {needed}, which is not installed", _INSTALL) from None
     if version < DULWICH:
         shown = ".".join(map(str, version))
-        raise UsageError(f"importing commits needs dulwich {needed}; found: {shown}", _INSTALL)
+        raise UsageError(f"commits need dulwich {needed}; found: {shown}", _INSTALL)
 
 
 # --- whose repository, and which branch ---
 
 
-def _in_view(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
+def directories_in_view(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
     """Return the directories of HEAD and of objects in the fork. The project's repository decides them, never the
     fork's.
     """
@@ -180,7 +112,8 @@ def _link(path: bytes) -> bytes | None:
         return stream.read(1 << 16)
 
 
-def _branch_name(branch: str | None, fork: str) -> bytes:
+def branch_name(branch: str | None, fork: str) -> bytes:
+    """Return the full name of a branch; default: the fork's own. Raise UsageError if git refuses it."""
     from dulwich.refs import Ref, check_ref_format
 
     requested = os.fsencode(branch or f"mudroom/{fork}")
@@ -192,7 +125,7 @@ def _branch_name(branch: str | None, fork: str) -> bytes:
     return name
 
 
-def _require_free(live: Repository, name: bytes) -> bytes:
+def require_free(live: Repository, name: bytes) -> bytes:
     """Return the commit a branch points to, b"" if it is new. Raise UsageError if the branch must not be changed."""
     before = live.branch(name)
     where = live.checked_out().get(name)
@@ -207,8 +140,8 @@ def _require_free(live: Repository, name: bytes) -> bytes:
 # --- what is brought ---
 
 
-def _checked(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield the objects to copy, each with its hash compared once more."""
+def checked_objects(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield the objects to copy (id, kind, content), each with its hash compared once more."""
     from mudroom.vault.git.check import check_attributes
     from mudroom.vault.git.read import refusal
 
@@ -243,7 +176,8 @@ def _check_submodules(data: bytes) -> None:
     check_submodules(submodules)
 
 
-def _describe(name: bytes, text: CommitText) -> Commit:
+def describe(name: bytes, text: CommitText) -> Commit:
+    """Return the first paragraph of a commit's message, and its author, for display."""
     paragraph = text.message.strip().partition(b"\n\n")[0]
     subject = _plain(b" ".join(paragraph.split()))
     return Commit(name.decode(), subject[:_SUBJECT_LENGTH], _plain(text.author)[:_SUBJECT_LENGTH])

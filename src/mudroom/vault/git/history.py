@@ -8,12 +8,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from mudroom.vault.git.check import CommitText, check_commit, parse_commit, tag_target
+from mudroom.vault.git.check import CommitText, check_commit, check_tag, parse_commit, tag_target
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import refusal
 from mudroom.vault.git.repository import Repository
 
 COMMIT_LIMIT = 100_000
+_TAG_DEPTH = 5
 
 
 class History:
@@ -39,15 +40,26 @@ class History:
 
     def peel(self, name: bytes) -> bytes:
         """Return the commit that an annotated tag points to; return any other object's name unchanged."""
-        for _step in range(5):
+        return self.tags(name)[-1]
+
+    def tags(self, name: bytes) -> list[bytes]:
+        """Return the annotated tags that lead from ``name`` to an object, and that object."""
+        names = []
+        for _step in range(_TAG_DEPTH):
+            names.append(name)
             kind, data = self._read(name)
             if kind != b"tag":
-                return name
+                return names
             try:
+                if not self._live.has(name):
+                    check_tag(data)
                 name, _kind = tag_target(data)
             except ValueError as error:
                 raise refusal(f"the tag {name.decode()} {error}") from None
         raise refusal("its tags are nested too deep")
+
+    def is_commit(self, name: bytes) -> bool:
+        return self._read(name)[0] == b"commit"
 
     def commit(self, name: bytes) -> CommitText:
         commit = self._commits.get(name)
@@ -63,15 +75,15 @@ class History:
 
     # --- which commits ---
 
-    def new_commits(self, head: bytes) -> list[bytes]:
-        """Return the commits that no branch or tag of the repository reaches, parents first."""
-        new, met = self._only_in_fork(head)
+    def new_commits(self, *heads: bytes) -> list[bytes]:
+        """Return the commits above these that no branch or tag of the repository reaches, parents first."""
+        new, met = self._only_in_fork(heads)
         tips = self._live.tips()
         if met - tips:
             new |= self._unreached(met, tips)
         order: list[bytes] = []
         done: set[bytes] = set()
-        pending = [(head, False)]
+        pending = [(head, False) for head in reversed(heads)]
         while pending:
             name, is_after = pending.pop()
             if is_after:
@@ -82,11 +94,11 @@ class History:
                 pending += [(above, False) for above in reversed(self.commit(name).parents)]
         return order
 
-    def _only_in_fork(self, head: bytes) -> tuple[set[bytes], set[bytes]]:
+    def _only_in_fork(self, heads: Iterable[bytes]) -> tuple[set[bytes], set[bytes]]:
         """Return the commits that the repository does not have, and their nearest ancestors that it has."""
         brought: set[bytes] = set()
         met: set[bytes] = set()
-        pending = [head]
+        pending = [*heads]
         while pending:
             name = pending.pop()
             if self._live.has(name):

@@ -19,9 +19,20 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.git.check import parse_commit
 
 # gitrepository-layout(5), git-config(1) extensions.*: extensions that do not change objects and refs
 _SUPPORTED = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
+_OPERATIONS = (
+    (b"rebase-merge", "a rebase"),
+    (b"rebase-apply", "a rebase"),
+    (b"MERGE_HEAD", "a merge"),
+    (b"CHERRY_PICK_HEAD", "a cherry-pick"),
+    (b"REVERT_HEAD", "a revert"),
+    (b"sequencer", "a cherry-pick"),
+    (b"BISECT_LOG", "a bisect"),
+)
+"""Files in a git directory that show an operation that is not finished: wt-status.c, wt_status_get_state."""
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
 
@@ -133,6 +144,41 @@ class Repository:
             return self.refs[Ref(b"HEAD")]
         except (KeyError, SymrefLoop):
             return None
+
+    def head_target(self) -> bytes:
+        """Return the full name of the branch that HEAD names, or the object id of a detached HEAD; b"" if HEAD is
+        missing."""
+        text = _read_line(self.place.git + b"/HEAD")
+        return text.removeprefix(b"ref:").strip() if text.startswith(b"ref:") else text
+
+    def ref(self, name: bytes) -> bytes:
+        """Return the object that a ref leads to, b"" if there is none."""
+        try:
+            return self.refs[Ref(name)]
+        except (KeyError, SymrefLoop):
+            return b""
+
+    def tree_of(self, commit: bytes) -> bytes | None:
+        """Return the binary id of a commit's tree; None for b"". Raise UsageError if the commit is missing."""
+        if not commit:
+            return None
+        kind, data = self.get(commit) or (b"", b"")
+        if kind != b"commit":
+            raise UsageError(f"the commit {commit.decode()} is missing in the repository", "git fsck")
+        return bytes.fromhex(parse_commit(data).tree.decode())
+
+    def work_tree(self) -> bytes:
+        """Return the absolute path of the work tree, b"" if there is none: git-config(1), core.worktree, core.bare."""
+        setting = self.setting(b"core", b"worktree", b"")
+        if setting:
+            return os.path.realpath(os.path.join(self.place.git, setting))
+        if os.path.basename(self.place.git) != b".git" or self.setting(b"core", b"bare", b"false").lower() == b"true":
+            return b""
+        return os.path.dirname(self.place.git)
+
+    def operation(self) -> str:
+        """Return the operation of git that is not finished in this work tree, "" if there is none: git-status(1)."""
+        return next((word for name, word in _OPERATIONS if os.path.lexists(self.place.git + b"/" + name)), "")
 
     def branch(self, name: bytes) -> bytes:
         """Return the object a branch points to, b"" if there is no such branch. Raise UsageError if the branch is

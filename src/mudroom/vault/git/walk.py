@@ -11,15 +11,32 @@ from typing import NamedTuple
 
 from dulwich.lru_cache import LRUSizeCache
 
+from mudroom.core.git.emptied import Emptied
+from mudroom.core.git.index import TreeItem
 from mudroom.core.tree.git_name import reads_as
+from mudroom.core.tree.path import show, show_path
+from mudroom.errors import UsageError
 from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.read import refusal
 from mudroom.vault.git.repository import Repository
 
+NOT_MASKED = Emptied(())
 OBJECT_LIMIT = 2_000_000
 _CACHED_ENTRIES = 500_000
 _READ_BY_GIT = (b".gitmodules", b".gitattributes")
+
+
+def tree_item(entry: TreeEntry) -> TreeItem:
+    return TreeItem(int(entry.mode, 8), bytes.fromhex(entry.id.decode()))
+
+
+def emptied_refusal(path: bytes, place: str) -> UsageError:
+    """Return the refusal of a commit or index that holds a masked file as an empty file."""
+    return UsageError(
+        f"{show(path)} is masked, and the {place} of the fork holds it as an empty file",
+        f"commit it anew without that file: git rm --cached {show_path(path)}; or show it to the fork: --show PATH",
+    )
 
 
 class NewObjects(NamedTuple):
@@ -38,8 +55,9 @@ class NewObjects(NamedTuple):
 class Walk:
     """Walk of one fork's repository. Methods raise UsageError for an object that is missing, damaged or refused."""
 
-    def __init__(self, live: Repository, history: History) -> None:
-        self._live, self._history = live, history
+    def __init__(self, live: Repository, history: History, emptied: Emptied = NOT_MASKED) -> None:
+        """``emptied``: the masked files of the repository; a commit that holds one as an empty file is refused."""
+        self._live, self._history, self._emptied = live, history, emptied
         self._trees: LRUSizeCache[bytes, dict[bytes, TreeEntry]] = LRUSizeCache(
             _CACHED_ENTRIES, compute_size=lambda entries: len(entries) + 1
         )
@@ -49,8 +67,16 @@ class Walk:
         self._boundary: set[bytes] = set()
         self._complete: dict[bytes, bytes] | None = None
 
-    def new(self, head: bytes) -> NewObjects:
-        names = self._history.new_commits(head)
+    def new(self, *heads: bytes) -> NewObjects:
+        """Return the new objects that these commits and annotated tags need."""
+        commits = []
+        for head in heads:
+            *tags, target = self._history.tags(head)
+            for tag in tags:
+                self._require(tag, b"tag")
+            self._history.content(target, b"commit")
+            commits.append(target)
+        names = self._history.new_commits(*dict.fromkeys(commits))
         self._boundary = {above for name in names for above in self._history.commit(name).parents} - {*names}
         for name in names:
             self._follow(self._history.commit(name), name)
@@ -61,9 +87,9 @@ class Walk:
     def _follow(self, commit: CommitText, name: bytes) -> None:
         """Record all objects that a commit needs and its parents do not have at the same path."""
         self._require(name, b"commit")
-        pending = [(commit.tree, [self._history.commit(above).tree for above in commit.parents])]
+        pending = [(b"", commit.tree, [self._history.commit(above).tree for above in commit.parents])]
         while pending:
-            tree, bases = pending.pop()
+            prefix, tree, bases = pending.pop()
             if tree in bases or not self._require(tree, b"tree"):
                 continue
             known = [self._base_entries(base) for base in bases]
@@ -73,8 +99,13 @@ class Walk:
             for at, entry in changed:
                 self._check(tree, at, entry)
                 if entry.mode == TREE:
-                    pending.append((entry.id, [base[at].id for base in known if at in base and base[at].mode == TREE]))
-                elif entry.mode != MODULE and self._require(entry.id, b"blob"):
+                    below = [base[at].id for base in known if at in base and base[at].mode == TREE]
+                    pending.append((prefix + at + b"/", entry.id, below))
+                    continue
+                item = tree_item(entry)
+                if self._emptied.is_emptied(prefix + at, item, [tree_item(base[at]) for base in known if at in base]):
+                    raise emptied_refusal(prefix + at, f"commit {name.decode()[:12]}")
+                if entry.mode != MODULE and self._require(entry.id, b"blob"):
                     self._settings |= {(entry.id, read) for read in _READ_BY_GIT if reads_as(at, read)}
 
     def _require(self, name: bytes, kind: bytes) -> bool:

@@ -48,7 +48,7 @@ class RepositoryWriter:
         finally:
             for path in paths:
                 os.unlink(path)
-        _sync(directory)
+        sync_directory(directory)
 
     @contextmanager
     def _new_file(self, directory: bytes, prefix: bytes, paths: list[bytes]) -> Iterator[BinaryIO]:
@@ -72,27 +72,36 @@ class RepositoryWriter:
         """
         path = os.path.join(self._live.place.common, name)
         lock = path + b".lock"
+        self.create_lock(name, lock, head + b"\n")
         try:
-            self._make_directory(os.path.dirname(path))
-            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            _raise_named(name, lock, error)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(head + b"\n")
-                stream.flush()
-                os.fsync(descriptor)
             if self._live.branch(name) != before:
                 raise UsageError(f"the branch {show(name)} has moved meanwhile", "try again")
-            self._share(lock)
-            self._log(name, before, head, message)
+            self.log(name, before, head, message)
             os.rename(lock, path)
         except BaseException as error:
             os.unlink(lock)
             if isinstance(error, OSError):
                 _raise_named(name, lock, error)
             raise
-        _sync(os.path.dirname(path))
+        sync_directory(os.path.dirname(path))
+
+    def create_lock(self, name: bytes, lock: bytes, content: bytes) -> None:
+        """Create the lock file of a ref with its new content, durably. Raise UsageError if another git command holds
+        it, or the ref cannot exist."""
+        try:
+            self._make_directory(os.path.dirname(lock))
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            _raise_named(name, lock, error)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(descriptor)
+            self._share(lock)
+        except BaseException:
+            os.unlink(lock)
+            raise
 
     def remove_branch(self, name: bytes, head: bytes) -> None:
         """Remove a branch and its log if it points to ``head``. Raise UsageError otherwise."""
@@ -102,6 +111,9 @@ class RepositoryWriter:
             raise _locked(os.fsencode(error.lockfilename)) from None
         if not done:
             raise UsageError(f"the branch {show(name)} has moved meanwhile", "git branch -D removes it")
+        self.remove_log(name)
+
+    def remove_log(self, name: bytes) -> None:
         log = os.path.join(self._live.place.common, b"logs", name)
         try:
             os.unlink(log)
@@ -109,16 +121,44 @@ class RepositoryWriter:
         except OSError:
             pass
 
-    def _log(self, name: bytes, old: bytes, new: bytes, message: bytes) -> None:
-        """Add an entry to a branch's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates."""
+    def unlog(self, name: bytes, ids: list[bytes]) -> None:
+        """Remove the last entries of a log if they are those of ``ids``; otherwise leave the log alone."""
+        path = os.path.join(self._live.place.common, b"logs", name)
+        try:
+            with open(path, "rb") as stream:
+                lines = stream.read().splitlines(keepends=True)
+        except FileNotFoundError:
+            return
+        if [line.split(b" ", 2)[1:2] for line in lines[-len(ids) :]] != [[commit] for commit in ids]:
+            return
+        beside = path + b".lock"
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
+            stream.writelines(lines[: -len(ids)])
+        self._share(beside)
+        os.rename(beside, path)
+
+    def log(
+        self,
+        name: bytes,
+        old: bytes,
+        new: bytes,
+        message: bytes,
+        directory: bytes | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Add an entry to a ref's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates.
+
+        ``directory``: the git directory of the log, if it is not the common one. ``always``: create the log.
+        """
         setting = self._live.setting(b"core", b"logallrefupdates", b"").lower()
         bare = self._live.setting(b"core", b"bare", b"false").lower() in (b"true", b"yes", b"on", b"1")
-        path = os.path.join(self._live.place.common, b"logs", name)
-        keeps_log = not bare if not setting else setting in (b"true", b"yes", b"on", b"1", b"always")
+        path = os.path.join(directory or self._live.place.common, b"logs", name)
+        keeps_log = always or (not bare if not setting else setting in (b"true", b"yes", b"on", b"1", b"always"))
         if not keeps_log and not os.path.exists(path):
             return
         self._make_directory(os.path.dirname(path))
-        old = old or b"0" * self._live.format.hex_length
+        old, new = (value or b"0" * self._live.format.hex_length for value in (old, new))
         with open(path, "ab") as stream:
             stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _IDENTITY, int(time.time()), message))
         self._share(path)
@@ -144,7 +184,7 @@ class RepositoryWriter:
             adjust_shared_perm(path, parse_shared_repository(setting))
 
 
-def _sync(directory: bytes) -> None:
+def sync_directory(directory: bytes) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,65 @@
+"""Recognise the emptied form of a masked file in trees and indexes of git. Pure.
+
+Commands see a masked file empty. A commit, stash or index that records it so would replace the real file. Every import
+of a fork's objects asks here, whatever the fork's own index says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mudroom.core.git.index import Index, TreeItem
+
+EMPTY_BLOBS = {
+    20: bytes.fromhex("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"),
+    32: bytes.fromhex("473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"),
+}
+"""The id of the empty blob, by the length of an id in bytes: SHA-1 and SHA-256."""
+_REGULAR = 0o100000
+_KIND = 0o170000
+
+
+class Emptied:
+    """The masked files of a repository. Immutable.
+
+    ``paths``: relative to the repository's work tree. A file is also known by its name alone, the last component of a
+    path, because a fork may have moved it. ``id_length``: of an object id, 20 or 32 bytes.
+    """
+
+    def __init__(self, paths: Iterable[bytes], id_length: int = 20) -> None:
+        self._names = frozenset(path.rpartition(b"/")[2] for path in paths)
+        self._empty = EMPTY_BLOBS[id_length]
+
+    def __bool__(self) -> bool:
+        """Return whether there are masked files; without any, no tree need be read."""
+        return bool(self._names)
+
+    def may_hold(self, path: bytes) -> bool:
+        """Return whether a file at ``path`` can be a masked one: it has the name of one."""
+        return path.rpartition(b"/")[2] in self._names
+
+    def is_emptied(self, path: bytes, item: TreeItem | None, bases: Iterable[TreeItem | None] = ()) -> bool:
+        """Return whether ``item``, the entry of a tree or index at ``path``, is the emptied form of a masked file.
+
+        ``bases``: the entries at the same path in the trees that this one replaces (each parent of a commit, or the
+        tree that the fork began with), None where there is none. A file that is empty in one of them has not been
+        emptied by the mask.
+        """
+        if item is None or not self._is_empty(item) or not self.may_hold(path):
+            return False
+        return not any(base is not None and self._is_empty(base) for base in bases)
+
+    def in_tree(self, tree: Mapping[bytes, TreeItem], *bases: Mapping[bytes, TreeItem]) -> list[bytes]:
+        """Return the paths of emptied files in a tree, sorted. ``tree`` maps whole paths to files, and needs only those
+        that differ from the ``bases``."""
+        paths = (path for path, item in tree.items() if self.is_emptied(path, item, [base.get(path) for base in bases]))
+        return sorted(paths)
+
+    def in_index(self, index: Index, *bases: Mapping[bytes, TreeItem]) -> list[bytes]:
+        """Return the paths of emptied files that an index would commit, sorted. Files in conflict and files that are
+        only intended to be added (they have the id of the empty blob, too) are not committed."""
+        staged = {entry.path: entry.item for entry in index.entries if not entry.stage and not entry.intent_to_add}
+        return self.in_tree(staged, *bases)
+
+    def _is_empty(self, item: TreeItem) -> bool:
+        return item.id == self._empty and item.mode & _KIND == _REGULAR

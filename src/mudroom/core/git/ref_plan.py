@@ -1,0 +1,230 @@
+"""Plan of the refs of a fork: where each goes in the project's repository. Pure; decision 30 has the reasons.
+
+    in the fork      in the project                        then
+    ---------------  ------------------------------------  ---------------------------------------------
+    unchanged        anything                              not listed
+    deleted          anything                              kept: a fork never deletes a ref of the project
+    moved or new     has the fork's value                  there
+    moved or new     as when the fork began                moved, unless a work tree is on it
+    moved or new     behind the fork's value               moved, unless a work tree is on it
+    moved or new     anything else                         beside: mudroom/FORK, or mudroom/FORK-NAME
+    a stash          anything                              added to the stashes
+    remote-tracking, replacement, bisect …                 left
+
+The checked-out branch moves only if the fork's whole work tree has landed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from mudroom.core.tree.path import show
+
+HEADS, TAGS, NOTES, STASH, HEAD = b"refs/heads/", b"refs/tags/", b"refs/notes/", b"refs/stash", b"HEAD"
+_LEFT = (
+    (b"refs/remotes/", "is what a fetch saw: git fetch brings it"),
+    (b"refs/replace/", "would change how history is read"),
+    (b"refs/bisect/", "belongs to a work tree"),
+    (b"refs/worktree/", "belongs to a work tree"),
+    (b"refs/rewritten/", "belongs to a work tree"),
+)
+_MOVED = "has moved in the project meanwhile"
+MOST_NAMES = 1000
+"""Names tried for a ref beside (``mudroom/FORK-2``, …)."""
+
+RefResult = Literal["moved", "there", "beside", "kept", "left"]
+
+
+class RefSides(NamedTuple):
+    """A ref on the three sides: object ids in hex, b"" if there is no such ref."""
+
+    base: bytes | None
+    """When the fork began. None: not known any more."""
+    fork: bytes
+    live: bytes
+
+
+class HeadSides(NamedTuple):
+    """HEAD on the three sides: the full name of a branch, or an object id."""
+
+    base: bytes
+    fork: bytes
+    live: bytes
+    fork_commit: bytes
+    """The commit that the fork's HEAD leads to; b"" before the first commit."""
+
+
+class RefMove(NamedTuple):
+    """A ref to move by compare-and-swap. HEAD: ``before`` and ``after`` are branches (``refs/heads/x``)."""
+
+    name: bytes
+    before: bytes
+    """b"": there is no such ref."""
+    after: bytes
+    entries: tuple[tuple[bytes, bytes], ...] = ()
+    """New stashes, oldest first: commit and message."""
+
+
+class RefOutcome(NamedTuple):
+    ref: bytes
+    """Full name in the fork."""
+    result: RefResult
+    target: bytes = b""
+    """Full name in the project, for ``moved`` and ``beside``."""
+    reason: str = ""
+    """Continues a sentence that begins with the ref."""
+
+
+class RefPlan(NamedTuple):
+    moves: tuple[RefMove, ...]
+    outcomes: tuple[RefOutcome, ...]
+
+
+class RefPlanOptions(NamedTuple):
+    fork: bytes
+    """Name of the fork."""
+    not_whole: str = ""
+    """Reason why the checked-out branch cannot move, as the end of a sentence; empty if it can."""
+    head_beside: bytes = b""
+    """Full name of the branch at which the fork's HEAD arrives in any case, or empty."""
+
+
+class Repositories(NamedTuple):
+    """Functions that read the project's repository and the fork's history."""
+
+    live: Callable[[bytes], bytes]
+    """Return the object id of a ref of the project, b"" if there is none."""
+    checked_out: Mapping[bytes, bool]
+    """Branches that a work tree is on. True: the work tree of the project itself, in no operation."""
+    is_ancestor: Callable[[bytes, bytes], bool]
+    """Return whether the first commit is the second, or an ancestor of it."""
+    is_reached: Callable[[bytes], bool]
+    """Return whether a branch or tag of the project already reaches a commit."""
+    conflicts: Callable[[bytes], bool]
+    """Return whether a ref of this name cannot exist beside another: one is a directory of the other."""
+
+
+def plan_refs(
+    refs: Mapping[bytes, RefSides], head: HeadSides, repositories: Repositories, options: RefPlanOptions
+) -> RefPlan:
+    """Return the moves and what happens to each ref that differs in the fork. Stashes are planned apart."""
+    planner = _Planner(repositories, options)
+    for name in sorted(refs):
+        planner.ref(name, refs[name], is_head=name == head.fork)
+    planner.head(head)
+    return RefPlan(tuple(planner.moves), tuple(planner.outcomes))
+
+
+class _Planner:
+    def __init__(self, repositories: Repositories, options: RefPlanOptions) -> None:
+        self._repositories, self._options = repositories, options
+        self.moves: list[RefMove] = []
+        self.outcomes: list[RefOutcome] = []
+        self._brought_head = False
+
+    def ref(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
+        if sides.base == sides.fork or name == STASH or (is_head and self._options.head_beside):
+            return
+        left = next((reason for prefix, reason in _LEFT if name.startswith(prefix)), "")
+        if left or not name.startswith((HEADS, TAGS, NOTES)):
+            self._tell(name, "left", reason=left or "is of a kind that is not brought")
+        elif not sides.fork:
+            if sides.live:
+                self._tell(name, "kept", reason=_deletion_hint(name))
+        elif sides.fork == sides.live:
+            self._brought_head |= is_head
+            self._tell(name, "there")
+        else:
+            self._move(name, sides, is_head=is_head)
+
+    def _move(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
+        reason = self._obstacle(name, sides)
+        if not reason:
+            self._add(name, sides.live, sides.fork)
+            self._tell(name, "moved", name)
+        else:
+            self._beside(name, sides.fork, reason, is_head=is_head)
+        self._brought_head |= is_head
+
+    def _obstacle(self, name: bytes, sides: RefSides) -> str:
+        """Return why the ref itself cannot move; empty if it can."""
+        repositories = self._repositories
+        is_here = repositories.checked_out.get(name)
+        if is_here is False:
+            return "is checked out in another work tree, or in an operation that is not finished"
+        if is_here and self._options.not_whole:
+            return f"is checked out, and {self._options.not_whole}"
+        if not sides.live and repositories.conflicts(name):
+            return "cannot exist beside another ref of the project"
+        if sides.base == sides.live:
+            return ""
+        forward = bool(sides.live) and not name.startswith(TAGS) and repositories.is_ancestor(sides.live, sides.fork)
+        return "" if forward else _MOVED
+
+    def head(self, head: HeadSides) -> None:
+        if self._options.head_beside:
+            self._exactly(self._options.head_beside, head)
+            return
+        is_branch = head.fork.startswith(HEADS)
+        if not is_branch:
+            if head.fork_commit and not self._repositories.is_reached(head.fork_commit):
+                self._beside(HEAD, head.fork_commit, "is on no branch in the fork", is_head=True)
+            return
+        if head.fork == head.base or head.fork == head.live:
+            return
+        if head.live != head.base:
+            self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
+        elif self._options.not_whole:
+            self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
+        elif self._exists(head.fork):
+            self._add(HEAD, head.live, head.fork)
+            self._tell(HEAD, "moved", head.fork)
+
+    def _exists(self, name: bytes) -> bool:
+        return any(move.name == name for move in self.moves) or bool(self._repositories.live(name))
+
+    def _exactly(self, name: bytes, head: HeadSides) -> None:
+        """Bring HEAD to the branch that the user named, or to the fork's."""
+        before, value = self._repositories.live(name), head.fork_commit
+        if value and before == value:
+            self._tell(HEAD, "there", name)
+        elif value and not self._repositories.is_reached(value):
+            self._add(name, before, value)
+            self._tell(HEAD, "beside", name)
+
+    def _beside(self, name: bytes, value: bytes, reason: str, *, is_head: bool) -> None:
+        for target in _names_beside(name, self._options.fork, is_head=is_head):
+            before = self._repositories.live(target)
+            if before == value:
+                self._tell(name, "there", target)
+                return
+            is_free = not before or (target.startswith(HEADS) and self._repositories.is_ancestor(before, value))
+            taken = target in self._repositories.checked_out or any(move.name == target for move in self.moves)
+            if is_free and not taken and (before or not self._repositories.conflicts(target)):
+                self._add(target, before, value)
+                self._tell(name, "beside", target, reason)
+                return
+        self._tell(name, "left", reason=f"{reason}, and there is no free name beside it")
+
+    def _add(self, name: bytes, before: bytes, after: bytes) -> None:
+        self.moves.append(RefMove(name, before, after))
+
+    def _tell(self, name: bytes, result: RefResult, target: bytes = b"", reason: str = "") -> None:
+        self.outcomes.append(RefOutcome(name, result, target, reason))
+
+
+def _names_beside(name: bytes, fork: bytes, *, is_head: bool) -> Iterator[bytes]:
+    prefix = next((prefix for prefix in (TAGS, NOTES) if name.startswith(prefix)), HEADS)
+    first = prefix + b"mudroom/" + fork
+    if not is_head:
+        first += b"-" + name.removeprefix(prefix)
+    yield first
+    yield from (b"%s-%d" % (first, number) for number in range(2, MOST_NAMES))
+
+
+def _deletion_hint(name: bytes) -> str:
+    short = show(name.removeprefix(HEADS).removeprefix(TAGS))
+    commands = {HEADS: f": git branch -D {short} removes it", TAGS: f": git tag -d {short} removes it"}
+    command = next((text for prefix, text in commands.items() if name.startswith(prefix)), "")
+    return f"was deleted in the fork, and stays here{command}"

@@ -1,0 +1,357 @@
+"""The repositories of a fork, as part of an apply: objects before the files, refs after them.
+
+The refs that an apply moves are kept in ``applies/uN/refs``, written before the first of them moves. Undo and redo
+move them by compare-and-swap, all of a repository or none; recovery repeats what was begun. Objects are never removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mudroom.core.git.ref_plan import HEADS, NOTES, TAGS, RefMove
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.merge.operations import Landing
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import git_directory, is_protected
+from mudroom.core.tree.path import is_below, show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import safe_open
+from mudroom.stage.originals.collection import MASKED
+from mudroom.stage.source import Source
+from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.record import ForkRecord, sync_directory
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.core.git.emptied import Emptied
+    from mudroom.vault.git.commits import Commits
+    from mudroom.vault.git.ref_transaction import RefFailure
+    from mudroom.vault.git.transfer import ForkSide, RepositorySides, Transfer, TransferResult
+
+_REFS = b"/refs"
+NOT_WHOLE = "not all files of the fork were applied"
+
+
+class MovedRefs(NamedTuple):
+    """As ``RepositoryMoves``: its fields on disk."""
+
+    label: bytes
+    git: bytes
+    common: bytes
+    moves: tuple[RefMove, ...]
+    message: bytes
+    checkout: tuple[bytes, bytes] | None
+    work_tree: bytes
+
+
+# --- which repositories ---
+
+
+def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
+    """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
+    ``look``: of the project."""
+    units = {unit for change in changes if (unit := git_directory(change.path)) is not None}
+    return {unit for unit in units if look(unit + b"/HEAD") is not None}
+
+
+def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
+    """Return the git directories of the project whose HEAD or refs the fork changed, those of submodules included."""
+    directories: set[bytes] = set()
+    for change in changes:
+        unit = git_directory(change.path)
+        if unit is None or is_protected(change.path):
+            continue
+        directory = _module(project, unit, change.path)
+        within = change.path[len(directory) + 1 :]
+        if within in (b"HEAD", b"packed-refs") or within.startswith((b"refs/", b"worktrees/")):
+            directories.add(directory)
+    return sorted(path for path in directories if os.path.lexists(os.path.join(project, path, b"HEAD")))
+
+
+def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
+    """Return the git directory that a path below ``unit`` belongs to: a submodule's, or ``unit`` itself.
+    gitrepository-layout(5), modules."""
+    found, parts = unit, path[len(unit) + 1 :].split(b"/")
+    if parts[0] != b"modules":
+        return found
+    for end in range(2, len(parts)):
+        candidate = b"/".join((unit, *parts[:end]))
+        if all(os.path.lexists(os.path.join(project, candidate, name)) for name in (b"HEAD", b"objects")):
+            found = candidate
+    return found
+
+
+def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
+    from mudroom.vault.git.commits import directories_in_view
+    from mudroom.vault.git.repository import Repository, find_repository
+    from mudroom.vault.git.transfer import RepositorySides
+
+    place = find_repository(project, directory)
+    root = os.path.realpath(project)
+    git, common = directories_in_view(project, directory, view, place)
+    with Repository(place) as live:
+        work_tree = live.work_tree()
+    inside = work_tree if work_tree and is_below(work_tree, root) else b""
+    return RepositorySides(directory, place, git, common, inside)
+
+
+# --- on the way ---
+
+
+class GitLanding:
+    """The transfers of an apply. Empty if no repository is to be brought."""
+
+    def __init__(self, transfers: Sequence[Transfer], fork: str) -> None:
+        self._transfers, self._fork = transfers, fork
+
+    def __bool__(self) -> bool:
+        return bool(self._transfers)
+
+    def add_objects(self) -> None:
+        for transfer in self._transfers:
+            transfer.add_objects()
+
+    def bring(self, save: Callable[[Sequence[MovedRefs]], None], not_whole: str) -> list[TransferResult]:
+        """Move the refs. ``save``: keeps the moves durably; called before the first move."""
+        from mudroom.core.git.ref_plan import RefPlanOptions
+
+        options = RefPlanOptions(os.fsencode(self._fork), not_whole)
+        planned = [transfer.plan(options) for transfer in self._transfers]
+        records = [MovedRefs(*record) for record, _result in planned if record.moves]
+        if records:
+            save(records)
+        failures = move_refs(records)
+        if failures:
+            failed = {failure.label for failure in failures}
+            save([record for record in records if record.label not in failed])
+        return [_told(result, failures) for _record, result in planned]
+
+
+def _told(result: TransferResult, failures: Sequence[RefFailure]) -> TransferResult:
+    """Return the result with the refs that could not be moved."""
+    own = {failure.ref: failure.reason for failure in failures if failure.label == result.label}
+    if not own:
+        return result
+    reason = "; ".join(f"{show(ref)} {text}" for ref, text in own.items())
+    refs = (
+        outcome._replace(result="left", target=b"", reason=reason) if outcome.result in ("moved", "beside") else outcome
+        for outcome in result.refs
+    )
+    return result._replace(refs=tuple(refs))
+
+
+def is_complete(results: Iterable[TransferResult]) -> bool:
+    """Whether each branch, tag and note of the fork has come over, so that the fork need not keep its repository."""
+    refs = (outcome for result in results for outcome in result.refs)
+    return not any(outcome.result == "left" and outcome.ref.startswith((HEADS, TAGS, NOTES)) for outcome in refs)
+
+
+@contextmanager
+def open_git_landing(
+    vault: Vault, fork: Fork, record: ForkRecord, units: Collection[bytes] | None = None
+) -> Iterator[GitLanding]:
+    """Yield the transfers of a fork's repositories, with all objects checked. Hold the fork's lock.
+
+    ``units``: only of these ``.git`` directories. Raise UsageError if a repository is refused; nothing has been
+    written then.
+    """
+    changes = record.changeset.changes
+    directories = git_directories(vault.project, changes)
+    if units is not None:
+        directories = [path for path in directories if git_directory(path) in units]
+    if not directories:
+        yield GitLanding((), fork.name)
+        return
+    with _fork_side(vault, fork, record) as (side, emptied), ExitStack() as stack:
+        from mudroom.vault.git.transfer import open_transfer
+
+        transfers = [
+            stack.enter_context(open_transfer(_sides(vault.project, directory, side.view), side, emptied))
+            for directory in directories
+        ]
+        yield GitLanding(transfers, fork.name)
+
+
+@contextmanager
+def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[ForkSide, Emptied]]:
+    """Yield the fork as a transfer reads it, and its masked files."""
+    from mudroom.core.git.emptied import Emptied
+    from mudroom.vault.git.commits import require_dulwich
+
+    require_dulwich()
+    from mudroom.vault.git.fork_refs import OriginalFiles
+    from mudroom.vault.git.transfer import ForkSide
+
+    changes = record.changeset.changes
+    masked = {*vault.mask.paths, *(remark.path for remark in record.changeset.remarks if remark.text == MASKED)}
+    with OpenFork(vault, fork) as opened:
+        original = OriginalFiles(opened.ground(record.changeset), {change.path: change for change in changes})
+        yield ForkSide(fork.name, opened.merged(), original, changes), Emptied(masked)
+
+
+# --- moving refs ---
+
+
+def bring_refs(
+    vault: Vault,
+    fork: Fork,
+    place: ApplyDirectory | None,
+    applied: ApplyResult,
+    git: GitLanding,
+    not_whole: str,
+    time: int,
+) -> tuple[ApplyDirectory | None, ApplyResult, list[TransferResult]]:
+    """Move the refs of an apply. Return the apply's directory, made now if there was none and a ref moves."""
+    made = [place] if place is not None else []
+
+    def save(records: Sequence[MovedRefs]) -> None:
+        if made:
+            save_refs(made[0].path, records)
+        else:
+            made.append(_begin_without_files(vault, fork, time, records))
+
+    transferred = git.bring(save, not_whole)
+    if not made:
+        return None, applied, transferred
+    return made[0], applied._replace(name=made[0].name), transferred
+
+
+def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[MovedRefs]) -> ApplyDirectory:
+    """Begin an apply that changes no file of the project. The caller ends it."""
+    place = ApplyDirectory(vault.new_apply())
+    place.begin("apply")
+    save_refs(place.path, records)
+    place.write("done", new_record(place, fork.name, time, vault.project, fork.layered, Landing(()), {}))
+    return place
+
+
+def bring_commits(
+    vault: Vault, fork: Fork, record: ForkRecord, branch: str | None, repository: bytes, time: int
+) -> Commits:
+    """Bring the commits of a fork to the project's repository, no files: its HEAD arrives at ``branch``, by default
+    ``mudroom/FORK``; its other branches, tags, notes and stashes as in an apply. Hold the vault's and the fork's lock.
+
+    Raise UsageError, with nothing changed: if the fork has no commits that the repository does not have; if the branch
+    cannot be moved forward to them; if an object is refused.
+    """
+    from mudroom.core.git.ref_plan import RefPlanOptions
+    from mudroom.vault.git.commits import Commits, branch_name, require_dulwich, require_free
+
+    require_dulwich()
+    from mudroom.vault.git.transfer import open_transfer
+
+    name = branch_name(branch, fork.name)
+    with (
+        _fork_side(vault, fork, record) as (side, emptied),
+        open_transfer(_sides(vault.project, repository, side.view), side, emptied) as transfer,
+    ):
+        before = require_free(transfer.live, name)
+        transfer.require_forward(before, name)
+        options = RefPlanOptions(os.fsencode(fork.name), "no files are applied", name)
+        moves, result = transfer.plan(options)
+        if not result.refs:
+            raise UsageError(
+                f"the fork {fork.name} has no commits that the repository does not have",
+                "files that are not committed come with mudroom apply, without --commits",
+            )
+        applied = ApplyResult("")
+        if moves.moves:
+            transfer.add_objects()
+            records = [MovedRefs(*moves)]
+            place = _begin_without_files(vault, fork, time, records)
+            failures = move_refs(records)
+            place.end()
+            if failures:
+                place.drop("done")
+                raise UsageError(f"{show(failures[0].ref)} {failures[0].reason}", "try again")
+            applied = ApplyResult(place.name)
+        return Commits(os.fsdecode(name), transfer.head.decode(), before.decode(), result, applied.name)
+
+
+# --- undo, redo, recovery ---
+
+
+def save_refs(place: bytes, records: Sequence[MovedRefs]) -> None:
+    """Keep the moves of an apply, durably. ``place``: the apply's directory."""
+    beside = place + _REFS + b".new"
+    with suppress(FileNotFoundError):
+        os.unlink(beside)
+    with os.fdopen(safe_open.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
+        stream.write(msgspec.msgpack.encode(records))
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(beside, place + _REFS)
+    sync_directory(place)
+
+
+def load_refs(place: bytes) -> list[MovedRefs]:
+    """Return the moves of an apply; empty if it moved no refs."""
+    try:
+        data = safe_open.read(place + _REFS)
+    except FileNotFoundError:
+        return []
+    return msgspec.msgpack.decode(data, type=list[MovedRefs])
+
+
+def move_refs(records: Sequence[MovedRefs], *, back: bool = False) -> list[RefFailure]:
+    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved."""
+    if not records:
+        return []
+    from mudroom.vault.git.commits import require_dulwich
+
+    require_dulwich()
+    from mudroom.vault.git.ref_transaction import RefFailure, RepositoryMoves, perform_moves, reversed_moves
+
+    failures: list[RefFailure] = []
+    for record in records:
+        moves = RepositoryMoves(*record)
+        try:
+            failures += perform_moves(reversed_moves(moves) if back else moves, back=back)
+        except MudroomError as error:
+            failures.append(RefFailure(record.label, b"HEAD", str(error)))
+    return failures
+
+
+def ref_remarks(failures: Iterable[RefFailure]) -> tuple[Remark, ...]:
+    return tuple(Remark(failure.label + b"/" + failure.ref, failure.reason) for failure in failures)
+
+
+def _conflicts(failures: Iterable[RefFailure], records: Iterable[MovedRefs]) -> list[Conflict]:
+    """Return the refs that an undo or redo has left where they are, as conflicts in git's words."""
+    before = {(record.label, move.name): move.before for record in records for move in record.moves}
+    conflicts = []
+    for failure in failures:
+        value = before.get((failure.label, failure.ref), b"")
+        hint = f"; it was at {value[:12].decode()} before the apply: git reflog" if value else ""
+        conflicts.append(Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}{hint}"))
+    return conflicts
+
+
+class RefTurn:
+    """The refs of an apply, moved back or forward again when its files have been."""
+
+    def __init__(self, place: ApplyDirectory, *, back: bool) -> None:
+        self._place, self._back = place, back
+        self._found: list[Conflict] = []
+        self._moved: tuple[str, ...] = ()
+
+    def settle(self, _applied: ApplyResult) -> tuple[Remark, ...]:
+        """Move the refs. Called by the undo or redo before it counts as finished."""
+        records = load_refs(self._place.path)
+        failures = move_refs(records, back=self._back)
+        failed = {failure.label for failure in failures}
+        self._found = _conflicts(failures, records)
+        moved = (move.name for record in records if record.label not in failed for move in record.moves)
+        self._moved = tuple(map(show, moved))
+        return ()
+
+    def added_to(self, applied: ApplyResult) -> ApplyResult:
+        return applied._replace(conflicts=(*applied.conflicts, *self._found), refs=self._moved)

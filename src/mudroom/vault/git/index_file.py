@@ -1,0 +1,170 @@
+"""The user's index, when the checked-out commit moves: two-tree merge of git-read-tree(1), by git's lock file.
+
+Entries that are as in the old commit become those of the new; staged entries stay. Stat data is filled in only where
+the file in the work tree has the content of its entry, so that git's plumbing sees it as unmodified at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from types import TracebackType
+
+from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.stage.beneath import open_file, open_root
+from mudroom.vault.git.check import parse_tree
+from mudroom.vault.git.repository import Repository
+
+_HASH_LIMIT = 64 << 20
+_WORD = 0xFFFFFFFF
+_INDEX_LIMIT = 1 << 30
+
+
+class IndexUpdate:
+    """A lock on an index, with its new content. The lock becomes the index when the block ends without exception."""
+
+    def __init__(self, path: bytes, content: bytes | None) -> None:
+        """``content``: None leaves the index alone."""
+        self._path, self._content = path, content
+
+    def __enter__(self) -> IndexUpdate:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._content is None:
+            return
+        lock = self._path + b".lock"
+        if kind is None:
+            os.rename(lock, self._path)
+        else:
+            os.unlink(lock)
+
+
+def read_index(path: bytes, id_length: int) -> Index:
+    """Return the index of a repository; an empty one if there is none. Raise UsageError if it is damaged."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(_INDEX_LIMIT)
+    except FileNotFoundError:
+        return Index(())
+    try:
+        return parse_index(data, id_length)
+    except ValueError as error:
+        raise UsageError(f"the index of the repository is damaged: {error}", "git status shows it") from None
+
+
+def index_obstacle(path: bytes, id_length: int) -> str:
+    """Return why an index cannot move with its branch, as the end of a sentence; empty if it can."""
+    if os.path.lexists(path + b".lock"):
+        return "another git command has locked the index"
+    try:
+        index = read_index(path, id_length)
+    except UsageError as error:
+        return str(error)
+    if any(entry.stage for entry in index.entries):
+        return "the index has files in conflict"
+    return "" if index.is_plain else "the index is split or sparse"
+
+
+def move_index(live: Repository, path: bytes, work_tree: bytes, before: bytes, after: bytes) -> IndexUpdate:
+    """Lock an index and prepare its move from commit ``before`` to ``after``; b"": no commit. Raise UsageError if it is
+    locked or cannot be written."""
+    lock = path + b".lock"
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}") from None
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            content = _moved(live, path, work_tree, before, after)
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(lock)
+        raise
+    return IndexUpdate(path, content)
+
+
+def _moved(live: Repository, path: bytes, work_tree: bytes, before: bytes, after: bytes) -> bytes:
+    id_length = live.format.oid_length
+    index = read_index(path, id_length)
+    if not index.is_plain:
+        raise UsageError("the index is split, sparse or has files in conflict", "git status shows it")
+    old, new = tree_difference(live, before, after)
+    entries = move_entries(index.entries, old, new)
+    root = open_root(work_tree)
+    try:
+        entries = [_with_stat(root, entry, id_length) if entry.path in new else entry for entry in entries]
+    finally:
+        os.close(root)
+    return encode_index(entries, id_length)
+
+
+def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:
+    """Return the entry with stat data if the file in the work tree has its content; gitformat-index(5)."""
+    if not stat.S_ISREG(entry.item.mode) or any(entry.stat):
+        return entry
+    try:
+        descriptor = open_file(root, entry.path)
+    except OSError:
+        return entry
+    with os.fdopen(descriptor, "rb") as stream:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _HASH_LIMIT:
+            return entry
+        data = stream.read(info.st_size + 1)
+    if blob_id(data, id_length) != entry.item.id or bool(info.st_mode & 0o100) != bool(entry.item.mode & 0o100):
+        return entry
+    times = (*divmod(info.st_ctime_ns, 10**9), *divmod(info.st_mtime_ns, 10**9))
+    words = (*times, info.st_dev, info.st_ino, entry.item.mode, info.st_uid, info.st_gid, info.st_size)
+    return entry._replace(stat=b"".join((word & _WORD).to_bytes(4) for word in words))
+
+
+def blob_id(data: bytes, id_length: int) -> bytes:
+    """Return the id that git gives a file with this content: gitformat-loose(5)."""
+    hasher = hashlib.new("sha1" if id_length == 20 else "sha256", b"blob %d\0" % len(data), usedforsecurity=False)
+    hasher.update(data)
+    return hasher.digest()
+
+
+def tree_difference(
+    live: Repository, before: bytes, after: bytes
+) -> tuple[dict[bytes, TreeItem], dict[bytes, TreeItem]]:
+    """Return the files of two commits where these differ, by path. b"": a commit without files."""
+    old: dict[bytes, TreeItem] = {}
+    new: dict[bytes, TreeItem] = {}
+    pending = [(b"", live.tree_of(before), live.tree_of(after))]
+    while pending:
+        prefix, one, other = pending.pop()
+        if one == other:
+            continue
+        sides = _entries(live, one), _entries(live, other)
+        for name in sides[0].keys() | sides[1].keys():
+            pair = sides[0].get(name), sides[1].get(name)
+            if pair[0] == pair[1]:
+                continue
+            path = prefix + name
+            trees = [side.id if side is not None and side.mode == 0o40000 else None for side in pair]
+            if any(trees):
+                pending.append((path + b"/", trees[0], trees[1]))
+            for side, files in zip(pair, (old, new), strict=True):
+                if side is not None and side.mode != 0o40000:
+                    files[path] = side
+    return old, new
+
+
+def _entries(live: Repository, tree: bytes | None) -> dict[bytes, TreeItem]:
+    """Return the entries of a tree, directories included, with the binary id."""
+    if tree is None:
+        return {}
+    content = live.get(tree.hex().encode())
+    if content is None or content[0] != b"tree":
+        raise UsageError(f"the tree {tree.hex()} is missing in the repository", "git fsck")
+    entries = parse_tree(content[1], live.format.oid_length)
+    return {name: TreeItem(int(entry.mode, 8), bytes.fromhex(entry.id.decode())) for name, entry in entries.items()}

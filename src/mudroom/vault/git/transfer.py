@@ -1,0 +1,275 @@
+"""Bring what a fork did to a repository into the user's: objects first, then refs. Decision 30.
+
+1. ``open_transfer`` reads the refs that the fork changed, and checks every object that they need (``walk.py``). A
+   damaged, hostile or emptied object refuses the whole transfer, before anything is written.
+2. ``Transfer.add_objects`` adds one pack. Objects that no ref names are harmless: git collects them.
+3. ``Transfer.plan`` decides about each ref (``core/git/ref_plan.py``) when it is known whether the work tree has
+   landed; ``perform_moves`` (``ref_transaction.py``) moves them.
+
+The fork's repository was written by an agent: git itself never runs on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from mudroom.core.git.emptied import Emptied
+from mudroom.core.git.ref_plan import (
+    HEAD,
+    HEADS,
+    NOTES,
+    STASH,
+    TAGS,
+    HeadSides,
+    RefMove,
+    RefOutcome,
+    RefPlanOptions,
+    RefSides,
+    Repositories,
+    plan_refs,
+)
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.stage.source import Source
+from mudroom.vault.git.check import CommitText
+from mudroom.vault.git.commits import Commit, checked_objects, describe
+from mudroom.vault.git.fork_refs import (
+    ChangedRefs,
+    Files,
+    ForkFiles,
+    SideRefs,
+    UnknownOriginal,
+    changed_refs,
+)
+from mudroom.vault.git.history import History
+from mudroom.vault.git.index_file import index_obstacle
+from mudroom.vault.git.objects import ForkObjects
+from mudroom.vault.git.ref_transaction import RepositoryMoves
+from mudroom.vault.git.repository import Repository, RepositoryPlace
+from mudroom.vault.git.walk import NewObjects, Walk
+from mudroom.vault.git.write import RepositoryWriter
+
+
+class RepositorySides(NamedTuple):
+    """A repository in the project and in the view of a fork."""
+
+    label: bytes
+    """Path of the git directory in the project, for display."""
+    place: RepositoryPlace
+    git: bytes
+    """The directory of HEAD in the view."""
+    common: bytes
+    """The directory of objects and branches in the view."""
+    work_tree: bytes
+    """Absolute path of the project's work tree, b"" if it has none."""
+
+
+class ForkSide(NamedTuple):
+    """A fork as a transfer reads it; no command may be running in it."""
+
+    name: str
+    view: Source
+    """The whole fork, as a command sees it."""
+    original: Files
+    """The files as they were when the fork began."""
+    changes: Sequence[Change]
+    """The changes of its record."""
+
+
+class TransferResult(NamedTuple):
+    """What has come of one repository."""
+
+    label: bytes
+    refs: tuple[RefOutcome, ...]
+    commits: tuple[Commit, ...]
+    """New commits, oldest first."""
+    objects: int
+
+    @property
+    def moved(self) -> int:
+        """Number of refs that moved or are new."""
+        return sum(outcome.result in ("moved", "beside") for outcome in self.refs)
+
+
+class Transfer:
+    """The refs and objects of one repository of one fork."""
+
+    def __init__(self, sides: RepositorySides, fork: ForkSide, live: Repository, objects: ForkObjects) -> None:
+        self.sides, self._fork, self._live, self._objects = sides, fork, live, objects
+        self._history = History(live, objects)
+        length = live.format.hex_length
+        self._staged = SideRefs(ForkFiles(fork.view), sides.git, sides.common, length)
+        self._base = SideRefs(fork.original, sides.git, sides.common, length)
+        changed = changed_refs(fork.changes, sides.git, sides.common, self._base, self._staged)
+        self._refs, self._unread = self._sides_of(changed)
+        self._head = self._sides_of_head()
+        self._stashes = self._new_stashes() if changed.stash else []
+        self._new = NewObjects((), {}, frozenset())
+
+    # --- reading ---
+
+    def _sides_of(self, changed: ChangedRefs) -> tuple[dict[bytes, RefSides], list[RefOutcome]]:
+        refs: dict[bytes, RefSides] = {}
+        unread: list[RefOutcome] = []
+        for name in changed.names:
+            try:
+                base: bytes | None = self._base.value(name)
+            except UnknownOriginal:
+                base = None
+            value = self._staged.value(name)
+            if value == base:
+                continue
+            if value and name.startswith((HEADS, TAGS, NOTES)) and not self._leads_to_commit(value):
+                unread.append(RefOutcome(name, "left", reason="names an object that is no commit"))
+                continue
+            refs[name] = RefSides(base, value, self._live.ref(name))
+        return refs, unread
+
+    def _leads_to_commit(self, value: bytes) -> bool:
+        return self._history.is_commit(self._history.peel(value))
+
+    def _sides_of_head(self) -> HeadSides:
+        try:
+            base = self._base.head()
+        except UnknownOriginal:
+            base = b""
+        head = self._staged.head()
+        return HeadSides(base, head, self._live.head_target(), self._staged.value(HEAD))
+
+    def _new_stashes(self) -> list[tuple[bytes, bytes]]:
+        """Return the stashes that the fork made and still has, and that the project does not have."""
+        try:
+            known = {commit for commit, _message in self._base.stashes()}
+        except UnknownOriginal:
+            known = set()
+        known |= set(self._live_stashes())
+        stashes = [(commit, message) for commit, message in self._staged.stashes() if commit not in known]
+        return [(commit, message) for commit, message in stashes if self._is_stash(commit)]
+
+    def _live_stashes(self) -> list[bytes]:
+        try:
+            with open(self._live.place.common + b"/logs/" + STASH, "rb") as stream:
+                return [line.split(b" ", 2)[1] for line in stream if line.count(b" ") > 1]
+        except FileNotFoundError:
+            return []
+
+    def _is_stash(self, commit: bytes) -> bool:
+        return self._history.is_commit(commit) and len(self._history.commit(commit).parents) in (2, 3)
+
+    @property
+    def live(self) -> Repository:
+        """The project's repository."""
+        return self._live
+
+    @property
+    def head(self) -> bytes:
+        """The commit that the fork's HEAD leads to. Raise UsageError if there is none yet."""
+        if not self._head.fork_commit:
+            raise UsageError(f"{show(self._head.fork)}, to which HEAD of the fork leads, has no commit yet")
+        return self._head.fork_commit
+
+    def require_forward(self, before: bytes, branch: bytes) -> None:
+        """Raise UsageError if a branch at ``before`` cannot move forward to the fork's HEAD."""
+        if before and not self._history.reaches(self.head, before):
+            raise UsageError(
+                f"the branch {show(branch[11:])} has commits that the fork's does not have",
+                "it is never overwritten: choose another with --branch",
+            )
+
+    # --- objects ---
+
+    def check(self, emptied: Emptied) -> None:
+        """Find and check all new objects. Raise UsageError if one is missing, damaged, refused, or emptied."""
+        wanted = [
+            sides.fork
+            for name, sides in self._refs.items()
+            if sides.fork and sides.fork != sides.live and name.startswith((HEADS, TAGS, NOTES))
+        ]
+        wanted += [commit for commit, _message in self._stashes]
+        wanted += [self._head.fork_commit] if self._head.fork_commit else []
+        self._new = Walk(self._live, self._history, emptied).new(*dict.fromkeys(wanted))
+
+    @property
+    def commits(self) -> tuple[tuple[bytes, CommitText], ...]:
+        """The new commits, parents first."""
+        return self._new.commits
+
+    def add_objects(self) -> int:
+        """Add the new objects to the project's repository, durably. Return their number."""
+        if self._new.missing:
+            writer = RepositoryWriter(self._live)
+            writer.add_objects(len(self._new.missing), checked_objects(self._objects, self._new))
+        return len(self._new.missing)
+
+    # --- refs ---
+
+    def plan(self, options: RefPlanOptions) -> tuple[RepositoryMoves, TransferResult]:
+        """Return the moves, and what they mean for each ref of the fork. ``options.not_whole`` is extended by the
+        obstacles in the project's repository."""
+        options = options._replace(not_whole=options.not_whole or self._obstacle())
+        plan = plan_refs(self._refs, self._head, self._repositories(), options)
+        moves, outcomes = [*plan.moves], [*plan.outcomes, *self._unread]
+        if self._stashes:
+            moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
+            count = len(self._stashes)
+            outcomes.append(RefOutcome(STASH, "moved", STASH, f"{count} more stash{'es' if count > 1 else ''}"))
+        message = b"mudroom: apply of " + os.fsencode(self._fork.name)
+        record = RepositoryMoves(
+            self.sides.label,
+            self.sides.place.git,
+            self.sides.place.common,
+            tuple(moves),
+            message,
+            self._checkout(moves),
+            self.sides.work_tree,
+        )
+        commits = tuple(describe(name, text) for name, text in self.commits)
+        return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
+
+    def _repositories(self) -> Repositories:
+        live, operation = self._live, self._live.operation()
+        checked_out = {
+            name: directory == live.place.git and not operation for name, directory in live.checked_out().items()
+        }
+        if not self.sides.work_tree:
+            checked_out = dict.fromkeys(checked_out, False)
+        conflicts = self._live.conflicting_ref
+        return Repositories(
+            live.ref,
+            checked_out,
+            lambda one, other: self._history.reaches(self._history.peel(other), self._history.peel(one)),
+            lambda commit: commit not in {name for name, _text in self.commits},
+            lambda name: conflicts(name) is not None,
+        )
+
+    def _obstacle(self) -> str:
+        """Return why the checked-out branch cannot move, as the end of a sentence; empty if it can."""
+        operation = self._live.operation()
+        if operation:
+            return f"{operation} is not finished"
+        return index_obstacle(self.sides.place.git + b"/index", self._live.format.oid_length)
+
+    def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
+        """Return the checked-out commit before and after the moves, None if it stays."""
+        values = {move.name: move for move in moves}
+        before = after = self._head.live
+        if HEAD in values:
+            after = values[HEAD].after
+        old = self._live.ref(before) if before.startswith(b"refs/") else before
+        new = values[after].after if after in values else self._live.ref(after) if after.startswith(b"refs/") else after
+        return (old, new) if old != new else None
+
+
+@contextmanager
+def open_transfer(sides: RepositorySides, fork: ForkSide, emptied: Emptied) -> Iterator[Transfer]:
+    """Yield the transfer of one repository, with all its objects checked. Raise UsageError if it is refused."""
+    with Repository(sides.place) as live:
+        known = live.packs()
+        with ForkObjects(fork.view, sides.common + b"/objects", live.format.name, known) as objects:
+            transfer = Transfer(sides, fork, live, objects)
+            transfer.check(emptied)
+            yield transfer

@@ -1,0 +1,73 @@
+"""Emptied forms of masked files are recognised in trees and indexes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from mudroom.core.git.emptied import EMPTY_BLOBS, Emptied
+from mudroom.core.git.index import Index, IndexEntry, TreeItem
+
+ID = EMPTY_BLOBS[20]
+EMPTY = TreeItem(0o100644, ID)
+FULL = TreeItem(0o100644, b"\1" * 20)
+
+
+def test_ids_of_the_empty_blob() -> None:
+    for length, name in ((20, "sha1"), (32, "sha256")):
+        assert hashlib.new(name, b"blob 0\0").digest() == EMPTY_BLOBS[length]
+
+
+@pytest.mark.parametrize(
+    ("path", "item", "bases", "expected"),
+    [
+        (b"keys/server.key", EMPTY, (), True),
+        (b"keys/server.key", EMPTY, (None, FULL), True),
+        (b"keys/server.key", EMPTY._replace(mode=0o100755), (FULL,), True),
+        (b"moved/elsewhere/server.key", EMPTY, (None,), True),
+        (b"server.key", EMPTY, (), True),
+        (b"keys/server.key", EMPTY, (EMPTY,), False),  # it was empty before
+        (b"keys/server.key", EMPTY, (FULL, EMPTY), False),  # it is empty in one parent of a merge
+        (b"keys/server.key", FULL, (), False),
+        (b"keys/server.key", None, (FULL,), False),
+        (b"keys/server.key", TreeItem(0o160000, ID), (), False),
+        (b"keys/server.key", TreeItem(0o120000, ID), (), False),
+        (b"keys/other.key", EMPTY, (), False),
+        (b"server.key/__init__.py", EMPTY, (), False),
+        (b"not-server.key", EMPTY, (), False),
+    ],
+)
+def test_entries(path: bytes, item: TreeItem | None, bases: tuple[TreeItem | None, ...], expected: bool) -> None:
+    assert Emptied([b"keys/server.key"]).is_emptied(path, item, bases) is expected
+
+
+def test_sha256() -> None:
+    empty = TreeItem(0o100644, EMPTY_BLOBS[32])
+    assert Emptied([b"a.key"], 32).is_emptied(b"a.key", empty)
+    assert not Emptied([b"a.key"]).is_emptied(b"a.key", empty)
+
+
+def test_no_masked_files() -> None:
+    assert not Emptied([])
+    assert Emptied([b"a"])
+    assert Emptied([]).in_tree({b"a.key": EMPTY}) == []
+
+
+def test_trees() -> None:
+    tree = {b"z/a.key": EMPTY, b"a.key": EMPTY, b"b.pem": FULL, b"x": EMPTY}
+    emptied = Emptied([b"a.key", b"b.pem"])
+    assert emptied.in_tree(tree) == [b"a.key", b"z/a.key"]
+    assert emptied.in_tree(tree, {b"a.key": FULL}, {b"z/a.key": EMPTY}) == [b"a.key"]
+
+
+def test_indexes() -> None:
+    entries = (
+        IndexEntry(b"a.key", EMPTY),
+        IndexEntry(b"b.key", EMPTY, intent_to_add=True),
+        IndexEntry(b"c.key", EMPTY, stage=2),
+        IndexEntry(b"d.key", FULL, skip_worktree=True),
+    )
+    emptied = Emptied([b"a.key", b"b.key", b"c.key", b"d.key"])
+    assert emptied.in_index(Index(entries)) == [b"a.key"]
+    assert emptied.in_index(Index(entries), {b"a.key": EMPTY}) == []
