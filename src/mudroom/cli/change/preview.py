@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.merge.made_directories import unexplained
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_protected, repositories
 from mudroom.core.tree.path import ancestors, name, show_path
@@ -93,6 +94,8 @@ def _warnings(changeset: Changeset) -> list[str]:
         ("protected", "is left out of apply unless you name it"),
     ):
         paths = [change.path for change in changeset.changes if flag in change.flags and _is_worth_a_line(change)]
+        if flag == "protected":
+            paths = unexplained(paths, changeset.remarks)
         if paths:
             lines.append(f"{text}: {name_some(paths)}")
     units = repositories(changeset.changes)

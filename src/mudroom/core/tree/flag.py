@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import reads_as
+from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import is_secret
 
 EXECUTES, SECRET, PROTECTED = _NAMED = ("executes-later", "secret", "protected")
@@ -111,10 +112,16 @@ def repositories(changes: Iterable[Change]) -> set[bytes]:
     return directories - files
 
 
-def new_repositories(changes: Iterable[Change]) -> set[bytes]:
-    """Return the directories of the repositories that the fork made: ``x/.git``, or ``x`` of a bare one."""
-    inside = {change.path for change in changes if NEW_REPOSITORY in change.flags}
-    return {path for path in inside if path.rpartition(b"/")[0] not in inside}
+def repository_of_each(changes: Iterable[Change]) -> dict[bytes, bytes]:
+    """Return for each change of a repository that the fork made the directory of the repository: ``x/.git``, or ``x``
+    of a bare one. ``changes`` are in walking order."""
+    tops: dict[bytes, bytes] = {}
+    top = b""
+    for change in changes:
+        if NEW_REPOSITORY in change.flags:
+            top = top if top and is_below(change.path, top) else change.path
+            tops[change.path] = top
+    return tops
 
 
 def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callable[[bytes], bool]) -> bool:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
@@ -149,7 +150,8 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     named -= existing_units(live.look, chosen) - removed
     landing = plan_landing(chosen, live, named, blocked, masked)
     ops = (op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) else op for op in landing.ops)
-    landing = landing._replace(ops=tuple(ops))
+    told = remarks_on(landing.withheld, record.changeset.remarks)
+    landing = landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)
 
 
