@@ -14,11 +14,11 @@ from mudroom.core.git.emptied import Emptied
 from mudroom.core.git.ref_plan import RefPlanOptions
 from mudroom.errors import UsageError
 from mudroom.stage.source import OpenSource, Source
-from mudroom.vault.git.commits import Commits, branch_name, directories_in_view, require_dulwich, require_free
+from mudroom.vault.git.commits import branch_name, directories_in_view, require_dulwich, require_free
 from mudroom.vault.git.fork_refs import ForkFiles
 from mudroom.vault.git.ref_transaction import perform_moves
 from mudroom.vault.git.repository import find_repository
-from mudroom.vault.git.transfer import ForkSide, RepositorySides, open_transfer
+from mudroom.vault.git.transfer import Commits, ForkSide, RepositorySides, open_transfer
 
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 WHO = b"T <t@example.org> 1700000000 +0000"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
-    from mudroom.vault.git.commits import Commits
+    from mudroom.vault.git.transfer import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     Verify = Callable[[OnVerify | None], Check | None]

@@ -212,6 +212,7 @@ class Forks:
         if parent is None:
             fork = self.vault.new_fork(name, time=self.clock(), named=named)
             if snapshot:
+                self.secrets.look()
                 take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self.progress)
         else:
             fork, at = self._fork_of(parent, name, at)

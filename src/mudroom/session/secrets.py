@@ -5,12 +5,20 @@ from __future__ import annotations
 import _thread
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
-from mudroom.core.tree.secret import is_masked
-from mudroom.stage.views.secret import Finder, Mask, make_mask
+from mudroom.core.tree.secret import is_masked, matches
+from mudroom.stage.source import OpenSource
+from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
 from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.stage.views.git_mask import GitMasks
+
+_RECENT = 1.0
+"""Seconds for which a review relies on the last look."""
 
 
 class Secrets:
@@ -19,8 +27,12 @@ class Secrets:
     def __init__(self, vault: Vault, settings: Settings, changed: Callable[[], None]) -> None:
         """``settings``: of the session's own actor. ``changed``: called when the vault's mask has changed."""
         self._vault, self._settings, self._changed = vault, settings, changed
+        self._masks = vault.path + b"/masks"
         self._lock = _thread.allocate_lock()
         self._finder = Finder(vault.project, vault.path + b"/secrets", time.monotonic)
+        self._git: GitMasks | None = None
+        """Made when the first secret is found."""
+        self._looked = -_RECENT
 
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
         """Return the mask under these settings (None: the session's own), and notes about it.
@@ -30,24 +42,62 @@ class Secrets:
         chosen = settings or own
         with self._lock:
             paths, complete = self._finder.find(chosen.secrets_mask, chosen.secrets_show)
-            mask = make_mask(self._vault.project, self._vault.path + b"/masks", paths, complete)
+            mask, notes = self._mask(chosen, paths, complete)
             is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
+            if is_own:
+                self._looked = time.monotonic()
             if is_new:
                 self._vault.mask = mask
         if is_new:
             self._changed()
-        return mask, _notes(mask)
+        return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
+
+    def _mask(self, settings: Settings, paths: list[bytes], complete: bool) -> tuple[Mask, tuple[str, ...]]:
+        """Return the mask, and notes about repositories. Hold the lock."""
+        if not paths:
+            return NO_MASK._replace(complete=complete), ()
+        if self._git is None:
+            from mudroom.stage.views.git_mask import GitMasks
+
+            self._git = GitMasks(self._vault.project, self._masks, self._vault.path + b"/secrets.git")
+        now = time.time_ns()
+        with OpenSource(self._vault.project) as source:
+            secrets = files_at(source, paths)
+            always = frozenset(path for path in secrets if matches(path, settings.secrets_mask))
+            git = self._git.look(source, secrets, always, now)
+            masked = {path: entry for path, entry in secrets.items() if path not in git.known}
+            mask = make_mask(source, self._masks, masked, complete)
+        return mask._replace(git=git.layer, known=git.known), git.notes
 
     def hides(self, path: bytes) -> bool:
-        """Return whether a file of that name is a secret of the project."""
-        return is_masked(path, self._settings.secrets_mask, self._settings.secrets_show)
+        """Return whether a file of that name is a secret of the project that is not shown."""
+        if not is_masked(path, self._settings.secrets_mask, self._settings.secrets_show):
+            return False
+        if time.monotonic() - self._looked >= _RECENT:
+            self.look()
+        return path not in self._vault.mask.known
+
+
+def _notes_of_known(known: frozenset[bytes]) -> list[str]:
+    if not known:
+        return []
+    names = _some(known)
+    if len(known) == 1:
+        text = f"1 file with the name of a secret is in git already, so it is shown: {names}"
+        return [f"{text} (secrets.mask in the policy hides it)"]
+    text = f"{len(known):,} files with names of secrets are in git already, so they are shown: {names}"
+    return [f"{text} (secrets.mask in the policy hides them)"]
+
+
+def _some(paths: frozenset[bytes]) -> str:
+    return ", ".join(show(path) for path in sorted(paths)[:4]) + (", …" if len(paths) > 4 else "")
 
 
 def _notes(mask: Mask) -> list[str]:
     notes = []
     if mask.paths:
-        names = ", ".join(show(path) for path in sorted(mask.paths)[:4]) + (", …" if len(mask.paths) > 4 else "")
+        names = _some(mask.paths)
         count = "1 secret is" if len(mask.paths) == 1 else f"{len(mask.paths):,} secrets are"
         notes.append(f"{count} shown empty: {names} (--show PATH, or secrets.show in the policy)")
     if not mask.complete:

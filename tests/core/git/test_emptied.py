@@ -44,8 +44,8 @@ def test_entries(path: bytes, item: TreeItem | None, bases: tuple[TreeItem | Non
 
 def test_sha256() -> None:
     empty = TreeItem(0o100644, EMPTY_BLOBS[32])
-    assert Emptied([b"a.key"], 32).is_emptied(b"a.key", empty)
-    assert not Emptied([b"a.key"]).is_emptied(b"a.key", empty)
+    assert Emptied([b"a.key"]).is_emptied(b"a.key", empty)
+    assert not Emptied([b"a.key"]).is_emptied(b"a.key", empty, [empty])
 
 
 def test_no_masked_files() -> None:

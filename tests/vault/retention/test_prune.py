@@ -444,3 +444,15 @@ def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.Monkey
 
 def _full(*_arguments: object) -> None:
     raise OSError(28, os.strerror(28))
+
+
+def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:
+    for name in (b"git-old", b"0123"):
+        os.makedirs(vault.path + b"/masks/" + name)
+    fork = vault.new_fork("f")
+    assert sweep(vault, time.time_ns()).leftovers == 0
+    with fork.lock("a command"):
+        collect_garbage(vault, WIDE, later())
+        assert os.path.isdir(vault.path + b"/masks/git-old")
+    assert sweep(vault).leftovers == 1
+    assert os.listdir(vault.path + b"/masks") == [b"0123"]

@@ -22,13 +22,13 @@ _KIND = 0o170000
 class Emptied:
     """The masked files of a repository. Immutable.
 
-    ``paths``: relative to the repository's work tree. A file is also known by its name alone, the last component of a
-    path, because a fork may have moved it. ``id_length``: of an object id, 20 or 32 bytes.
+    ``paths``: of the files that are masked, and of those that an older command of the fork may have seen masked
+    (``Mask.known``). A file is known by its name alone, the last component of its path, because a fork may have moved
+    it.
     """
 
-    def __init__(self, paths: Iterable[bytes], id_length: int = 20) -> None:
+    def __init__(self, paths: Iterable[bytes]) -> None:
         self._names = frozenset(path.rpartition(b"/")[2] for path in paths)
-        self._empty = EMPTY_BLOBS[id_length]
 
     def __bool__(self) -> bool:
         """Return whether there are masked files; without any, no tree need be read."""
@@ -45,9 +45,9 @@ class Emptied:
         tree that the fork began with), None where there is none. A file that is empty in one of them has not been
         emptied by the mask.
         """
-        if item is None or not self._is_empty(item) or not self.may_hold(path):
+        if item is None or not _is_empty(item) or not self.may_hold(path):
             return False
-        return not any(base is not None and self._is_empty(base) for base in bases)
+        return not any(base is not None and _is_empty(base) for base in bases)
 
     def in_tree(self, tree: Mapping[bytes, TreeItem], *bases: Mapping[bytes, TreeItem]) -> list[bytes]:
         """Return the paths of emptied files in a tree, sorted. ``tree`` maps whole paths to files, and needs only those
@@ -61,5 +61,6 @@ class Emptied:
         staged = {entry.path: entry.item for entry in index.entries if not entry.stage and not entry.intent_to_add}
         return self.in_tree(staged, *bases)
 
-    def _is_empty(self, item: TreeItem) -> bool:
-        return item.id == self._empty and item.mode & _KIND == _REGULAR
+
+def _is_empty(item: TreeItem) -> bool:
+    return item.id == EMPTY_BLOBS.get(len(item.id)) and item.mode & _KIND == _REGULAR

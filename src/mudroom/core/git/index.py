@@ -65,6 +65,10 @@ def _parse(data: memoryview, id_length: int) -> Index:
     signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("the index has an unknown format")
+    end_of_all = len(data) - id_length
+    checksum = bytes(data[max(end_of_all, 0) :])
+    if end_of_all < _HEADER.size or (any(checksum) and checksum != _digest(data[:end_of_all], id_length)):
+        raise ValueError("the index does not have its checksum")  # zeros: index.skipHash in git-config(1)
     fixed = struct.Struct(f">{_STAT_LENGTH}s{id_length}sH")
     entries: list[IndexEntry] = []
     position, path, whole = _HEADER.size, b"", bytes(data)
@@ -80,11 +84,11 @@ def _parse(data: memoryview, id_length: int) -> Index:
             strip, position = _variable_length(data, position)
             if strip > len(path):
                 raise ValueError("the index has a name that removes more than there is")
-            end = whole.index(b"\0", position)
+            end = _end_of_name(whole, position)
             path = path[: len(path) - strip] + whole[position:end]
             position = end + 1
         else:
-            end = whole.index(b"\0", position)
+            end = _end_of_name(whole, position)
             path = whole[position:end]
             position = start + (end - start + _ALIGNMENT) // _ALIGNMENT * _ALIGNMENT
         item = TreeItem(int.from_bytes(stat[_MODE]), raw_id)
@@ -99,7 +103,28 @@ def _parse(data: memoryview, id_length: int) -> Index:
                 stat,
             )
         )
-    return Index(tuple(entries), _required_extensions(data, position, len(data) - id_length))
+    if position > end_of_all:
+        raise ValueError("the index ends in the middle")
+    return Index(tuple(entries), _required_extensions(data, position, end_of_all))
+
+
+def _end_of_name(data: bytes, start: int) -> int:
+    end = data.find(b"\0", start)
+    if end < 0:
+        raise ValueError("the index ends in the middle")
+    return end
+
+
+def _digest(data: bytes | memoryview, id_length: int) -> bytes:
+    if id_length == 20:
+        try:
+            from _sha1 import sha1  # type: ignore[import-not-found]  # hashlib imports OpenSSL, which takes 2 ms
+        except ImportError:
+            from hashlib import sha1
+        return bytes(sha1(data, usedforsecurity=False).digest())
+    from hashlib import sha256
+
+    return sha256(data, usedforsecurity=False).digest()
 
 
 def _variable_length(data: memoryview, position: int) -> tuple[int, int]:
@@ -137,9 +162,7 @@ def encode_index(entries: Iterable[IndexEntry], id_length: int = 20) -> bytes:
         record += (more.to_bytes(2) if more else b"") + entry.path
         parts.append(record + b"\0" * (_ALIGNMENT - len(record) % _ALIGNMENT))
     data = b"".join(parts)
-    import hashlib  # OpenSSL: slow to import, and not needed to read an index
-
-    return data + hashlib.new("sha1" if id_length == 20 else "sha256", data, usedforsecurity=False).digest()
+    return data + _digest(data, id_length)
 
 
 def is_same_staging(first: bytes, second: bytes, id_length: int = 20) -> bool:
@@ -181,6 +204,9 @@ def move_entries(
 
 
 def with_skip_worktree(entries: Iterable[IndexEntry], paths: Iterable[bytes]) -> list[IndexEntry]:
-    """Return the entries, with ``paths`` marked so that git neither reads nor writes them in the work tree."""
+    """Return the entries, with ``paths`` marked so that git neither reads nor writes them in the work tree. Files in
+    conflict stay as they are."""
     marked = frozenset(paths)
-    return [entry._replace(skip_worktree=True) if entry.path in marked else entry for entry in entries]
+    return [
+        entry._replace(skip_worktree=True) if entry.path in marked and not entry.stage else entry for entry in entries
+    ]

@@ -86,8 +86,7 @@ def _kinds(change: Change) -> set[str]:
 
 
 def _is_same_index(change: Change, base: Read, staged: Read) -> bool:
-    old = base(change.path) if change.base is not None else None
-    new = staged(change.path) if change.staged is not None else None
+    old, new = base(change.path), staged(change.path) if change.staged is not None else None
     if old is None or new is None:
         return False
     return any(is_same_staging(old, new, id_length) for id_length in (20, 32))

@@ -197,18 +197,24 @@ class _Collector:
         from mudroom.core.git.repository_state import is_unchanged
 
         for unit, changes in units.items():
-            if self._is_in_base(unit + b"/HEAD") and is_unchanged(unit, changes, self._read_base, self._read_staged):
+            if not self._is_in_base(unit + b"/HEAD"):
+                continue
+            # as it was, or as the project has it now: nothing can be brought
+            if any(is_unchanged(unit, changes, side, self._read_staged) for side in (self._read_base, self._read_live)):
                 for change in changes:
                     del self._changes[change.path]
 
-    def _read_base(self, path: bytes) -> bytes | None:
-        change = self._changes.get(path)
+    def _read_live(self, path: bytes) -> bytes | None:
         try:
-            if change is None:
-                return read_all(self._base, path, _STATE_LIMIT)
-            return self._ground.read_original(path, change.base, _STATE_LIMIT) if change.base is not None else None
+            return read_all(self._base, path, _STATE_LIMIT)
         except OSError:
             return None
+
+    def _read_base(self, path: bytes) -> bytes | None:
+        change = self._changes.get(path)
+        if change is None:
+            return self._read_live(path)
+        return self._ground.read_original(path, change.base, _STATE_LIMIT) if change.base is not None else None
 
     def _read_staged(self, path: bytes) -> bytes | None:
         change = self._changes.get(path)

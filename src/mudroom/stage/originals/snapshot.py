@@ -1,6 +1,8 @@
 """A snapshot: a frozen copy of the project that forks may use as base instead of the project itself.
 
     source/     the copy, reflinks where the file system has them
+    masked      the paths that were left out because they are masked, separated by NUL; may be missing
+    git-<hash>/ layers over the copy that keep masked files from git (stage/views/git_mask.py)
     manifest    for every entry in it: the project's entry at that moment (MessagePack)
 
 As a ``Source`` it returns the *project's* entries and the copy's content, so that a later merge can tell at once
@@ -78,6 +80,9 @@ def take(
                 os.chmod(b".", top.mode, dir_fd=target)
             finally:
                 os.close(target)
+            if masked:
+                with open(place + b"/masked", "wb") as stream:
+                    stream.write(b"\0".join(sorted(masked)))
             _save(place, {b"": top, **{path: entry for path, entry in items.items() if path in copied}})
         except BaseException:
             remove_tree(place)

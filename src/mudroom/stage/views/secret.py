@@ -11,9 +11,10 @@ import marshal
 import os
 from _blake2 import blake2b
 from _thread import get_ident
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
@@ -33,8 +34,13 @@ _Index = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
 
 class Mask(NamedTuple):
     paths: frozenset[bytes] = frozenset()
+    """The files that are shown empty."""
     layer: bytes = b""
     """The directory of the mask layer; empty if there are no secrets."""
+    git: bytes = b""
+    """The directory of the layer that keeps masked files from git (``git_mask.py``); empty if there is no need."""
+    known: frozenset[bytes] = frozenset()
+    """Files with names of secrets that are shown, because git has them. An older command may have seen them empty."""
     complete: bool = True
     """False if the project has more directories than were visited."""
 
@@ -130,25 +136,29 @@ class Finder:
         os.rename(beside, self._index)
 
 
-def make_mask(project: bytes, masks: bytes, paths: Sequence[bytes], complete: bool) -> Mask:
-    """Return the mask for these paths; create its layer below the directory ``masks`` if it does not exist."""
-    if not paths:
+def files_at(source: OpenSource, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+    """Return the entries of those paths that are regular files now."""
+    entries = ((path, source.look(path)) for path in paths)
+    return {path: entry for path, entry in entries if entry is not None and entry.kind == "file"}
+
+
+def make_mask(source: OpenSource, masks: bytes, secrets: Mapping[bytes, Entry], complete: bool) -> Mask:
+    """Return the mask for these files; create its layer below the directory ``masks`` if it does not exist."""
+    if not secrets:
         return NO_MASK._replace(complete=complete)
-    with OpenSource(project) as source:
-        entries = [(path, source.look(path)) for path in paths]
-        shown = [(path, entry.mode) for path, entry in entries if entry is not None and entry.kind == "file"]
-        name = blake2b(repr(shown).encode(), digest_size=12).hexdigest().encode()
-        layer = masks + b"/" + name
-        if not os.path.isdir(layer):
-            os.makedirs(masks, mode=0o700, exist_ok=True)
-            beside = layer + _OURS % (os.getpid(), get_ident())
-            os.mkdir(beside, 0o700)
-            _write(beside, source, shown)
-            try:
-                os.rename(beside, layer)
-            except OSError:
-                remove_tree(beside)  # another process was faster
-    return Mask(frozenset(path for path, _mode in shown), layer, complete)
+    shown = [(path, entry.mode) for path, entry in secrets.items()]
+    name = blake2b(repr(shown).encode(), digest_size=12).hexdigest().encode()
+    layer = masks + b"/" + name
+    if not os.path.isdir(layer):
+        os.makedirs(masks, mode=0o700, exist_ok=True)
+        beside = layer + _OURS % (os.getpid(), get_ident())
+        os.mkdir(beside, 0o700)
+        _write(beside, source, shown)
+        try:
+            os.rename(beside, layer)
+        except OSError:
+            remove_tree(beside)  # another process was faster
+    return Mask(frozenset(secrets), layer, complete=complete)
 
 
 def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]]) -> None:

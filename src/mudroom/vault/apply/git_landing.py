@@ -32,9 +32,8 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.git.emptied import Emptied
-    from mudroom.vault.git.commits import Commits
     from mudroom.vault.git.ref_transaction import RefFailure
-    from mudroom.vault.git.transfer import ForkSide, RepositorySides, Transfer, TransferResult
+    from mudroom.vault.git.transfer import Commits, ForkSide, RepositorySides, Transfer, TransferResult
 
 _REFS = b"/refs"
 NOT_WHOLE = "not all files of the fork were applied"
@@ -243,10 +242,10 @@ def bring_commits(
     cannot be moved forward to them; if an object is refused.
     """
     from mudroom.core.git.ref_plan import RefPlanOptions
-    from mudroom.vault.git.commits import Commits, branch_name, require_dulwich, require_free
+    from mudroom.vault.git.commits import branch_name, require_dulwich, require_free
 
     require_dulwich()
-    from mudroom.vault.git.transfer import open_transfer
+    from mudroom.vault.git.transfer import Commits, open_transfer
 
     name = branch_name(branch, fork.name)
     with (

@@ -14,6 +14,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.repository_pin import settle_repository
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -42,7 +43,7 @@ def view_of(
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-        layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
+        layers = (*fork.sealed, *vault.masking(state))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
@@ -108,7 +109,9 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 
-    changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)
+    changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    if isinstance(view, OverlayView) and not view.is_live:
+        settle_repository(fork, opened, changeset, started)
     if changeset.changes or changeset.remarks or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 

@@ -68,7 +68,8 @@ def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entr
     """Collect again and compare. A file that was only touched is no change."""
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
-    now = collect(view, opened.staged(), opened.lower, opened.ground(), record.started if record is not None else 0)
+    started = record.started if record is not None else 0
+    now = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
     before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
     for path in sorted({*before, *after}):
         if path not in before or path not in after or not is_same(before[path], after[path]):

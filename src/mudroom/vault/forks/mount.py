@@ -88,8 +88,7 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork)
         return
     state = fork.state
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-    masking = (vault.mask.layer,) if vault.mask.layer else ()
-    view_of_layers = OverlayView(base, (*fork.sealed, *masking), fork.upper, fork.path + b"/work")
+    view_of_layers = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
     layers = view_of_layers.mount()
     attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
@@ -17,6 +18,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.snapshot import SnapshotSource
+    from mudroom.stage.view import View
 
     Base = OpenSource | SnapshotSource
 
@@ -41,7 +43,9 @@ class OpenFork:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
                 self._snapshot = self.base = SnapshotSource(vault.base(state.base))
-            self._masking = (vault.mask.layer,) if vault.mask.layer else ()
+            self.git_layer = vault.git_mask(state)
+            """The layer that keeps masked files from git; empty if there is none."""
+            self._masking = tuple(layer for layer in (vault.mask.layer, self.git_layer) if layer)
             below = (*fork.sealed, *self._masking)
             self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
         except BaseException:
@@ -78,6 +82,14 @@ class OpenFork:
             return self._keep(Union(layers, self.base)) if layers else self.base
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
+    def apart_from_git(self, view: View) -> View:
+        """Return the view with its differences told as if no layer kept masked files from git."""
+        if not self.git_layer:
+            return view
+        from mudroom.stage.views.git_mask import ApartFromGitLayer
+
+        return ApartFromGitLayer(view, self.git_layer, self.base, self.staged())
+
     def ground(self, changes: Changeset | None = None) -> Ground:
         """Return the base with the originals of the fork. ``changes``: those of the fork's record, if it was read
         already.
@@ -95,7 +107,25 @@ class OpenFork:
             sealed=sealed,
             before=changes,
             landed=load_landed(fork.path + LANDED),
-            masked=self._vault.mask.paths,
+            masked=self._masked(changes, sealed),
             fork=fork.path,
             project=self._vault.project,
         )
+
+    def _masked(self, *changesets: Changeset) -> frozenset[bytes]:
+        """Return the masked files, with those that were masked when the fork touched them and that it still has empty:
+        a copy of a masked file must not empty the real one after the user has shown or committed it."""
+        masked = self._vault.mask.paths
+        remarked = {remark.path for changes in changesets for remark in changes.remarks} - masked
+        if not remarked:
+            return masked
+        from mudroom.stage.originals.collection import MASKED
+
+        texts = {remark.path: remark.text for changes in changesets for remark in changes.remarks}
+        staged = self.staged()
+        entries = {path: staged.look(path) for path in remarked if texts[path] == MASKED}
+        return masked | {path for path, entry in entries.items() if entry is not None and _is_empty(entry)}
+
+
+def _is_empty(entry: Entry) -> bool:
+    return entry.kind == "file" and not entry.size

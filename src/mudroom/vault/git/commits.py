@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mudroom.vault.git.check import CommitText
     from mudroom.vault.git.objects import ForkObjects
     from mudroom.vault.git.repository import Repository, RepositoryPlace
-    from mudroom.vault.git.transfer import TransferResult
     from mudroom.vault.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
@@ -37,28 +36,6 @@ class Commit(NamedTuple):
     """One line, escaped for display."""
     author: str
     """Name and mail address, escaped for display."""
-
-
-class Commits(NamedTuple):
-    """The outcome of ``apply --commits``."""
-
-    branch: str
-    """Full name of the branch of the fork's HEAD in the project's repository: refs/heads/mudroom/agent-1."""
-    head: str
-    """The fork's HEAD."""
-    before: str
-    """The commit the branch pointed to before; empty if it is new."""
-    result: TransferResult
-    name: str
-    """The apply, for undo; empty if the repository had everything already."""
-
-    @property
-    def commits(self) -> tuple[Commit, ...]:
-        return self.result.commits
-
-    @property
-    def objects(self) -> int:
-        return self.result.objects
 
 
 def require_dulwich() -> None:

@@ -33,7 +33,7 @@ class UnknownOriginal(Exception):
     """The file as it was when the fork began is not known any more."""
 
 
-class Files(Protocol):
+class SideFiles(Protocol):
     def read(self, path: bytes, limit: int) -> bytes | None:
         """Return the content of a file, None if there is none. Raise UsageError if it is no file or too large,
         UnknownOriginal if it is not known."""
@@ -59,6 +59,9 @@ class OriginalFiles:
     def read(self, path: bytes, limit: int) -> bytes | None:
         change = self._changes.get(path)
         if change is None:
+            kept = self._ground.originals.get(path)  # vault/forks/repository_pin.py
+            if kept is not None and kept.entry is not None:
+                return self._ground.read_original(path, kept.entry, limit)
             return self._read_base(path, limit)
         if change.base is None or change.base.kind == "directory":
             return None
@@ -81,7 +84,7 @@ class OriginalFiles:
 class SideRefs:
     """The refs of one side. ``git``: directory of HEAD. ``common``: directory of the branches."""
 
-    def __init__(self, files: Files, git: bytes, common: bytes, id_length: int) -> None:
+    def __init__(self, files: SideFiles, git: bytes, common: bytes, id_length: int) -> None:
         self._files, self._git, self._common, self._id_length = files, git, common, id_length
         self._packed: dict[bytes, bytes] | None = None
 

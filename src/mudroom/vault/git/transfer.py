@@ -39,8 +39,8 @@ from mudroom.vault.git.check import CommitText
 from mudroom.vault.git.commits import Commit, checked_objects, describe
 from mudroom.vault.git.fork_refs import (
     ChangedRefs,
-    Files,
     ForkFiles,
+    SideFiles,
     SideRefs,
     UnknownOriginal,
     changed_refs,
@@ -74,7 +74,7 @@ class ForkSide(NamedTuple):
     name: str
     view: Source
     """The whole fork, as a command sees it."""
-    original: Files
+    original: SideFiles
     """The files as they were when the fork began."""
     changes: Sequence[Change]
     """The changes of its record."""
@@ -93,6 +93,28 @@ class TransferResult(NamedTuple):
     def moved(self) -> int:
         """Number of refs that moved or are new."""
         return sum(outcome.result in ("moved", "beside") for outcome in self.refs)
+
+
+class Commits(NamedTuple):
+    """The outcome of ``apply --commits``."""
+
+    branch: str
+    """Full name of the branch of the fork's HEAD in the project's repository: refs/heads/mudroom/agent-1."""
+    head: str
+    """The fork's HEAD."""
+    before: str
+    """The commit the branch pointed to before; empty if it is new."""
+    result: TransferResult
+    name: str
+    """The apply, for undo; empty if the repository had everything already."""
+
+    @property
+    def commits(self) -> tuple[Commit, ...]:
+        return self.result.commits
+
+    @property
+    def objects(self) -> int:
+        return self.result.objects
 
 
 class Transfer:

@@ -46,6 +46,13 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
         yield from _old([base + b"/manifest.new"], before)
 
 
+def unused_git_layers(vault: Vault, before: int) -> Iterator[bytes]:
+    """Yield layers that keep masked files from git (``stage/views/git_mask.py``) and that no command has used since
+    ``before``. Every change of a repository's index makes a new one. No fork may be in use or mounted."""
+    layers = (path for path in _below(vault.path + b"/masks") if os.path.basename(path).startswith(b"git-"))
+    yield from _old(layers, before)
+
+
 def _below(place: bytes) -> Iterator[bytes]:
     try:
         names = os.listdir(place)

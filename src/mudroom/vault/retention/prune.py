@@ -39,7 +39,7 @@ from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.retention.expiry import sweep_applies
-from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, vault_leftovers
+from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.retention.usage import measure
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -111,6 +111,8 @@ class _Sweep:
         self._size += sum(apply.size for apply in applies)
         self._remove(vault_leftovers(self._vault, self._now - YOUNG))
         layers, bases = self._sweep_layers()
+        if not self._held and not any(os.path.exists(fork.path + b"/mount") for fork in self._vault.forks()):
+            self._remove(unused_git_layers(self._vault, self._now - DAY))
         self._empty_trash(counted=False)
         self._archive_events()
         return PruneResult(

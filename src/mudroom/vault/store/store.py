@@ -13,6 +13,7 @@
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
         masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
+        masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
@@ -74,6 +75,22 @@ class Vault:
         vault.lock, vault.turn, vault.mask, vault.reading = self.lock, self.turn, mask, self.reading
         vault.secrets, vault._whole = self.secrets, self._whole or self
         return vault
+
+    def git_mask(self, state: ForkState) -> bytes:
+        """Return the layer that keeps masked files from the git of a fork; empty if there is none. A snapshot has its
+        own, made of its own index: that of the project may be newer."""
+        from mudroom.core.tree.stack import LIVE
+
+        if state.base == LIVE:
+            return self.mask.git if self.mask.git and os.path.isdir(self.mask.git) else b""
+        from mudroom.stage.views.git_mask import snapshot_layer
+
+        return snapshot_layer(self.base(state.base), self.project, self.mask.paths)
+
+    def masking(self, state: ForkState) -> tuple[bytes, ...]:
+        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, and what
+        keeps them from git."""
+        return tuple(layer for layer in (self.mask.layer, self.git_mask(state)) if layer)
 
     @property
     def journal(self) -> Journal:

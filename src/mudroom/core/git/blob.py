@@ -1,0 +1,41 @@
+"""Ids of blobs, and the length of ids in a repository. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_HASHES = {b"sha1": 20, b"sha256": 32}
+_SECTION = re.compile(rb"\s*\[\s*([-.a-zA-Z0-9]+)\s*(\"[^\"]*\"\s*)?\]")
+_FORMAT = re.compile(rb"\s*objectformat\s*=\s*\"?([a-z0-9]*)\"?\s*(?:[#;].*)?", re.IGNORECASE)
+
+
+def id_length_of(config: bytes) -> int:
+    """Return the length of object ids in bytes, 20 or 32, by a repository's ``config`` file: git-config(1),
+    extensions.objectFormat. Raise ValueError if mudroom does not know the format."""
+    section, length = b"", 20
+    for line in config.splitlines():
+        rest = line
+        while header := _SECTION.match(rest):
+            section, rest = b"" if header[2] else header[1].lower(), rest[header.end() :]
+        setting = _FORMAT.fullmatch(rest)
+        if section == b"extensions" and setting is not None:
+            if setting[1] not in _HASHES:
+                raise ValueError("the repository has an unknown object format")
+            length = _HASHES[setting[1]]
+    return length
+
+
+def blob_id(data: bytes, id_length: int = 20) -> bytes:
+    """Return the binary id of a file's content: gitformat-pack(5), git-hash-object(1)."""
+    name = "sha1" if id_length == 20 else "sha256"
+    hasher = hashlib.new(name, b"blob %d\0" % len(data), usedforsecurity=False)
+    hasher.update(data)
+    return hasher.digest()
+
+
+def blob_ids(data: bytes, id_length: int = 20) -> tuple[bytes, ...]:
+    """Return the ids under which git may have this content: as it is, and with the line ends that git stores where it
+    converts them (gitattributes(5), ``text``)."""
+    own = blob_id(data, id_length)
+    return (own, blob_id(data.replace(b"\r\n", b"\n"), id_length)) if b"\r\n" in data else (own,)

@@ -1,0 +1,31 @@
+"""Lines for ``info/exclude``: files of which git takes no notice. Pure; format: gitignore(5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_HEAD = b"# shown empty by mudroom, in this fork only:\n"
+_SPECIAL = b"\\*?[ "
+_LINE_ENDS = b"\r\n"
+
+
+def pattern_of(path: bytes) -> bytes:
+    """Return the pattern that matches this path of a repository only, anchored at its top.
+
+    A line end cannot be escaped: ``?`` stands for it, which matches any other character, too.
+    """
+    parts = bytearray(b"/")
+    for byte in path:
+        if byte in _LINE_ENDS:
+            parts += b"?"
+        else:
+            parts += b"\\%c" % byte if byte in _SPECIAL else b"%c" % byte
+    return bytes(parts)
+
+
+def with_excluded(content: bytes, paths: Iterable[bytes]) -> bytes:
+    """Return the content of an exclude file with these paths added. Later lines win, so they come last."""
+    lines = sorted({pattern_of(path) for path in paths})
+    if content and not content.endswith(b"\n"):
+        content += b"\n"
+    return content + _HEAD + b"".join(line + b"\n" for line in lines)
