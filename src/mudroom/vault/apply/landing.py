@@ -37,6 +37,7 @@ from mudroom.vault.apply.git_landing import (
     open_git_landing,
     ref_remarks,
 )
+from mudroom.vault.apply.made_landing import require_unemptied_repositories
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
@@ -218,6 +219,7 @@ def land(
     for _try in range(_TRIES):
         with reconciling(vault, fork, request, record) as reconciler:
             plan = prepare(fork, request, reconciler, record)
+            require_unemptied_repositories(vault, fork, plan.landing.taken)
             if check is not None and plan.landing.ops:
                 with Union(fork.layered, None) as staged:
                     verified = check(plan.landing, staged, reconciler.merged)
