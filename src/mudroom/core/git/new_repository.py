@@ -76,13 +76,14 @@ class LinkedDirectory(NamedTuple):
 
 def new_tops(changes: Iterable[Change]) -> list[bytes]:
     """Return the directories of new repositories: each ``.git`` directory, and each bare repository, that the project
-    does not have. ``changes`` are in walking order. A repository inside another belongs to the outer one."""
+    does not have. ``changes`` are in walking order. A directory inside of another repository belongs to that one."""
     added = {change.path: change for change in changes if change.base is None and change.staged is not None}
     tops: list[bytes] = []
     for path, change in added.items():
         if change.entry.kind != "directory" or (tops and is_below(path, tops[-1])):
             continue
-        if name(path) == b".git" or _is_bare(path, added):
+        git = git_directory(path)
+        if git == path or (git is None and _is_bare(path, added)):
             tops.append(path)
     return tops
 
