@@ -44,8 +44,8 @@ PURE = {
 """Beside all of ``core`` and ``net/protocol`` but its ``wire``."""
 NOT_PURE = {"net.protocol.wire"}
 PURE_LIBRARY = {
-    "__future__", "_blake2", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools", "hashlib",
-    "itertools", "json", "re", "struct", "types", "typing",
+    "__future__", "_blake2", "_sha1", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools",
+    "hashlib", "itertools", "json", "re", "struct", "types", "typing",
 }  # fmt: skip
 LIBRARY_OF = {
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},

@@ -16,6 +16,7 @@ from mudroom.core.merge.made_directories import unexplained
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
+from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
@@ -211,8 +212,8 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     if landed.repositories:
         from mudroom.cli.change.commits import print_transfers
 
-        print_transfers(landed.repositories, context)
-    if applied.conflicts:
+        print_transfers(landed.repositories, {conflict.path for conflict in applied.conflicts}, context)
+    if any(git_directory(conflict.path) is None for conflict in applied.conflicts):
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")

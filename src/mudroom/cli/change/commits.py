@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.terminal.context import Context
@@ -55,11 +55,12 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
     return 0
 
 
-def print_transfers(repositories: Iterable[TransferResult], context: Context) -> None:
-    """Print what an apply has done to refs."""
+def print_transfers(repositories: Iterable[TransferResult], conflicts: Collection[bytes], context: Context) -> None:
+    """Print what an apply has done to refs. ``conflicts``: paths of conflicts, which were printed already."""
     for result in repositories:
         place = "" if result.label == b".git" else f"{show(result.label)}: "
-        for line in ref_lines(result.refs):
+        refs = (outcome for outcome in result.refs if result.label + b"/" + outcome.ref not in conflicts)
+        for line in ref_lines(refs):
             context.terminal.say(f"  {place}{line}")
         print_commits(result.commits, context)
 
@@ -84,7 +85,7 @@ def ref_lines(outcomes: Iterable[RefOutcome]) -> Iterator[str]:
             yield f"HEAD is on {target} now" if outcome.ref == HEAD else f"{name} moved"
         elif outcome.result == "beside":
             reason = f": {name} {outcome.reason}" if outcome.reason else ""
-            yield f"{target} has the commits{reason}   take: git merge {target}"
+            yield f"{target} has the commits{reason}"
         else:
             yield f"{name} {outcome.reason}"
 

@@ -4,7 +4,7 @@
     ---------------  ------------------------------------  ---------------------------------------------
     unchanged        anything                              not listed
     deleted          anything                              kept: a fork never deletes a ref of the project
-    moved or new     has the fork's value                  there
+    moved or new     has the fork's value, or is ahead     there
     moved or new     as when the fork began                moved, unless a work tree is on it
     moved or new     behind the fork's value               moved, unless a work tree is on it
     moved or new     anything else                         beside: mudroom/FORK, or mudroom/FORK-NAME
@@ -132,11 +132,16 @@ class _Planner:
         elif not sides.fork:
             if sides.live:
                 self._tell(name, "kept", reason=_deletion_hint(name))
-        elif sides.fork == sides.live:
+        elif sides.fork == sides.live or self._has_merged(name, sides):
             self._brought_head |= is_head
             self._tell(name, "there")
         else:
             self._move(name, sides, is_head=is_head)
+
+    def _has_merged(self, name: bytes, sides: RefSides) -> bool:
+        """Return whether the project's branch moved on from the fork's value: the user has merged it."""
+        is_behind = sides.live and sides.base != sides.live and name.startswith(HEADS)
+        return bool(is_behind) and self._repositories.is_ancestor(sides.fork, sides.live)
 
     def _move(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         reason = self._obstacle(name, sides)

@@ -118,6 +118,24 @@ class GitLanding:
         for transfer in self._transfers:
             transfer.add_objects()
 
+    def held_back(self, not_whole: str) -> list[Conflict]:
+        """Return the checked-out branches of the fork that cannot arrive under their own names, as conflicts.
+
+        No file is applied then: the files of the commits would be in the way of the ``git merge`` that takes them.
+        ``not_whole``: why not all files can be applied; empty if they can."""
+        from mudroom.core.git.ref_plan import RefPlanOptions
+
+        conflicts = []
+        for transfer in self._transfers:
+            _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
+            for outcome in result.refs:
+                if outcome.target not in (b"", outcome.ref) and outcome.ref in (b"HEAD", transfer.head_ref):
+                    branch = show(outcome.target.removeprefix(HEADS))
+                    way = f"git merge {branch}, then mudroom apply {self._fork}"
+                    reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"
+                    conflicts.append(Conflict(transfer.sides.label + b"/" + outcome.ref, reason.removeprefix("; ")))
+        return conflicts
+
     def bring(self, save: Callable[[Sequence[MovedRefs]], None], not_whole: str) -> list[TransferResult]:
         """Move the refs. ``save``: keeps the moves durably; called before the first move."""
         from mudroom.core.git.ref_plan import RefPlanOptions

@@ -233,9 +233,27 @@ def land(
                 plan = plan._replace(landing=with_backups(plan.landing, reconciler))
             options = LandingOptions(time, verify_fork, progress)
             with open_git_landing(vault, fork, record, _units(request, plan.chosen)) as git:
+                if git and _is_whole(plan, request):
+                    plan = _without_files_if_held_back(plan, git)
                 landed = perform(vault, fork, request, plan, reconciler, git, options)
             return landed._replace(verified=verified)
     raise MudroomError("the project changed each time while the result was being verified", "try again")
+
+
+def _is_whole(plan: LandingPlan, request: LandingRequest) -> bool:
+    """Return whether all files of the fork were selected."""
+    chosen = {change.path for change in plan.chosen}
+    files = (change.path for change in plan.record.changeset.changes if git_directory(change.path) is None)
+    return not request.parts and chosen.issuperset(files)
+
+
+def _without_files_if_held_back(plan: LandingPlan, git: GitLanding) -> LandingPlan:
+    """Return a plan without files if the fork's branch cannot move with them."""
+    held_back = git.held_back(NOT_WHOLE if plan.landing.conflicts else "")
+    if not held_back:
+        return plan
+    conflicts = tuple(sorted({*plan.landing.conflicts, *held_back}))
+    return plan._replace(chosen=(), landing=Landing((), conflicts))
 
 
 def _units(request: LandingRequest, chosen: Sequence[Change]) -> set[bytes]:
@@ -291,12 +309,9 @@ def perform(
     parts = {path: part for path, part in request.parts.items() if path in landed}
     transferred: list[TransferResult] = []
     if git:
-        rest = {
-            path
-            for path in {change.path for change in plan.record.changeset.changes} - landed
-            if git_directory(path) is None
-        }
-        not_whole = NOT_WHOLE if rest or parts else ""
+        rest = {change.path for change in plan.record.changeset.changes} - landed
+        has_rest = any(git_directory(path) is None for path in rest)
+        not_whole = NOT_WHOLE if has_rest or parts else ""
         place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
         landed |= _transferred(plan, transferred)
     remaining = keep_remainder(vault, fork, plan.record, landed, landing.differing, parts)

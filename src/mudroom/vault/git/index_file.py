@@ -6,11 +6,11 @@ the file in the work tree has the content of its entry, so that git's plumbing s
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from types import TracebackType
 
+from mudroom.core.git.blob import blob_id
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -124,13 +124,6 @@ def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:
     times = (*divmod(info.st_ctime_ns, 10**9), *divmod(info.st_mtime_ns, 10**9))
     words = (*times, info.st_dev, info.st_ino, entry.item.mode, info.st_uid, info.st_gid, info.st_size)
     return entry._replace(stat=b"".join((word & _WORD).to_bytes(4) for word in words))
-
-
-def blob_id(data: bytes, id_length: int) -> bytes:
-    """Return the id that git gives a file with this content: gitformat-loose(5)."""
-    hasher = hashlib.new("sha1" if id_length == 20 else "sha256", b"blob %d\0" % len(data), usedforsecurity=False)
-    hasher.update(data)
-    return hasher.digest()
 
 
 def tree_difference(

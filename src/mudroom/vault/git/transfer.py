@@ -194,6 +194,11 @@ class Transfer:
             raise UsageError(f"{show(self._head.fork)}, to which HEAD of the fork leads, has no commit yet")
         return self._head.fork_commit
 
+    @property
+    def head_ref(self) -> bytes:
+        """The branch that the fork is on, or the commit of a detached HEAD."""
+        return self._head.fork
+
     def require_forward(self, before: bytes, branch: bytes) -> None:
         """Raise UsageError if a branch at ``before`` cannot move forward to the fork's HEAD."""
         if before and not self._history.reaches(self.head, before):
