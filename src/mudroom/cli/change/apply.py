@@ -12,7 +12,6 @@ from mudroom.cli.change.preview import credentials_line, left_out, name_some, pr
 from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
-from mudroom.core.merge.made_directories import unexplained
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, unmet_requirements
@@ -217,7 +216,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    for line in left_out(unexplained(landed.withheld, applied.remarks)):
+    for line in left_out(landed.untold):
         terminal.say(f"  {line}")
     if landed.remaining:
         terminal.say(

@@ -54,9 +54,3 @@ def remarks_on(withheld: Iterable[bytes], remarks: Iterable[Remark]) -> tuple[Re
         return ()
     holding = {above for path in withheld for above in (path, *ancestors(path))}
     return tuple(remark for remark in made if remark.path in holding)
-
-
-def unexplained(paths: Iterable[bytes], remarks: Iterable[Remark]) -> list[bytes]:
-    """Return the paths without those about which a remark tells that their directory is left out."""
-    told = {remark.path for remark in remarks if MADE in remark.text}
-    return [path for path in paths if path not in told and told.isdisjoint(ancestors(path))]

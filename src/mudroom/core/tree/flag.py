@@ -27,6 +27,7 @@ NEW_REPOSITORY, WORK_TREE, SUBMODULE = "new-repository", "work-tree", "submodule
 LINKED = frozenset((WORK_TREE, SUBMODULE))
 """Flags of directories whose ``.git`` is a file that leads to a repository of the project."""
 
+_MADE = frozenset((NEW_REPOSITORY, *LINKED))
 MADE = "that the fork made"
 """Part of each remark about a repository or linked directory. Such remarks are made anew at each collection."""
 
@@ -93,6 +94,16 @@ def git_directory(path: bytes) -> bytes | None:
     if b".git" not in parts:
         return None
     return b"/".join(parts[: parts.index(b".git") + 1])
+
+
+def is_of_git(change: Change) -> bool:
+    """Return whether the change is in a repository."""
+    return NEW_REPOSITORY in change.flags or git_directory(change.path) is not None
+
+
+def is_left_out(change: Change) -> bool:
+    """Return whether a remark tells why the change is left out: it is of a directory that the fork made."""
+    return PROTECTED in change.flags and not _MADE.isdisjoint(change.flags)
 
 
 def repositories(changes: Iterable[Change]) -> set[bytes]:

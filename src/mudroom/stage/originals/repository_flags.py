@@ -131,6 +131,8 @@ class _RepositoryFlags:
             # git expects the directory of a submodule, empty
             stays = linked.kind == "work-tree" or self.changes[index].path != linked.path
             self._add(index, linked.kind, *((PROTECTED,) if stays else ()))
+        for index in self._range(linked.target):
+            self._add(index, linked.kind)
         head = self._read(linked.target + b"/HEAD", _LINK_LIMIT)
         self.remarks.append(Remark(linked.path, linked_remark(linked, head)))
 

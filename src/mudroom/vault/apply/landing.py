@@ -16,7 +16,7 @@ from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.choice import select_below, select_exactly
-from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import Union
@@ -80,6 +80,13 @@ class LandingResult(NamedTuple):
     """Paths where the project's version was kept, as decided. The fork no longer has its version; undo returns it."""
     repositories: tuple[TransferResult, ...] = ()
     """What has come of the branches, tags and stashes of the fork's repositories, if they were to be brought."""
+    told: frozenset[bytes] = frozenset()
+    """Withheld paths about whose directory a remark tells."""
+
+    @property
+    def untold(self) -> list[bytes]:
+        """The withheld paths about which no remark tells."""
+        return [path for path in self.withheld if path not in self.told]
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -327,6 +334,7 @@ def perform(
         merged=tuple(sorted(merged)),
         kept=kept_ours,
         repositories=tuple(transferred),
+        told=frozenset(change.path for change in plan.chosen if is_left_out(change)),
     )
 
 
