@@ -316,7 +316,7 @@ def perform(
     parts = {path: part for path, part in request.parts.items() if path in landed}
     transferred: list[TransferResult] = []
     if git:
-        rest = {change.path for change in plan.record.changeset.changes} - landed
+        rest = {change.path for change in plan.record.changeset.changes if not is_left_out(change)} - landed
         has_rest = any(git_directory(path) is None for path in rest)
         not_whole = NOT_WHOLE if has_rest or parts else ""
         place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
