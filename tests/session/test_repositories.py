@@ -339,11 +339,11 @@ def test_a_worktree_and_what_its_link_says(project: Place) -> None:
     moved = Place.__new__(Place)
     moved.__dict__.update(project.__dict__)
     moved.project = tree
-    _result, landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git; echo more > more")
+    _result, landed = staged(moved, "rm -r .git; echo 'gitdir: /tmp/evil' > .git; echo more > more")
     assert (tree / ".git").read_text() == link
     assert (tree / "more").read_text() == "more\n"
     assert landed.withheld == (b".git",)  # type: ignore[attr-defined]
-    _result, landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git", git=True)
+    _result, landed = staged(moved, "rm -r .git; echo 'gitdir: /tmp/evil' > .git", git=True)
     assert (tree / ".git").read_text() == link, "not even with the rest"
 
 
@@ -399,10 +399,10 @@ def test_a_change_of_a_link_is_told_before(project: Place) -> None:
     moved = Place.__new__(Place)
     moved.__dict__.update(project.__dict__)
     moved.project = project.root / "tree"
-    result, _landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git")
+    result, _landed = staged(moved, "rm -r .git; echo 'gitdir: /tmp/evil' > .git")
     (change,) = result.changeset.changes  # type: ignore[attr-defined]
     assert change.flags == ("executes-later", "protected", "content")
-    _result, landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git", paths=[b".git"])
+    _result, landed = staged(moved, "rm -r .git; echo 'gitdir: /tmp/evil' > .git", paths=[b".git"])
     assert landed.withheld == ()  # type: ignore[attr-defined]
 
 

@@ -305,7 +305,7 @@ ROWS: tuple[SettingRow, ...] = (
         "secrets.mask",
         "secrets_mask",
         NAMES,
-        "further file names that are shown empty, beside those that look like secrets",
+        "further file names that are shown empty, beside those that look like secrets; also files that git tracks",
         '["*.sqlite"]',
         adds=True,
         tightens=True,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.flag import is_of_git
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.forks import Forks
@@ -136,8 +135,7 @@ class Changes:
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
-        if git or any(is_of_git(change) for change in self.of(name).changes):
-            self._forks.secrets.look()  # no repository is applied that holds one of them as an empty file
+        self._forks.secrets.look()  # commits are checked for masked files
         with self._forks.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
@@ -165,7 +163,6 @@ class Changes:
         from mudroom.vault.apply.git_landing import bring_commits
         from mudroom.vault.apply.landing import read_record
 
-        self._forks.secrets.look()
         with self._forks.at_rest(name) as fork:
             commits = bring_commits(self._vault, fork, read_record(fork), branch, repository, self._forks.clock())
         data = {

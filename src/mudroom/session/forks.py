@@ -27,7 +27,14 @@ from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import CollectedCommand, Progress, gather, take_snapshot, view_of
+from mudroom.vault.forks.collection import (
+    CollectedCommand,
+    Progress,
+    gather,
+    prepare_repository,
+    take_snapshot,
+    view_of,
+)
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -213,6 +220,7 @@ class Forks:
             fork = self.vault.new_fork(name, time=self.clock(), named=named)
             if snapshot:
                 self.secrets.look()
+                self.remarks.extend(prepare_repository(self.vault, fork))
                 take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self.progress)
         else:
             fork, at = self._fork_of(parent, name, at)

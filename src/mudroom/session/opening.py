@@ -15,7 +15,7 @@ from mudroom.session.own_sandbox import flows_of, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import stand_on_copy, view_of
+from mudroom.vault.forks.collection import prepare_repository, stand_on_copy, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -50,7 +50,7 @@ class Opening:
         mask, notes = forks.secrets.look(self._order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
-        self._outcome.notes += [*notes, *forks.tools.flush(fork)]
+        self._outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
         return vault
 
     def checkpoint_before(self) -> str:
@@ -90,8 +90,8 @@ class Opening:
         if mirror is not None:
             attempt.callback(mirror.close)
         plan, _environment = machine.confinement.plan(
-            view.mount(), mode, vault.project, fork.path + b"/private", settings, rlimits, order.grant, port,
-            shown(equipment),
+            view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
+            order.grant, port, shown(equipment),
         )  # fmt: skip
         machine.after_the_last(fork)
         started = start_time(vault)

@@ -26,7 +26,14 @@ from mudroom.session.retention import keep_journal
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
-from mudroom.vault.forks.collection import CollectedCommand, gather, keep_artifacts, stand_on_copy, view_of
+from mudroom.vault.forks.collection import (
+    CollectedCommand,
+    gather,
+    keep_artifacts,
+    stand_on_copy,
+    view_of,
+    with_objects,
+)
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
@@ -165,8 +172,8 @@ class OwnSandbox:
         ):
             try:
                 plan, env = machine.confinement.plan(
-                    view.mount(), mode, order.cwd, fork.path + b"/private", settings, rlimits, order.grant, port,
-                    shown(equipment),
+                    view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
+                    rlimits, order.grant, port, shown(equipment),
                 )  # fmt: skip
                 if equipment is not None:
                     env |= dict(equipment.environment)

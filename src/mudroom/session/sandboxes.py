@@ -22,7 +22,7 @@ from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import OwnSandbox, RunningCommands
 from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.forks.collection import CollectedCommand, prepare_repository
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Sandboxes:
         mask, notes = forks.secrets.look(order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
-        outcome.notes += [*notes, *forks.tools.flush(fork)]
+        outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running)
         stack.callback(own.close)
         return own

@@ -9,14 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.tree import stack
-from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text, to_text
+from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, PrivateRepository, from_text, to_text
 
 IDS = st.text("0123456789abcdef", min_size=1, max_size=12)
 NAMES = st.text(string.ascii_letters + string.digits + "-_.", min_size=1, max_size=64)
 TIMES = st.integers(0, 1 << 62)
 LAYERS = st.lists(IDS, max_size=5).map(tuple)
 POINTS = st.lists(st.builds(Checkpoint, NAMES, TIMES, LAYERS, st.booleans()), max_size=5).map(tuple)
-STATES = st.builds(ForkState, IDS, LAYERS, st.just(LIVE) | IDS, TIMES, st.just("") | NAMES, st.booleans(), POINTS)
+REPOSITORIES = st.none() | st.builds(PrivateRepository, IDS, IDS)
+STATES = st.builds(
+    ForkState, IDS, LAYERS, st.just(LIVE) | IDS, TIMES, st.just("") | NAMES, st.booleans(), POINTS, REPOSITORIES
+)
 
 GOOD = """\
 mudroom-fork 2

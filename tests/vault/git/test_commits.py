@@ -480,7 +480,9 @@ def test_a_work_tree_of_a_repository_elsewhere(project: Place) -> None:
     moved.__dict__.update(project.__dict__)
     moved.project = project.root / "tree"
     agent = Agent(moved)
-    agent.run("echo two >> file; rm .git; git init -q; git add -A; git commit -qm two")
+    agent.run("echo two >> file; git commit -qam two")
+    assert [one.subject for one in agent.bring().commits] == ["two"]
+    agent.run("rm -r .git; echo 'gitdir: ../project/.git' > .git")
     with pytest.raises(UsageError, match="belongs to a repository outside of the project"):
         agent.bring()
 

@@ -96,11 +96,6 @@ def git_directory(path: bytes) -> bytes | None:
     return b"/".join(parts[: parts.index(b".git") + 1])
 
 
-def is_of_git(change: Change) -> bool:
-    """Return whether the change is in a repository."""
-    return NEW_REPOSITORY in change.flags or git_directory(change.path) is not None
-
-
 def is_left_out(change: Change) -> bool:
     """Return whether a remark tells why the change is left out: it is of a directory that the fork made."""
     return PROTECTED in change.flags and not _MADE.isdisjoint(change.flags)

@@ -27,6 +27,14 @@ class Checkpoint(NamedTuple):
     """Created by mudroom before an operation that discards changes, not by the user."""
 
 
+class PrivateRepository(NamedTuple):
+    """The layer with a private ``.git``, between the base and the layers of a fork."""
+
+    layer: str
+    stamp: str
+    """Digest of the state of the user's repository that it was made from; ``0`` if it has to be made anew."""
+
+
 class ForkState(NamedTuple):
     upper: str
     layers: tuple[str, ...] = ()
@@ -39,10 +47,17 @@ class ForkState(NamedTuple):
     """The user named this fork, so it is kept after all its changes are applied."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Oldest first."""
+    repository: PrivateRepository | None = None
+    """None: ``.git`` is as in the base."""
 
     @property
     def references(self) -> frozenset[str]:
         """Ids of all layers that this fork needs."""
+        return self.own_layers | {self.repository.layer} if self.repository is not None else self.own_layers
+
+    @property
+    def own_layers(self) -> frozenset[str]:
+        """Ids of the layers that commands of this fork, or of a fork that it comes from, have written."""
         return frozenset((self.upper, *self.layers, *(layer for point in self.checkpoints for layer in point.layers)))
 
     def checkpoint(self, name: str) -> Checkpoint | None:
@@ -72,7 +87,7 @@ def rolled_back(state: ForkState, point: Checkpoint, upper: str) -> ForkState:
 def forked(state: ForkState, name: str, upper: str, time: int, layers: tuple[str, ...] | None = None) -> ForkState:
     """Return a new fork on the sealed layers of this fork, or on ``layers``, those of a checkpoint."""
     below = state.layers if layers is None else layers
-    return ForkState(upper, below, state.base, time, name, named=True)
+    return ForkState(upper, below, state.base, time, name, named=True, repository=state.repository)
 
 
 def flattened(state: ForkState, count: int, merged: str) -> ForkState:
@@ -102,6 +117,8 @@ def _lines(state: ForkState) -> Iterator[str]:
     yield f"created {state.created}"
     if state.parent:
         yield f"parent {state.parent}"
+    if state.repository is not None:
+        yield " ".join(("repository", *state.repository))
     if state.named:
         yield "named"
     for point in state.checkpoints:
@@ -126,7 +143,7 @@ def from_text(text: str) -> ForkState:
         word, *rest = line.split(" ")
         if word in ("checkpoint", "automatic") and len(rest) >= 2 and rest[1].isdigit():
             points.append(Checkpoint(rest[0], int(rest[1]), _ids(rest[2:]), word == "automatic"))
-        elif word in ("upper", "layers", "base", "created", "parent", "named") and word not in facts:
+        elif word in ("upper", "layers", "base", "created", "parent", "named", "repository") and word not in facts:
             facts[word] = tuple(rest)
         else:
             raise ValueError(f"has an invalid line: {line!r}")
@@ -137,7 +154,18 @@ def from_text(text: str) -> ForkState:
     except (KeyError, ValueError):
         raise ValueError("lacks upper, layers, base or created") from None
     _ids((state.upper, *state.layers, state.base))
-    return state._replace(named="named" in facts, checkpoints=tuple(points))
+    return state._replace(named="named" in facts, checkpoints=tuple(points), repository=_repository(facts))
+
+
+def _repository(facts: dict[str, tuple[str, ...]]) -> PrivateRepository | None:
+    if "repository" not in facts:
+        return None
+    try:
+        layer, stamp = facts["repository"]
+    except ValueError:
+        raise ValueError("has an invalid line about its repository") from None
+    _ids((layer, stamp))
+    return PrivateRepository(layer, stamp)
 
 
 def _ids(words: tuple[str, ...] | list[str]) -> tuple[str, ...]:

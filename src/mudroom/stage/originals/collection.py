@@ -64,6 +64,8 @@ class _Collector:
         path, lower, staged = difference
         self._changes.pop(path, None)
         self._remarks.pop(path, None)
+        if self._ground.is_left_out(path, staged, self._staged):
+            return
         if path in self._ground.masked:
             self._remarks[path] = Remark(path, MASKED)
             return
@@ -84,6 +86,8 @@ class _Collector:
 
     def _base_of(self, path: bytes, lower: Entry | None) -> tuple[Entry | None, bool]:
         """Return the project's entry before the fork changed it, and whether that is certain."""
+        if self._ground.is_private(path):
+            return self._base.look(path), True
         if path in self._ground.landed:
             return self._ground.landed[path].project, True
         original = self._originals.get(path)
@@ -92,7 +96,7 @@ class _Collector:
         before = self._before.get(path)
         if before is not None:
             return before.base, before.original_known
-        base = self._base.look(path) if self._stacked else lower
+        base = self._base.look(path) if self._stacked or self._ground.is_replaced(path) else lower
         if self._frozen or base is None or base.kind == "directory":
             return base, True
         return base, base.ctime < self._started
@@ -118,7 +122,7 @@ class _Collector:
                 return change._replace(flags=(*flags, "content"), binary=True)
         else:
             old, new = self._ground.read_original(path, base, TEXT_LIMIT), read_all(self._staged, path, TEXT_LIMIT)
-            if change.original_known and not self._frozen and old is not None:
+            if change.original_known and not self._is_still(path) and old is not None:
                 self._originals.keep(path, base, old)
             if old is None or new is None or is_binary(old) or is_binary(new):
                 if old is None or old != new:
@@ -133,7 +137,7 @@ class _Collector:
         return change._replace(flags=flags or ("xattr",))
 
     def _keep(self, change: Change, base: Entry) -> None:
-        if self._frozen or not change.original_known or self._originals.get(change.path) is not None:
+        if self._is_still(change.path) or not change.original_known or self._originals.get(change.path) is not None:
             return
         try:
             opened = self._base.open(change.path)
@@ -143,6 +147,10 @@ class _Collector:
             self._originals.keep_file(change.path, base, opened)
         finally:
             os.close(opened)
+
+    def _is_still(self, path: bytes) -> bool:
+        """Return whether the base cannot change there, so that no original has to be kept."""
+        return self._frozen or self._ground.is_private(path)
 
     def _same_content(self, path: bytes, base: Entry) -> bool:
         old = self._ground.open_original(path, base)
@@ -197,6 +205,8 @@ class _Collector:
         from mudroom.core.git.repository_state import is_unchanged
 
         for unit, changes in units.items():
+            if any(change.path == unit and not _is_directory(change.staged) for change in changes):
+                continue  # the repository itself is gone
             if not self._is_in_base(unit + b"/HEAD"):
                 continue
             # as it was, or as the project has it now: nothing can be brought
@@ -269,6 +279,10 @@ class _Collector:
         lines = len(split_lines(data))
         added = change.staged is not None
         return change._replace(lines_added=lines * added, lines_removed=lines * (not added))
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "directory"
 
 
 def _unpaired(change: Change) -> Change:

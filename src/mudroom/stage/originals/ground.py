@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.flag import git_directory
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import Source
 
 _NO_LANDED: Mapping[bytes, LandedPaths] = MappingProxyType({})
@@ -28,17 +30,40 @@ class Ground:
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
         project: bytes = b"",
+        private: PrivateBase | None = None,
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
 
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
-        merge has left. ``project``: the path of the project; b"" if it is not known.
+        merge has left. ``project``: the path of the project; b"" if it is not known. ``private``: the base, if the fork
+        has a private repository.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
-        self.project = project
+        self.project, self._private = project, private
+
+    def is_private(self, path: bytes) -> bool:
+        """Return whether the path is in a private repository of the fork: its base never changes."""
+        return self._private is not None and self._private.holds(path)
+
+    def is_replaced(self, path: bytes) -> bool:
+        """Return whether commands see a private repository where the project has a file."""
+        return self._private is not None and self._private.is_top(path)
+
+    def is_left_out(self, path: bytes, staged: Entry | None, contents: Source) -> bool:
+        """Return whether a difference follows from a private repository: its directory ``.git``, or a file of it that
+        is gone with the whole. ``contents``: the fork's layers alone."""
+        if self._private is None:
+            return False
+        if staged is not None:
+            return staged.kind == "directory" and self.is_replaced(path)
+        top = git_directory(path) if self._private.holds(path) else None
+        if top is None:
+            return False
+        entry = contents.look(top)
+        return entry is None or entry.kind != "directory"
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""

@@ -49,6 +49,7 @@ class MovedRefs(NamedTuple):
     message: bytes
     checkout: tuple[bytes, bytes] | None
     work_tree: bytes
+    staged: tuple[bytes, ...] = ()
 
 
 # --- which repositories ---
@@ -56,9 +57,21 @@ class MovedRefs(NamedTuple):
 
 def existing_units(look: Callable[[bytes], Entry | None], changes: Iterable[Change]) -> set[bytes]:
     """Return the ``.git`` directories with changes that are repositories of the project: their files never land.
-    ``look``: of the project."""
-    units = {unit for change in changes if (unit := git_directory(change.path)) is not None}
-    return {unit for unit in units if look(unit + b"/HEAD") is not None}
+    ``look``: of the project. A ``.git`` that is a file there has changes below it if the fork has a private repository
+    (``vault/git/private_directory.py``)."""
+    units: dict[bytes, bool] = {}
+    for change in changes:
+        unit = git_directory(change.path)
+        if unit is not None:
+            units[unit] = units.get(unit, False) or change.path != unit
+    return {unit for unit, has_files in units.items() if _is_repository(look, unit, has_files=has_files)}
+
+
+def _is_repository(look: Callable[[bytes], Entry | None], unit: bytes, *, has_files: bool) -> bool:
+    if look(unit + b"/HEAD") is not None:
+        return True
+    entry = look(unit) if has_files else None
+    return entry is not None and entry.kind != "directory"
 
 
 def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
@@ -72,7 +85,11 @@ def git_directories(project: bytes, changes: Iterable[Change]) -> list[bytes]:
         within = change.path[len(directory) + 1 :]
         if within in (b"HEAD", b"packed-refs") or within.startswith((b"refs/", b"worktrees/")):
             directories.add(directory)
-    return sorted(path for path in directories if os.path.lexists(os.path.join(project, path, b"HEAD")))
+    return sorted(path for path in directories if _leads_to_repository(os.path.join(project, path)))
+
+
+def _leads_to_repository(path: bytes) -> bool:
+    return os.path.lexists(path + b"/HEAD") or (os.path.lexists(path) and not os.path.isdir(path))
 
 
 def _module(project: bytes, unit: bytes, path: bytes) -> bytes:
@@ -273,16 +290,16 @@ def bring_commits(
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)
         options = RefPlanOptions(os.fsencode(fork.name), "no files are applied", name)
-        moves, result = transfer.plan(options)
+        result = transfer.plan(options)[1]
         if not result.refs:
             raise UsageError(
                 f"the fork {fork.name} has no commits that the repository does not have",
                 "files that are not committed come with mudroom apply, without --commits",
             )
         applied = ApplyResult("")
-        if moves.moves:
+        if result.moved:
             transfer.add_objects()
-            records = [MovedRefs(*moves)]
+            records = [MovedRefs(*transfer.plan(options)[0])]
             place = _begin_without_files(vault, fork, time, records)
             failures = move_refs(records)
             place.end()
@@ -318,8 +335,9 @@ def load_refs(place: bytes) -> list[MovedRefs]:
     return msgspec.msgpack.decode(data, type=list[MovedRefs])
 
 
-def move_refs(records: Sequence[MovedRefs], *, back: bool = False) -> list[RefFailure]:
-    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved."""
+def move_refs(records: Sequence[MovedRefs], *, back: bool = False, again: bool = False) -> list[RefFailure]:
+    """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved.
+    ``again``: they were begun before, and may have been cut off."""
     if not records:
         return []
     from mudroom.vault.git.commits import require_dulwich
@@ -331,7 +349,7 @@ def move_refs(records: Sequence[MovedRefs], *, back: bool = False) -> list[RefFa
     for record in records:
         moves = RepositoryMoves(*record)
         try:
-            failures += perform_moves(reversed_moves(moves) if back else moves, back=back)
+            failures += perform_moves(reversed_moves(moves) if back else moves, back=back, again=again)
         except MudroomError as error:
             failures.append(RefFailure(record.label, b"HEAD", str(error)))
     return failures
@@ -341,15 +359,13 @@ def ref_remarks(failures: Iterable[RefFailure]) -> tuple[Remark, ...]:
     return tuple(Remark(failure.label + b"/" + failure.ref, failure.reason) for failure in failures)
 
 
-def _conflicts(failures: Iterable[RefFailure], records: Iterable[MovedRefs]) -> list[Conflict]:
+def _conflicts(failures: Iterable[RefFailure], *, back: bool) -> list[Conflict]:
     """Return the refs that an undo or redo has left where they are, as conflicts in git's words."""
-    before = {(record.label, move.name): move.before for record in records for move in record.moves}
-    conflicts = []
-    for failure in failures:
-        value = before.get((failure.label, failure.ref), b"")
-        hint = f"; it was at {value[:12].decode()} before the apply: git reflog" if value else ""
-        conflicts.append(Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}{hint}"))
-    return conflicts
+    taken_back = "the files that were taken back" if back else "the files that were applied"
+    return [
+        Conflict(failure.label + b"/" + failure.ref, f"{failure.reason}, and stays; git status shows {taken_back}")
+        for failure in failures
+    ]
 
 
 class RefTurn:
@@ -365,7 +381,7 @@ class RefTurn:
         records = load_refs(self._place.path)
         failures = move_refs(records, back=self._back)
         failed = {failure.label for failure in failures}
-        self._found = _conflicts(failures, records)
+        self._found = _conflicts(failures, back=self._back)
         moved = (move.name for record in records if record.label not in failed for move in record.moves)
         self._moved = tuple(map(show, moved))
         return ()

@@ -448,7 +448,7 @@ def recover_all(vault: Vault) -> list[Recovery]:
             conflicts = outcome.applied.conflicts if outcome is not None else ()
             record = place.load()
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
-            remarks += ref_remarks(move_refs(load_refs(place.path)))
+            remarks += ref_remarks(move_refs(load_refs(place.path), again=True))
             if remarks:
                 recoveries.append(
                     Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
@@ -466,7 +466,7 @@ def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
     state = place.state()
     record = place.load() if state in ("done", "undone") else None
     if record is not None:
-        move_refs(load_refs(place.path), back=state == "undone")
+        move_refs(load_refs(place.path), back=state == "undone", again=True)
     if record is None or not record.dropped:
         return
     fork = find_holder(vault, record)

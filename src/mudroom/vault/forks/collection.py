@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,32 @@ def view_of(
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+
+
+def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
+    """Give a fork a private repository if the project's lies outside of it, and bring it up to date if the fork has not
+    changed it. Return notes. Hold the fork's lock; no command may be running in it.
+
+    Costs one lstat(2) for a project whose ``.git`` is a directory.
+    """
+    try:
+        is_usual = stat.S_ISDIR(os.lstat(vault.project + b"/.git").st_mode)
+    except OSError:
+        is_usual = True
+    if is_usual and fork.state.repository is None:
+        return []
+    from mudroom.vault.forks.private_repository import renew
+
+    return renew(vault, fork)
+
+
+def with_objects(vault: Vault, fork: Fork, settings: Settings) -> Settings:
+    """Return the settings of a command in a fork: with a private repository, the user's objects are readable."""
+    if fork.state.repository is None:
+        return settings
+    from mudroom.vault.forks.private_repository import objects_outside
+
+    return settings._replace(read=(*settings.read, *objects_outside(vault, fork)))
 
 
 def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:

@@ -26,7 +26,7 @@ from mudroom.stage.views.mount import (
     unmount,
 )
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.vault.forks.collection import CollectedCommand, gather
+from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -55,6 +55,7 @@ def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, k
     Raise UsageError if the directory is not empty, Unsupported if this kind of mount is not available here.
     """
     is_new = _make_place(place)
+    prepare_repository(vault, fork)
     mounted_fork = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
     try:
         if fork.has_copy and mounted_fork.kind != "copy":

@@ -12,6 +12,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import OpenSource
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -38,16 +39,23 @@ class OpenFork:
         self._snapshot: SnapshotSource | None = None
         try:
             if state.base == LIVE:
-                self.base: Base = self._keep(OpenSource(vault.project))
+                base: Base = self._keep(OpenSource(vault.project))
             else:
                 from mudroom.stage.originals.snapshot import SnapshotSource
 
-                self._snapshot = self.base = SnapshotSource(vault.base(state.base))
+                self._snapshot = base = SnapshotSource(vault.base(state.base))
             self.git_layer = vault.git_mask(state)
             """The layer that keeps masked files from git; empty if there is none."""
-            self._masking = tuple(layer for layer in (vault.mask.layer, self.git_layer) if layer)
-            below = (*fork.sealed, *self._masking)
-            self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
+            private = vault.private_layer(state)
+            self._between = vault.masking(state)
+            below = (*fork.sealed, *self._between)
+            self.lower: Union | Base = self._keep(Union(below, base)) if below else base
+            self._private: PrivateBase | None = None
+            if private:
+                self._private = PrivateBase(self._keep(Union((private,), None)), base)
+            self.base: PrivateBase | Base = self._private or base
+            """What changes of the fork are compared with."""
+            self._bottom = base
         except BaseException:
             self.close()
             raise
@@ -78,8 +86,8 @@ class OpenFork:
         """Return the whole fork, as a command sees it."""
         contents = self._fork.contents
         if contents == self._fork.layered:
-            layers = (*contents, *self._masking)
-            return self._keep(Union(layers, self.base)) if layers else self.base
+            layers = (*contents, *self._between)
+            return self._keep(Union(layers, self._bottom)) if layers else self._bottom
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
     def apart_from_git(self, view: View) -> View:
@@ -110,6 +118,7 @@ class OpenFork:
             masked=self._masked(changes, sealed),
             fork=fork.path,
             project=self._vault.project,
+            private=self._private,
         )
 
     def _masked(self, *changesets: Changeset) -> frozenset[bytes]:

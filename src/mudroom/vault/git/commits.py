@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
 
@@ -57,13 +57,13 @@ def directories_in_view(project: bytes, repository: bytes, view: Source, place: 
     """Return the directories of HEAD and of objects in the fork. The project's repository decides them, never the
     fork's.
     """
+    from mudroom.vault.git.place import is_outside
+    from mudroom.vault.git.private_directory import fork_git_directory
+
     shown = show(repository)
     root = os.path.realpath(project)
-    if not (is_below(place.git, root) and is_below(place.common, root)):
-        raise UsageError(
-            f"{shown} belongs to a repository outside of the project, to which no fork can commit",
-            "run mudroom in the directory of the main repository",
-        )
+    if is_outside(project, place):
+        return fork_git_directory(project, repository, view, place)
     at = os.path.join(root, repository)
     live_link, link = _link(at), None
     entry = view.look(repository)

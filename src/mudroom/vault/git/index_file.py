@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from types import TracebackType
+from typing import NamedTuple
 
 from mudroom.core.git.blob import blob_id
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
@@ -17,6 +18,7 @@ from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.repository import Repository
+from mudroom.vault.git.write import create_lock_file
 
 _HASH_LIMIT = 64 << 20
 _WORD = 0xFFFFFFFF
@@ -71,34 +73,41 @@ def index_obstacle(path: bytes, id_length: int) -> str:
     return "" if index.is_plain else "the index is split or sparse"
 
 
-def move_index(live: Repository, path: bytes, work_tree: bytes, before: bytes, after: bytes) -> IndexUpdate:
-    """Lock an index and prepare its move from commit ``before`` to ``after``; b"": no commit. Raise UsageError if it is
-    locked or cannot be written."""
-    lock = path + b".lock"
+class IndexMove(NamedTuple):
+    """The checked-out commit before and after; b"": no commit."""
+
+    before: bytes
+    after: bytes
+    work_tree: bytes
+    staged: frozenset[bytes] = frozenset()
+    """Paths to leave alone."""
+
+
+def move_index(live: Repository, path: bytes, move: IndexMove, *, again: bool = False) -> IndexUpdate:
+    """Lock an index and prepare its move. Raise UsageError if it is locked or cannot be written. ``again``: as for
+    ``create_lock_file``."""
+    content = _moved(live, path, move)
     try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        create_lock_file(path + b".lock", content, 0o644, again=again)
     except FileExistsError:
-        raise UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            content = _moved(live, path, work_tree, before, after)
-            stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        os.unlink(lock)
-        raise
+        raise UsageError(
+            "another git command is at work in the repository", f"if not, remove {show(path)}.lock"
+        ) from None
+    if _moved(live, path, move) != content:
+        os.unlink(path + b".lock")
+        raise UsageError("the index has changed meanwhile", "try again")
     return IndexUpdate(path, content)
 
 
-def _moved(live: Repository, path: bytes, work_tree: bytes, before: bytes, after: bytes) -> bytes:
+def _moved(live: Repository, path: bytes, move: IndexMove) -> bytes:
     id_length = live.format.oid_length
     index = read_index(path, id_length)
     if not index.is_plain:
         raise UsageError("the index is split, sparse or has files in conflict", "git status shows it")
-    old, new = tree_difference(live, before, after)
+    old, new = tree_difference(live, move.before, move.after)
+    old, new = ({path: item for path, item in side.items() if path not in move.staged} for side in (old, new))
     entries = move_entries(index.entries, old, new)
-    root = open_root(work_tree)
+    root = open_root(move.work_tree)
     try:
         entries = [_with_stat(root, entry, id_length) if entry.path in new else entry for entry in entries]
     finally:
@@ -124,6 +133,15 @@ def _with_stat(root: int, entry: IndexEntry, id_length: int) -> IndexEntry:
     times = (*divmod(info.st_ctime_ns, 10**9), *divmod(info.st_mtime_ns, 10**9))
     words = (*times, info.st_dev, info.st_ino, entry.item.mode, info.st_uid, info.st_gid, info.st_size)
     return entry._replace(stat=b"".join((word & _WORD).to_bytes(4) for word in words))
+
+
+def staged_already(
+    live: Repository, path: bytes, old: dict[bytes, TreeItem], new: dict[bytes, TreeItem]
+) -> tuple[bytes, ...]:
+    """Return the paths that an index has as in the new commit, not as in the old, sorted."""
+    items = {entry.path: entry.item for entry in read_index(path, live.format.oid_length).entries if not entry.stage}
+    paths = old.keys() | new.keys()
+    return tuple(sorted(at for at in paths if items.get(at) == new.get(at) and items.get(at) != old.get(at)))
 
 
 def tree_difference(

@@ -21,7 +21,7 @@ from dulwich.refs import Ref
 from mudroom.core.git.ref_plan import HEAD, STASH, RefMove
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.vault.git.index_file import IndexUpdate, move_index
+from mudroom.vault.git.index_file import IndexMove, IndexUpdate, move_index
 from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.write import RepositoryWriter, sync_directory
 
@@ -41,6 +41,8 @@ class RepositoryMoves(NamedTuple):
     """The checked-out commit before and after, if it moves; b"" before the first commit."""
     work_tree: bytes = b""
     """Absolute path of the work tree whose index moves."""
+    staged: tuple[bytes, ...] = ()
+    """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
 
     @property
     def place(self) -> RepositoryPlace:
@@ -62,18 +64,19 @@ def reversed_moves(record: RepositoryMoves) -> RepositoryMoves:
     return record._replace(moves=moves, checkout=checkout, message=b"mudroom: undo")
 
 
-def perform_moves(record: RepositoryMoves, *, back: bool = False) -> list[RefFailure]:
+def perform_moves(record: RepositoryMoves, *, back: bool = False, again: bool = False) -> list[RefFailure]:
     """Move the refs. Return an empty list, or the reasons why nothing was moved. ``back``: the moves take back others.
+    ``again``: they were begun before, and may have been cut off.
 
     Raise UsageError if the repository is gone or of an unsupported kind.
     """
     with Repository(record.place) as live:
-        return _Transaction(live, record, back=back).run()
+        return _Transaction(live, record, back=back, again=again).run()
 
 
 class _Transaction:
-    def __init__(self, live: Repository, record: RepositoryMoves, *, back: bool) -> None:
-        self._live, self._record, self._back = live, record, back
+    def __init__(self, live: Repository, record: RepositoryMoves, *, back: bool, again: bool) -> None:
+        self._live, self._record, self._back, self._again = live, record, back, again
         self._writer = RepositoryWriter(live)
         self._locks: list[bytes] = []
 
@@ -103,7 +106,9 @@ class _Transaction:
         record = self._record
         if record.checkout is None:
             return IndexUpdate(b"", None)
-        return move_index(self._live, record.git + b"/index", record.work_tree, *record.checkout)
+        path = record.git + b"/index"
+        checkout = IndexMove(*record.checkout, record.work_tree, frozenset(record.staged))
+        return move_index(self._live, path, checkout, again=self._again)
 
     def _value(self, name: bytes) -> bytes:
         if name == HEAD:
@@ -133,7 +138,7 @@ class _Transaction:
         path = self._path(move.name)
         lock = path + b".lock"
         content = b"ref: " + move.after if move.name == HEAD else move.after
-        self._writer.create_lock(move.name, lock, content + b"\n")
+        self._writer.create_lock(move.name, lock, content + b"\n", again=self._again)
         self._locks.append(lock)
 
     def _commit(self, move: RefMove) -> None:
@@ -178,7 +183,7 @@ class _Transaction:
             old = commit
 
     def _unlog_stashes(self, move: RefMove) -> None:
-        self._writer.unlog(STASH, [commit for commit, _message in move.entries])
+        self._writer.unlog(STASH, [commit for commit, _message in move.entries], again=self._again)
 
     def _path(self, name: bytes) -> bytes:
         return os.path.join(self._record.git if name == HEAD else self._record.common, name)

@@ -1,4 +1,4 @@
-"""The user's own repository: its location, objects and refs.
+"""The user's own repository: its objects and refs.
 
 Its settings are read, because they are the user's. Commands that they name (hooks, filters, other programs) are not
 run.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import NamedTuple
 
 from dulwich.config import ConfigFile
 from dulwich.errors import ApplyDeltaError, ChecksumMismatch, FileFormatException
@@ -20,6 +19,8 @@ from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.git.check import parse_commit
+from mudroom.vault.git.place import RepositoryPlace as RepositoryPlace
+from mudroom.vault.git.place import find_repository as find_repository
 
 # gitrepository-layout(5), git-config(1) extensions.*: extensions that do not change objects and refs
 _SUPPORTED = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
@@ -35,34 +36,6 @@ _OPERATIONS = (
 """Files in a git directory that show an operation that is not finished: wt-status.c, wt_status_get_state."""
 NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
-
-
-class RepositoryPlace(NamedTuple):
-    """Location of a repository. Both paths are absolute and without symbolic links."""
-
-    git: bytes
-    """Directory of HEAD. A linked work tree and a submodule have their own."""
-    common: bytes
-    """Directory of objects and branches."""
-
-
-def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
-    """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
-    shown = show(repository)
-    at = os.path.realpath(os.path.join(project, repository))
-    if os.path.isfile(at):
-        with open(at, "rb") as stream:
-            text = stream.read(1 << 16)
-        if not text.startswith(b"gitdir: "):
-            raise UsageError(f"{shown} is not a git repository")
-        at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
-    common = at
-    if os.path.isfile(at + b"/commondir"):
-        with open(at + b"/commondir", "rb") as stream:
-            common = os.path.realpath(os.path.join(at, stream.read(1 << 16).rstrip(b"\r\n")))
-    if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
-        raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
-    return RepositoryPlace(at, common)
 
 
 class Repository:
@@ -168,10 +141,14 @@ class Repository:
         return bytes.fromhex(parse_commit(data).tree.decode())
 
     def work_tree(self) -> bytes:
-        """Return the absolute path of the work tree, b"" if there is none: git-config(1), core.worktree, core.bare."""
+        """Return the absolute path of the work tree, b"" if there is none: git-config(1), core.worktree, core.bare;
+        ``gitdir`` of a linked one."""
         setting = self.setting(b"core", b"worktree", b"")
         if setting:
             return os.path.realpath(os.path.join(self.place.git, setting))
+        back = _read_line(self.place.git + b"/gitdir")  # gitrepository-layout(5), of a linked work tree
+        if back:
+            return os.path.realpath(os.path.dirname(os.path.join(self.place.git, back)))
         if os.path.basename(self.place.git) != b".git" or self.setting(b"core", b"bare", b"false").lower() == b"true":
             return b""
         return os.path.dirname(self.place.git)

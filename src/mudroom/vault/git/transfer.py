@@ -46,7 +46,7 @@ from mudroom.vault.git.fork_refs import (
     changed_refs,
 )
 from mudroom.vault.git.history import History
-from mudroom.vault.git.index_file import index_obstacle
+from mudroom.vault.git.index_file import index_obstacle, staged_already, tree_difference
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.ref_transaction import RepositoryMoves
 from mudroom.vault.git.repository import Repository, RepositoryPlace
@@ -131,6 +131,8 @@ class Transfer:
         self._head = self._sides_of_head()
         self._stashes = self._new_stashes() if changed.stash else []
         self._new = NewObjects((), {}, frozenset())
+        self._has_objects = False
+        """Whether the project's repository has the new objects."""
 
     # --- reading ---
 
@@ -230,6 +232,7 @@ class Transfer:
         if self._new.missing:
             writer = RepositoryWriter(self._live)
             writer.add_objects(len(self._new.missing), checked_objects(self._objects, self._new))
+        self._has_objects = True
         return len(self._new.missing)
 
     # --- refs ---
@@ -244,6 +247,7 @@ class Transfer:
             moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
             count = len(self._stashes)
             outcomes.append(RefOutcome(STASH, "moved", STASH, f"{count} more stash{'es' if count > 1 else ''}"))
+        checkout = self._checkout(moves)
         message = b"mudroom: apply of " + os.fsencode(self._fork.name)
         record = RepositoryMoves(
             self.sides.label,
@@ -251,8 +255,9 @@ class Transfer:
             self.sides.place.common,
             tuple(moves),
             message,
-            self._checkout(moves),
+            checkout,
             self.sides.work_tree,
+            self._staged_already(*checkout) if checkout is not None and self._has_objects else (),
         )
         commits = tuple(describe(name, text) for name, text in self.commits)
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
@@ -279,6 +284,10 @@ class Transfer:
         if operation:
             return f"{operation} is not finished"
         return index_obstacle(self.sides.place.git + b"/index", self._live.format.oid_length)
+
+    def _staged_already(self, before: bytes, after: bytes) -> tuple[bytes, ...]:
+        difference = tree_difference(self._live, before, after)
+        return staged_already(self._live, self.sides.place.git + b"/index", *difference)
 
     def _checkout(self, moves: list[RefMove]) -> tuple[bytes, bytes] | None:
         """Return the checked-out commit before and after the moves, None if it stays."""

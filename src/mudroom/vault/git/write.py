@@ -85,23 +85,15 @@ class RepositoryWriter:
             raise
         sync_directory(os.path.dirname(path))
 
-    def create_lock(self, name: bytes, lock: bytes, content: bytes) -> None:
+    def create_lock(self, name: bytes, lock: bytes, content: bytes, *, again: bool = False) -> None:
         """Create the lock file of a ref with its new content, durably. Raise UsageError if another git command holds
-        it, or the ref cannot exist."""
+        it, or the ref cannot exist. ``again``: as for ``create_lock_file``."""
         try:
             self._make_directory(os.path.dirname(lock))
-            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            create_lock_file(lock, content, 0o666, again=again)
+            self._share(lock)
         except OSError as error:
             _raise_named(name, lock, error)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(descriptor)
-            self._share(lock)
-        except BaseException:
-            os.unlink(lock)
-            raise
 
     def remove_branch(self, name: bytes, head: bytes) -> None:
         """Remove a branch and its log if it points to ``head``. Raise UsageError otherwise."""
@@ -121,7 +113,7 @@ class RepositoryWriter:
         except OSError:
             pass
 
-    def unlog(self, name: bytes, ids: list[bytes]) -> None:
+    def unlog(self, name: bytes, ids: list[bytes], *, again: bool = False) -> None:
         """Remove the last entries of a log if they are those of ``ids``; otherwise leave the log alone."""
         path = os.path.join(self._live.place.common, b"logs", name)
         try:
@@ -131,11 +123,13 @@ class RepositoryWriter:
             return
         if [line.split(b" ", 2)[1:2] for line in lines[-len(ids) :]] != [[commit] for commit in ids]:
             return
-        beside = path + b".lock"
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
-            stream.writelines(lines[: -len(ids)])
-        self._share(beside)
-        os.rename(beside, path)
+        rest = b"".join(lines[: -len(ids)])
+        if not rest:
+            self.remove_log(name)
+            return
+        create_lock_file(path + b".lock", rest, 0o666, again=again)
+        self._share(path + b".lock")
+        os.rename(path + b".lock", path)
 
     def log(
         self,
@@ -182,6 +176,37 @@ class RepositoryWriter:
             from dulwich.repo import parse_shared_repository
 
             adjust_shared_perm(path, parse_shared_repository(setting))
+
+
+def create_lock_file(lock: bytes, content: bytes, mode: int, *, again: bool = False) -> None:
+    """Create a lock file of git with its content, durably. Raise FileExistsError if another process holds it.
+
+    ``again``: a lock file that holds this content or the beginning of it was left by this operation, which was killed,
+    and is taken over. An empty one is not: git's own are empty at first."""
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError:
+        if not again or not _holds(lock, content):
+            raise
+        descriptor = os.open(lock, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(lock)
+        raise
+
+
+def _holds(path: bytes, content: bytes) -> bool:
+    """Return whether a file holds a beginning of ``content``."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(len(content) + 1)
+    except FileNotFoundError:
+        return False
+    return bool(data) and content.startswith(data)
 
 
 def sync_directory(directory: bytes) -> None:

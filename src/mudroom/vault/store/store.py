@@ -88,9 +88,15 @@ class Vault:
         return snapshot_layer(self.base(state.base), self.project, self.mask.paths)
 
     def masking(self, state: ForkState) -> tuple[bytes, ...]:
-        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, and what
-        keeps them from git."""
-        return tuple(layer for layer in (self.mask.layer, self.git_mask(state)) if layer)
+        """Return the layers between a fork's own layers and its base, topmost first: what shows secrets empty, what
+        keeps them from git, and a private repository. Every reader and mount of a fork has them from here."""
+        layers = (self.mask.layer, self.git_mask(state), self.private_layer(state))
+        return tuple(layer for layer in layers if layer)
+
+    def private_layer(self, state: ForkState) -> bytes:
+        """Return the layer with a private repository (``vault/forks/private_repository.py``); empty if there is
+        none."""
+        return self.layer(state.repository.layer) + b"/tree" if state.repository is not None else b""
 
     @property
     def journal(self) -> Journal:

@@ -1,0 +1,37 @@
+"""The base of a fork that has a private repository: the project, and in place of its ``.git`` file a directory.
+
+The entry ``.git`` itself is the project's, so that a fork that replaces it is compared with the truth. Paths below it
+are those of the private layer, which never changes.
+"""
+
+from __future__ import annotations
+
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import git_directory
+from mudroom.stage.source import Source
+
+
+class PrivateBase:
+    """Owner: the caller, who closes both sources."""
+
+    def __init__(self, private: Source, project: Source) -> None:
+        self._private, self._project = private, project
+
+    def is_top(self, path: bytes) -> bool:
+        """Return whether ``path`` is a ``.git`` that is a directory only in forks."""
+        return git_directory(path) == path and self._private.look(path) is not None
+
+    def holds(self, path: bytes) -> bool:
+        """Return whether ``path`` lies in a private repository."""
+        top = git_directory(path)
+        return top is not None and top != path and self._private.look(top) is not None
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._private.look(path) if self.holds(path) else self._project.look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        is_private = self.is_top(path) or self.holds(path)
+        return self._private.names(path) if is_private else self._project.names(path)
+
+    def open(self, path: bytes) -> int:
+        return self._private.open(path) if self.holds(path) else self._project.open(path)

@@ -1,0 +1,142 @@
+"""The private repository of a fork (``vault/git/private_directory.py``): made, renewed, kept.
+
+It is a layer between the base and the fork's own layers, named in the fork's state. Until the fork changes its
+repository, it is made anew whenever the user's HEAD, index, refs or settings have changed. From then on it stands
+still: the fork's index and commits belong to the state that they began with. A refreshed index is no change.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from mudroom.core.git.index import is_same_staging
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, PrivateRepository
+from mudroom.stage.beneath import directory
+from mudroom.stage.layers.layer import read_directory, remove_at, remove_tree
+from mudroom.stage.source import OpenSource, read_all
+from mudroom.vault.git.private_directory import (
+    PrivateGit,
+    Survey,
+    id_length,
+    shown_directories,
+    stamp,
+    survey,
+    write_private,
+)
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+_TRIES = 3
+"""Times that the repository is read because it changes meanwhile."""
+_UNSETTLED = "0"
+_INDEX_LIMIT = 256 << 20
+
+
+def renew(vault: Vault, fork: Fork) -> list[str]:
+    """Give a fork its private repository, or the present one if it has not changed its own. Return notes."""
+    surveyed = survey(vault.project) if os.path.lexists(vault.project + b"/.git") else Survey()
+    notes = [surveyed.note] if surveyed.note else []
+    state = fork.state
+    if state.base != LIVE and (state.repository is not None or fork.has_copy):
+        return notes
+    masked = vault.mask.paths
+    now = stamp(vault.project, surveyed.gits, masked, time.time_ns()) if surveyed.gits else ""
+    if state.repository is not None and now and state.repository.stamp == now:
+        return notes
+    if fork.has_copy or not _is_untouched(vault, fork, surveyed.gits):
+        return notes
+    if not surveyed.gits:
+        _use(vault, fork, None)
+        return notes
+    try:
+        _use(vault, fork, _made(vault, surveyed.gits))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return [f".git leads to {show(surveyed.gits[0].place.git)}, of which forks get no repository: {reason}"]
+    return notes
+
+
+def objects_outside(vault: Vault, fork: Fork) -> tuple[bytes, ...]:
+    """Return the directories of objects that commands in a fork with a private repository read. They follow from the
+    project's own ``.git``, never from files of the fork."""
+    if fork.state.repository is None:
+        return ()
+    return shown_directories(survey(vault.project).gits)
+
+
+def _made(vault: Vault, gits: Sequence[PrivateGit]) -> PrivateRepository:
+    """Make a layer. Raise OSError or ValueError if the repository cannot be read."""
+    masked = vault.mask.paths
+    for left in reversed(range(_TRIES)):
+        name = vault.new_layer()
+        try:
+            before = stamp(vault.project, gits, masked, time.time_ns())
+            place = vault.layer(name) + b"/tree"
+            os.mkdir(place, 0o700)
+            with OpenSource(vault.project) as live:
+                write_private(vault.project, place, gits, masked, live)
+            if before == stamp(vault.project, gits, masked, time.time_ns()) or not left:
+                return PrivateRepository(name, before if left and before else _UNSETTLED)
+        except BaseException:
+            remove_tree(vault.layer(name))
+            raise
+        remove_tree(vault.layer(name))
+    raise AssertionError
+
+
+def _use(vault: Vault, fork: Fork, repository: PrivateRepository | None) -> None:
+    """Replace the layer. The old one is removed unless another fork needs it."""
+    before = fork.state.repository
+    fork.save(fork.state._replace(repository=repository))
+    if before is None:
+        return
+    others = [other.state_or_none for other in vault.forks()]
+    if all(other is not None and before.layer not in other.references for other in others):
+        vault.throw_away(vault.layer(before.layer))
+        vault.empty_trash()
+
+
+def _is_untouched(vault: Vault, fork: Fork, gits: Sequence[PrivateGit]) -> bool:
+    """Return whether the fork, in no layer and checkpoint, has changed a repository. An index that was only refreshed
+    is removed: it belongs to the old layer."""
+    state = fork.state
+    paths = dict.fromkeys((b".git", *(git.path for git in gits)))
+    refreshed = []
+    for name in state.own_layers:
+        tree = vault.layer(name) + b"/tree"
+        if not os.path.isdir(tree):
+            continue
+        with OpenSource(tree) as layer:
+            changed = [path for path in paths if layer.look(path) is not None]
+            if changed and name != state.upper:
+                return False
+            if not all(_is_refreshed(vault, fork, layer, path, gits) for path in changed):
+                return False
+            refreshed += changed
+    if refreshed:
+        with OpenSource(fork.upper) as layer:
+            for path in refreshed:
+                above, _slash, last = path.rpartition(b"/")
+                with directory(layer.root, above) as opened:
+                    remove_at(opened, last)
+    return True
+
+
+def _is_refreshed(vault: Vault, fork: Fork, layer: OpenSource, path: bytes, gits: Sequence[PrivateGit]) -> bool:
+    """Return whether the only change of a repository is the index, and that in stat data alone."""
+    repository = fork.state.repository
+    length = next((id_length(git.place) for git in gits if git.path == path), 0)
+    listing = read_directory(layer.root, path)
+    if repository is None or not length or listing is None or listing.opaque or listing.gone:
+        return False
+    if [(name, entry.kind) for name, entry in listing.entries.items()] != [(b"index", "file")]:
+        return False
+    with OpenSource(vault.layer(repository.layer) + b"/tree") as private:
+        try:
+            before, after = (read_all(source, path + b"/index", _INDEX_LIMIT) for source in (private, layer))
+        except OSError:
+            return False
+    return before is not None and after is not None and is_same_staging(before, after, length)

@@ -1,0 +1,128 @@
+"""Where a repository of the user's is: the directories that a ``.git`` leads to.
+
+A ``.git`` file or link is data of the project, which may be a stranger's archive. It is followed outside of the project
+only if the repository at its end names this work tree, as git records it for work trees and submodules
+(gitrepository-layout(5), ``gitdir``; git-config(1), core.worktree). Else an archive could show the objects of any
+repository of the user's to its commands.
+
+This file imports nothing heavy: commands in a linked work tree load it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from mudroom.core.git.settings_file import GitSetting, parse_settings
+from mudroom.core.tree.path import is_below, show
+from mudroom.errors import UsageError
+
+LINE_LIMIT = 1 << 16
+SETTINGS_LIMIT = 4 << 20
+_ALTERNATES_DEPTH = 5  # object-file.c, link_alt_odb_entry: "alternate object stores are nested too deep"
+_ALTERNATES_LIMIT = 100
+
+
+class RepositoryPlace(NamedTuple):
+    """Location of a repository. Both paths are absolute and without symbolic links."""
+
+    git: bytes
+    """Directory of HEAD. A linked work tree and a submodule have their own."""
+    common: bytes
+    """Directory of objects and branches."""
+
+
+def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
+    """Return the location that a ``.git`` of the project leads to. Raise UsageError if there is no repository."""
+    shown = show(repository)
+    at = os.path.realpath(os.path.join(project, repository))
+    if os.path.isfile(at):
+        with open(at, "rb") as stream:
+            text = stream.read(LINE_LIMIT)
+        if not text.startswith(b"gitdir: "):
+            raise UsageError(f"{shown} is not a git repository")
+        at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
+    common = at
+    if os.path.isfile(at + b"/commondir"):
+        with open(at + b"/commondir", "rb") as stream:
+            common = os.path.realpath(os.path.join(at, stream.read(LINE_LIMIT).rstrip(b"\r\n")))
+    if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
+        raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
+    return RepositoryPlace(at, common)
+
+
+def is_outside(project: bytes, place: RepositoryPlace) -> bool:
+    """Return whether a part of the repository lies outside of the project."""
+    root = os.path.realpath(project)
+    return not (is_below(place.git, root) and is_below(place.common, root))
+
+
+def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
+    """Return whether the repository names ``directory`` as its work tree. Raise ValueError if its settings cannot be
+    parsed."""
+    directory = os.path.realpath(directory)
+    back = read_file(place.git + b"/gitdir", LINE_LIMIT)
+    if back is not None:
+        target = os.path.join(place.git, back.rstrip(b"\r\n"))
+        above, name = os.path.split(target)
+        if name == b".git" and os.path.realpath(above) == directory:
+            return True
+    named = [s.value for s in settings_of(place) if s[:3] == (b"core", None, b"worktree") and s.value]
+    return any(os.path.realpath(os.path.join(place.git, value)) == directory for value in named if value)
+
+
+def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
+    """Return the repository's settings and those of this work tree, without included files. Raise ValueError if they
+    cannot be parsed."""
+    settings = parse_settings(read_file(place.common + b"/config", SETTINGS_LIMIT) or b"")
+    if any(setting[:3] == (b"extensions", None, b"worktreeconfig") and is_true(setting) for setting in settings):
+        settings += parse_settings(read_file(place.git + b"/config.worktree", SETTINGS_LIMIT) or b"")
+    return settings
+
+
+def is_true(setting: GitSetting) -> bool:
+    """git-config(1), "boolean"; other numbers than 0 are true, too."""
+    return setting.value is None or setting.value.lower() not in (b"false", b"no", b"off", b"0", b"")
+
+
+def object_directories(place: RepositoryPlace) -> tuple[bytes, ...]:
+    """Return the directories of the repository's objects: its own, its alternates', and those of git-lfs. They exist,
+    and are absolute and without symbolic links."""
+    directories: dict[bytes, None] = {}
+    pending = [(place.common + b"/objects", 0)]
+    while pending and len(directories) < _ALTERNATES_LIMIT:
+        path, depth = pending.pop(0)
+        path = os.path.realpath(path)
+        if path in directories or not os.path.isdir(path):
+            continue
+        directories[path] = None
+        text = read_file(path + b"/info/alternates", LINE_LIMIT) if depth < _ALTERNATES_DEPTH else None
+        lines = [line for line in (text or b"").split(b"\n") if line and not line.startswith((b"#", b'"'))]
+        pending += [(os.path.join(path, line), depth + 1) for line in lines]
+    large = os.path.realpath(place.common + b"/lfs/objects")
+    return (*directories, large) if os.path.isdir(large) else tuple(directories)
+
+
+def read_file(path: bytes, limit: int) -> bytes | None:
+    """Return the content of a regular file, or None if there is none. Raise ValueError above ``limit`` bytes."""
+    descriptor = open_if_file(path)
+    if descriptor is None:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{show(path)} has more than {limit:,} bytes")
+    return data
+
+
+def open_if_file(path: bytes) -> int | None:
+    """Return a descriptor of a regular file, or None if there is none, or it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor
