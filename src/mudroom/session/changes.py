@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mudroom.core.result import text
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
     from mudroom.vault.apply.transaction import ApplyResult, Recovery
+    from mudroom.vault.git.commit_diff import CommitDiff
+    from mudroom.vault.git.log import CommitLog, ForkLog
     from mudroom.vault.git.transfer import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
@@ -175,6 +178,43 @@ class Changes:
         if commits.name:
             self._forks.journal("commits", name, data)
         return commits
+
+    def commits(self, name: str, repository: bytes = b".git", *, cheaply: bool = False) -> CommitLog:
+        """Return the commits of a fork that the project's repository does not have, oldest first: of its HEAD, and of
+        the branches, tags and stash that it changed. Raise UsageError if the project has no repository there, or that
+        of the fork cannot be read. ``cheaply``: refuse a repository of which much has to be read."""
+        with self._open_log(name, repository, cheaply=cheaply) as log:
+            return log.read()
+
+    def commit_diff(self, name: str, commit: str, repository: bytes = b".git") -> CommitDiff:
+        """Return the changes of a listed commit against its first parent; ``commit``: its id, the beginning of its id,
+        or a ref of the fork. Secrets are masked. Raise UsageError as ``commits``, and if there is no such commit."""
+        return next(self.commit_diffs(name, [commit], repository))
+
+    def commit_diffs(self, name: str, commits: Sequence[str] = (), repository: bytes = b".git") -> Iterator[CommitDiff]:
+        """Yield the changes of these commits, or of all listed ones, as ``commit_diff``, one at a time."""
+        from mudroom.vault.git.commit_diff import read_commit_diff
+
+        work_tree = repository.removesuffix(b".git")
+        with self._open_log(name, repository) as log:
+            names = [log.find(commit) for commit in commits] if commits else log.names()
+            for found in names:
+                yield read_commit_diff(log, found, lambda path: self._forks.secrets.hides(work_tree + path))
+
+    @contextmanager
+    def _open_log(self, name: str, repository: bytes, *, cheaply: bool = False) -> Iterator[ForkLog]:
+        from mudroom.vault.git.commits import require_dulwich
+
+        require_dulwich()
+        from mudroom.vault.git.fork_refs import OriginalFiles
+        from mudroom.vault.git.log import LogSource, open_log
+
+        changeset = self.of(name)
+        with OpenFork(self._vault, self._vault.fork(name)) as opened:
+            original = OriginalFiles(opened.ground(changeset), {change.path: change for change in changeset.changes})
+            source = LogSource(opened.merged(), original, changeset.changes)
+            with open_log(self._vault.project, repository, source, cheaply=cheaply) as log:
+                yield log
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
         from mudroom.vault.forks import review

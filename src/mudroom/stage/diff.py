@@ -50,14 +50,33 @@ def _file_diff(
     original: Original, staged: SourceContent, change: Change, move: Move | None, before: Change
 ) -> Iterator[bytes]:
     """``before``: the change that has the old content: for a moved file, the change of its old path."""
+    if change.verb == "renamed":
+        yield from content_diff(change, None, None)
+        return
+    old = _original(original, before)
+    new = _staged(staged, change)
+    lost = old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT
+    yield from content_diff(change, old, new, move, before, lost=lost)
+
+
+def content_diff(
+    change: Change,
+    old: bytes | None,
+    new: bytes | None,
+    move: Move | None = None,
+    before: Change | None = None,
+    *,
+    lost: bool = False,
+) -> Iterator[bytes]:
+    """Yield the lines of one change whose contents are known. None: too large, or not to be shown. ``lost``: the old
+    content is not known any more. ``move``, ``before``: of a moved file, and the change of its old path."""
+    before = before or change
     old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
     yield from _header(change) if move is None else _header_of_moved(before, change, move)
     if change.verb == "renamed":
         return
-    old = _original(original, before)
-    new = _staged(staged, change)
-    if old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT:
+    if lost:
         yield b"# the project's file has changed since; its original content is no longer known\n"
         return
     if old is None or new is None or is_binary(old) or is_binary(new):
@@ -76,9 +95,9 @@ def _header(change: Change) -> Iterator[bytes]:
     if change.verb == "renamed":
         yield b"rename from %s\nrename to %s\n" % (_name(change.source), _name(change.path))
     elif base is None and staged is not None:
-        yield b"new file mode %06o\n" % _mode(staged)
+        yield b"new file mode %06o\n" % git_mode(staged)
     elif staged is None and base is not None:
-        yield b"deleted file mode %06o\n" % _mode(base)
+        yield b"deleted file mode %06o\n" % git_mode(base)
     elif base is not None and staged is not None:
         yield from _modes(base, staged)
 
@@ -92,11 +111,11 @@ def _header_of_moved(before: Change, change: Change, move: Move) -> Iterator[byt
 
 
 def _modes(base: Entry, staged: Entry) -> Iterator[bytes]:
-    if _mode(base) != _mode(staged):
-        yield b"old mode %06o\nnew mode %06o\n" % (_mode(base), _mode(staged))
+    if git_mode(base) != git_mode(staged):
+        yield b"old mode %06o\nnew mode %06o\n" % (git_mode(base), git_mode(staged))
 
 
-def _mode(entry: Entry) -> int:
+def git_mode(entry: Entry) -> int:
     return _GIT_KINDS.get(entry.kind, 0) | (0 if entry.kind == "symlink" else entry.mode)
 
 

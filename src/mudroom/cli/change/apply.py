@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.cli.change.preview import credentials_line, left_out, name_some, preview
+from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
 from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
@@ -134,7 +134,8 @@ def _confirm(session: Session, name: str, paths: Sequence[bytes], context: Conte
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
-    for line in preview("apply would change", changeset, context.terminal):
+    commits = commit_lines(session, name, changeset.changes)
+    for line in preview("apply would change", changeset, context.terminal, commits):
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")

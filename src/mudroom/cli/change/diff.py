@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
-import shutil
-import sys
 from collections.abc import Iterator
 
 from mudroom.cli.change.preview import credentials_line
 from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.pager import page
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
+from mudroom.errors import UsageError
 from mudroom.session import Session
 
 EXAMPLES = """\
@@ -25,24 +23,39 @@ examples:
   mudroom diff try-1 try-2           from one fork to another
   mudroom diff try now               from a fork to the project as it is; base: the state it was made from
   mudroom diff run-7f3a --conflicts  the conflicts with the project, with markers
+  mudroom diff run-7f3a --commits    the commits that were made in the fork; -p: with their differences
+  mudroom diff run-7f3a --commits 1a2b3c4  one of them
   mudroom diff --json                counts per file instead of the text"""
-
-_STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="the state to compare with, then paths")
     parser.add_argument("--conflicts", action="store_true", help="only where it conflicts with the project as it is")
+    parser.add_argument(
+        "--commits", action="store_true", help="the commits that the project's repository does not have"
+    )
+    parser.add_argument("--patch", "-p", action="store_true", help="with --commits: with their differences")
+    parser.add_argument("--repository", metavar="DIR", help="with --commits: the directory of a nested repository")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     words = [word for word in (args.fork, *args.paths) if word is not None]
+    if (args.patch or args.repository is not None) and not args.commits:
+        raise UsageError(
+            "--patch and --repository are for --commits", "mudroom diff FORK prints the differences of files"
+        )
+    if args.commits and args.conflicts:
+        raise UsageError("--commits and --conflicts are two lists", "one of them at a time")
     with open_session(context) as session:
         if args.named is not None:
             words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
+        if args.commits:
+            from mudroom.cli.change.commit_log import show_commits
+
+            return show_commits(session, only_fork(session, name), words, args, context)
         old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)
@@ -106,42 +119,3 @@ def _compare(session: Session, old: str, new: str, words: list[str], context: Co
         else:
             page(comparison.lines(chosen), context)
     return 0
-
-
-def page(lines: Iterator[bytes], context: Context) -> None:
-    """Write lines to the user's pager if stdout is a terminal, else unchanged to stdout."""
-    if not os.isatty(1):
-        for line in lines:
-            sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-        return
-    import subprocess
-
-    from mudroom.cli.terminal.foreground_program import TYPED, ignore_signal, signal_handlers
-
-    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
-    if shutil.which(command[0]) is None:
-        command = ["cat"]
-    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
-    with (
-        signal_handlers(dict.fromkeys(TYPED, ignore_signal)),  # less(1) stops a search on Ctrl-C
-        subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
-    ):
-        assert pager.stdin is not None
-        try:
-            for line in lines:
-                pager.stdin.write(coloured(line, context))
-        except BrokenPipeError:
-            pass  # the reader has quit the pager
-        try:
-            pager.stdin.close()
-        except BrokenPipeError:
-            pass
-
-
-def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
-    """Return a line coloured, with control characters made visible: the text is not trusted."""
-    body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
-    safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
-    style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
-    return ((context.terminal.style(safe, style, stream) if style else safe) + "\n").encode("utf-8", "replace")

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.cli.change.diff import coloured
 from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.pager import coloured
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import Hunk, hunks, select_blocks, split_hunk
 from mudroom.core.tree.change import counted_changes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.terminal import Terminal
@@ -10,15 +11,21 @@ from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
+from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
     from mudroom.session import Session
+    from mudroom.vault.git.log import CommitLog
 
 LINES = 20
 """A preview has about this many rows; directories stand for their files until it fits."""
+_SUBJECTS, _SUBJECT_WIDTH, _MOST_REPOSITORIES = 3, 50, 4
 
 
-def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
+def preview(
+    title: str, changeset: Changeset, terminal: Terminal, commits: Mapping[bytes, str] = MappingProxyType({})
+) -> list[str]:
+    """``commits``: a line about the commits of a repository, by its ``.git`` (``commit_lines``)."""
     changes = changeset.changes
     count = summarise(changes).files or len(changes)
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
@@ -33,8 +40,47 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
         lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(description, terminal)}")
     if hidden > 0:
         lines.append(f"  … and {hidden:,} more")
-    lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset)]
+    lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset, commits)]
     return lines
+
+
+def commit_lines(session: Session, fork: str, changes: Sequence[Change]) -> dict[bytes, str]:
+    """Return a line about the new commits of each repository whose refs the fork changed. A repository is left out if
+    its commits cannot be read, or not cheaply: a preview never fails for that."""
+    lines: dict[bytes, str] = {}
+    for unit in repositories(change for change in changes if _is_of_refs(change.path)):
+        if len(lines) < _MOST_REPOSITORIES:
+            try:
+                log = session.changes.commits(fork, unit, cheaply=True)
+            except (MudroomError, OSError):
+                continue
+            if log.commits:
+                lines[unit] = _commit_line(unit, log, fork)
+    return lines
+
+
+def _is_of_refs(path: bytes) -> bool:
+    if b".git/" not in path:
+        return False
+    within = path.rpartition(b".git/")[2]
+    return within in (b"HEAD", b"packed-refs") or within.startswith(b"refs/")
+
+
+def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
+    names = [ref.removeprefix("refs/heads/") for commit in log.commits for ref in commit.refs if "/heads/" in ref]
+    branches = list(dict.fromkeys(names))
+    place = f" on {', '.join(branches[:3])}{' …' if len(branches) > 3 else ''}" if branches else ""
+    place += f" in {show_path(unit[:-5])}" if unit != b".git" else ""
+    subjects = [_shortened(commit.subject) or "(no message)" for commit in log.commits]
+    more = f" and {log.total - _SUBJECTS:,} more" if log.total > _SUBJECTS else ""
+    hint = "apply --git brings them with the files"
+    hint += f", --commits as branch mudroom/{fork}" if unit == b".git" else ""
+    count = f"{log.total:,} commit{'' if log.total == 1 else 's'}"
+    return f"{count}{place}: {', '.join(subjects[:_SUBJECTS])}{more}   ({hint})"
+
+
+def _shortened(subject: str) -> str:
+    return subject if len(subject) <= _SUBJECT_WIDTH else subject[: _SUBJECT_WIDTH - 1].rstrip() + "…"
 
 
 def credentials_line(session: Session, fork: str) -> list[str]:
@@ -85,7 +131,7 @@ def _coloured(text: str, terminal: Terminal) -> str:
     return " ".join(words)
 
 
-def _warnings(changeset: Changeset) -> list[str]:
+def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
     lines = []
     for flag, text in (
         ("executes-later", "runs by itself later"),
@@ -97,6 +143,8 @@ def _warnings(changeset: Changeset) -> list[str]:
         if paths:
             lines.append(f"{text}: {name_some(paths)}")
     units = repositories(changeset.changes)
+    lines += [commits[unit] for unit in sorted(units & commits.keys())]
+    units -= commits.keys()
     if units:
         lines.append(f"is left out of apply unless you ask for it (--git): {name_some(sorted(units))}")
     unknown = [change.path for change in changeset.changes if not change.original_known]

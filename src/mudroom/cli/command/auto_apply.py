@@ -54,7 +54,7 @@ def show_short(result: Result, session: Session, context: Context) -> None:
     summary = summarise(result.changeset.changes)
     if not 0 < summary.lines_added + summary.lines_removed <= session.actor.settings.show_diff_threshold:
         return
-    from mudroom.cli.change.diff import coloured
+    from mudroom.cli.terminal.pager import coloured
 
     for line in session.changes.diff(result.fork):
         context.terminal.say(coloured(line, context, 2).decode("utf-8", "replace").rstrip("\n"))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mudroom.cli.change.preview import commit_lines
 from mudroom.cli.command.run import (
     add_confinement_options,
     adjusted,
@@ -113,9 +116,10 @@ def run_command(
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
             with foreground_signals(session), full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
+            commits = {} if context.as_json else commit_lines(session, result.fork, result.changeset.changes)
     finally:
         client.close()
-    return _print_outcome(result, argv, context)
+    return _print_outcome(result, argv, context, commits)
 
 
 def _open(
@@ -170,14 +174,16 @@ def _print_piece(stream: str, data: bytes, context: Context) -> None:
     context.terminal.out(json.dumps(row))
 
 
-def _print_outcome(result: Result, argv: list[bytes], context: Context) -> int:
+def _print_outcome(
+    result: Result, argv: list[bytes], context: Context, commits: Mapping[bytes, str] = MappingProxyType({})
+) -> int:
     code = 124 if result.timed_out else result.exit_code
     if context.as_json:
         print_json(result._replace(exit_code=code), None, context)
     elif not result.ran:
         print_refused(result, context)
     else:
-        show_result(result, argv, context)
+        show_result(result, argv, context, commits)
     return code
 
 

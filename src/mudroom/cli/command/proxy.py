@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 
-from mudroom.cli.change.preview import preview
+from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
@@ -76,11 +76,13 @@ def _prepared_lines(prepared: PreparedFork) -> list[str]:
 def _inspect(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         report = session.inspect(only_fork(session, args.fork))
+        commits = {} if context.as_json else commit_lines(session, report.fork, report.changeset.changes)
     if context.as_json:
         context.terminal.out(json.dumps(inspected_to_json(report)))
         return 0
     context.terminal.out("\n".join(_inspected_lines(report)))
-    for line in preview("it would change", report.changeset, context.terminal) if report.changeset.changes else ():
+    changes, terminal = report.changeset, context.terminal
+    for line in preview("it would change", changes, terminal, commits) if changes.changes else ():
         context.terminal.out(line)
     return 0
 

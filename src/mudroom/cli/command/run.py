@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
-from mudroom.cli.change.preview import preview
+from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
 from mudroom.cli.terminal.context import Context
@@ -186,7 +187,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     outcome: dict[str, Any] | None = None
     code = 124 if result.timed_out else result.exit_code
     if not context.as_json:
-        show_result(result, argv, context)
+        show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
     if not result.changeset.changes:
         session.vault.discard(session.vault.fork(result.fork))
     else:
@@ -233,7 +234,10 @@ def foreground_signals(session: Session) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:
+def show_result(
+    result: Result, argv: Sequence[bytes], context: Context, commits: Mapping[bytes, str] = MappingProxyType({})
+) -> None:
+    """``commits``: lines for the preview (``commit_lines``)."""
     terminal = context.terminal
     for note in result.notes:
         if note != BARE:  # printed before the command
@@ -255,7 +259,7 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
         for remark in result.changeset.remarks:
             terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
         return
-    for line in preview(f"{title} would change", result.changeset, terminal):
+    for line in preview(f"{title} would change", result.changeset, terminal, commits):
         terminal.say(line)
 
 
@@ -333,7 +337,7 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return "keep"
         word = reply.strip().lower()
         if word in ("d", "diff"):
-            from mudroom.cli.change.diff import page
+            from mudroom.cli.terminal.pager import page
 
             page(session.changes.diff(result.fork), context)
         elif word in _ANSWERS:

@@ -28,10 +28,17 @@ class ForkObjects:
     skipped, because the project's repository has them.
     """
 
-    def __init__(self, view: Source, path: bytes, algorithm: str, known: Container[bytes] = ()) -> None:
+    def __init__(
+        self,
+        view: Source,
+        path: bytes,
+        algorithm: str,
+        known: Container[bytes] = (),
+        allowance: Allowance | None = None,
+    ) -> None:
         self._view, self._path, self._algorithm = view, path, algorithm
         self._known = known
-        self._allowance = Allowance()
+        self._allowance = allowance or Allowance()
         self._packs: list[Pack] | None = None
 
     def __enter__(self) -> ForkObjects:

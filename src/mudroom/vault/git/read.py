@@ -25,13 +25,13 @@ def refusal(reason: str, hint: str = _HINT) -> UsageError:
 class Allowance:
     """Bytes that may still be read: a file of a few bytes can unpack to any size."""
 
-    def __init__(self) -> None:
-        self.left = READ_LIMIT
+    def __init__(self, limit: int = READ_LIMIT) -> None:
+        self._limit = self.left = limit
 
     def spend(self, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            raise refusal(f"it unpacks to more than {READ_LIMIT >> 30} GiB", "bring it with fewer or smaller objects")
+            raise refusal(f"it unpacks to more than {self._limit >> 30} GiB", "bring it with fewer or smaller objects")
 
 
 class UnpackedObject:

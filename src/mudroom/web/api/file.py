@@ -87,7 +87,7 @@ def diff(call: ApiCall) -> shape.DifferenceShape:
         _side(difference_.new),
         language_of(path),
         len(difference_.texts.blocks) if difference_.texts is not None else 0,
-        [_hunk(hunk) for hunk in hunks],
+        [hunk_shape(hunk) for hunk in hunks],
         query.first,
         following,
         len(difference_.texts) if difference_.texts is not None else 0,
@@ -111,7 +111,7 @@ def _side(side: RowSide) -> shape.SideShape:
     )
 
 
-def _hunk(hunk: core.DifferenceHunk) -> shape.HunkShape:
+def hunk_shape(hunk: core.DifferenceHunk) -> shape.HunkShape:
     lines = [_line(line) for line in hunk.lines]
     numbers = hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
     return shape.HunkShape(list(hunk.blocks), *numbers, lines, hunk.section, hunk.continued)

@@ -4,6 +4,7 @@ import { atFork, get, query } from "./api.js";
 import { Emptied } from "./applies.js";
 import { forgetChoice, usePicked } from "./choosing.js";
 import { spelled } from "./code.js";
+import { Commits } from "./commits.js";
 import { Company } from "./company.js";
 import { Decided, Drift, useKnown } from "./decided.js";
 import { Diff } from "./diff.js";
@@ -236,7 +237,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
-    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /></div>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Commits} project=${project} fork=${fork} changes=${changes} /></div>
     <section class="side" aria-label="Changed files">
       <div class="side-head">
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>

@@ -11,6 +11,7 @@ document from them.
 from __future__ import annotations
 
 from mudroom.web.shape.change import *
+from mudroom.web.shape.commit import *
 from mudroom.web.shape.conflict import *
 from mudroom.web.shape.course import *
 from mudroom.web.shape.place import *

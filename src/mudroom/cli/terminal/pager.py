@@ -1,0 +1,60 @@
+"""Unified differences for a person: the user's pager, colours, and no control characters on a terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+
+from mudroom.cli.terminal.context import Context
+
+_STYLES = (
+    (b"+++", "bold"),
+    (b"---", "bold"),
+    (b"diff ", "bold"),
+    (b"commit ", "yellow"),
+    (b"@@", "cyan"),
+    (b"+", "green"),
+    (b"-", "red"),
+)
+
+
+def page(lines: Iterator[bytes], context: Context) -> None:
+    """Write lines to the user's pager if stdout is a terminal, else unchanged to stdout."""
+    if not os.isatty(1):
+        for line in lines:
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return
+    import subprocess
+
+    from mudroom.cli.terminal.foreground_program import TYPED, ignore_signal, signal_handlers
+
+    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
+    if shutil.which(command[0]) is None:
+        command = ["cat"]
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
+    with (
+        signal_handlers(dict.fromkeys(TYPED, ignore_signal)),  # less(1) stops a search on Ctrl-C
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
+    ):
+        assert pager.stdin is not None
+        try:
+            for line in lines:
+                pager.stdin.write(coloured(line, context))
+        except BrokenPipeError:
+            pass  # the reader has quit the pager
+        try:
+            pager.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
+    """Return a line coloured, with control characters made visible: the text is not trusted."""
+    body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
+    safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
+    style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
+    return ((context.terminal.style(safe, style, stream) if style else safe) + "\n").encode("utf-8", "replace")
