@@ -166,6 +166,7 @@ class Changes:
         from mudroom.vault.apply.git_landing import bring_commits
         from mudroom.vault.apply.landing import read_record
 
+        self._forks.secrets.look()
         with self._forks.at_rest(name) as fork:
             commits = bring_commits(self._vault, fork, read_record(fork), branch, repository, self._forks.clock())
         data = {
