@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.git.config import Setting, parse_config
+from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, git_directory, git_runs, is_protected, is_repository, is_setting
 from mudroom.core.tree.path import is_below, name, parent, show
@@ -131,16 +131,16 @@ def _reason_against_config(path: bytes, top: bytes, read: Read) -> str:
     if data is None:
         return f"its {shown} cannot be read, or is too large"
     try:
-        settings = parse_config(data)
+        settings = parse_settings(data)
     except ValueError as error:
         return f"its {shown} is not understood: {error}"
     harmful = next((setting for setting in settings if not _is_harmless(setting, parent(path), top)), None)
     return f"its {shown} sets {show(harmful.name[:80])}" if harmful is not None else ""
 
 
-def _is_harmless(setting: Setting, directory: bytes, top: bytes) -> bool:
+def _is_harmless(setting: GitSetting, directory: bytes, top: bytes) -> bool:
     section, subsection, key, value = setting
-    if not subsection and section + b"." + key in _PLAIN_KEYS:
+    if subsection is None and section + b"." + key in _PLAIN_KEYS:
         return True
     if key in _URL_KEYS.get(section, ()):
         return value is not None and is_harmless_url(value)

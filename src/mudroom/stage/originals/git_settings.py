@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
-from mudroom.core.git.config import Setting, hook_directories, included, parse_config
+from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
 from mudroom.core.tree.path import is_below, parent
 
 _LIMIT = 1 << 20
@@ -62,15 +63,15 @@ def _common_directory(git: bytes) -> bytes:
     return os.path.normpath(os.path.join(git, text)) if text else git
 
 
-def _settings(path: bytes) -> list[Setting]:
+def _settings(path: bytes) -> Sequence[GitSetting]:
     """Return the settings of a file; none if there is no file, or git would refuse it and so run nothing."""
     data = _read(path, _LIMIT)
     if b"hookspath" not in data.lower() and b"include" not in data.lower():
-        return []
+        return ()
     try:
-        return parse_config(data)
+        return parse_settings(data)
     except ValueError:
-        return []
+        return ()
 
 
 def _read(path: bytes, limit: int) -> bytes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 
-from mudroom.core.git.config import parse_config
 from mudroom.core.git.emptied import EMPTY_BLOBS
 from mudroom.core.git.index import parse_index
 from mudroom.core.git.repository_state import parse_packed_refs
+from mudroom.core.git.settings_file import parse_settings
 from mudroom.core.tree.path import is_below, name, parent, show, show_path
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source, walk
@@ -73,7 +73,7 @@ def _refused(top: bytes, path: bytes, place: str) -> UsageError:
 def _id_length(view: Source, top: bytes) -> int:
     """Return the length of an object id in bytes. Raise UsageError if the repository is of an unknown kind."""
     try:
-        settings = parse_config(read_small(view, top + b"/config", _SMALL) or b"")
+        settings = parse_settings(read_small(view, top + b"/config", _SMALL) or b"")
     except ValueError as error:
         raise refusal(f"the settings in {show(top)}/config are not valid: {error}") from None
     extensions = {
