@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
@@ -76,7 +77,8 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
             [(f"{show_words(verified.command)} {outcome}; the project is as it was", "bad")],
             *([(show(line.encode()), "")] for line in output),
         ]
-    rows: list[Pieces] = [[(apply_words(applied.written, applied.removed, len(result.kept)), "good")]]
+    words = apply_words(applied.written, applied.removed, len(result.kept), result.refs_moved)
+    rows: list[Pieces] = [[(words, "good")]]
     rows += _conflicts(applied, "C conflict, stays in the fork:")
     rows += _named_paths(
         "merged with what the project had changed:",
@@ -86,6 +88,9 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
     rows += _named_paths("the project's was kept:", "head", [*result.kept])
     rows += _named_paths("not applied, protected; choose it by name to apply it:", "dim", result.untold)
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
+    refs = {conflict.path for conflict in applied.conflicts}
+    for repository in result.repositories:
+        rows += [[(f"{name} {text}", "")] for name, text in outcome_rows(repository.label, repository.refs, refs)]
     if verified is not None:
         rows.append([(f"verified: {show_words(verified.command)} succeeded", "good")])
     if result.remaining:
@@ -97,11 +102,16 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
 
 def undone(applied: ApplyResult) -> list[Pieces]:
     return [
-        [(undo_words("undo", applied.written, applied.removed, len(applied.again), applied.holder), "good")],
+        [(_undo_words(applied), "good")],
         *_conflicts(applied, "not undone, because it was changed since:"),
         *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],
     ]
+
+
+def _undo_words(applied: ApplyResult) -> str:
+    again, refs = len(applied.again), len(applied.refs)
+    return undo_words("undo", applied.written, applied.removed, again, applied.holder, refs)
 
 
 def _conflicts(applied: ApplyResult, title: str) -> list[Pieces]:

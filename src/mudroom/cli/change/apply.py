@@ -198,7 +198,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
     undo_hint = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(
         terminal.style("applied: ", "green")
-        + apply_words(applied.written, applied.removed, len(landed.kept), sum(r.moved for r in landed.repositories))
+        + apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved)
         + undo_hint
     )
     for conflict in applied.conflicts[:20]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.terminal.context import Context
-from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
+from mudroom.core.git.ref_plan import HEAD, RefOutcome
+from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.result import text
-from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mudroom.vault.git.transfer import TransferResult
 
 _MOST_SHOWN = 20
-_PREFIXES = (b"refs/heads/", b"refs/tags/", b"refs/")
 
 
 def bring_commits(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
@@ -49,8 +48,8 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
         words = "the repository has all commits of the fork already"
     print_line(style(f"{branch}: ", "green") + words)
     print_commits(commits.commits, context)
-    for line in ref_lines(outcome for outcome in commits.result.refs if outcome.ref != HEAD):
-        print_line(f"  {line}")
+    for subject, words in outcome_rows(b".git", (outcome for outcome in commits.result.refs if outcome.ref != HEAD)):
+        print_line(f"  {subject} {words}")
     print_line(f"  look: git log {branch}   take: git merge {branch}")
     return 0
 
@@ -58,10 +57,8 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
 def print_transfers(repositories: Iterable[TransferResult], conflicts: Collection[bytes], context: Context) -> None:
     """Print what an apply has done to refs. ``conflicts``: paths of conflicts, which were printed already."""
     for result in repositories:
-        place = "" if result.label == b".git" else f"{show(result.label)}: "
-        refs = (outcome for outcome in result.refs if result.label + b"/" + outcome.ref not in conflicts)
-        for line in ref_lines(refs):
-            context.terminal.say(f"  {place}{line}")
+        for subject, words in outcome_rows(result.label, result.refs, conflicts):
+            context.terminal.say(f"  {subject} {words}")
         print_commits(result.commits, context)
 
 
@@ -71,27 +68,6 @@ def print_commits(commits: tuple[Commit, ...], context: Context) -> None:
         context.terminal.say(f"  {style(commit.id[:10], 'yellow')} {commit.subject}  {style(commit.author, 'dim')}")
     if len(commits) > _MOST_SHOWN:
         context.terminal.say(f"  and {len(commits) - _MOST_SHOWN:,} before them")
-
-
-def ref_lines(outcomes: Iterable[RefOutcome]) -> Iterator[str]:
-    """Yield a line for each ref of the fork."""
-    for outcome in outcomes:
-        name, target = _short(outcome.ref), _short(outcome.target)
-        if outcome.ref == STASH:
-            yield outcome.reason
-        elif outcome.result == "there":
-            yield f"{name}: the repository has it already"
-        elif outcome.result == "moved":
-            yield f"HEAD is on {target} now" if outcome.ref == HEAD else f"{name} moved"
-        elif outcome.result == "beside":
-            reason = f": {name} {outcome.reason}" if outcome.reason else ""
-            yield f"{target} has the commits{reason}"
-        else:
-            yield f"{name} {outcome.reason}"
-
-
-def _short(ref: bytes) -> str:
-    return show(next((ref[len(prefix) :] for prefix in _PREFIXES if ref.startswith(prefix)), ref))
 
 
 def refs_to_json(outcomes: Iterable[RefOutcome]) -> list[dict[str, Any]]:

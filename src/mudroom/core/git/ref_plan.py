@@ -182,12 +182,14 @@ class _Planner:
             self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
-        elif self._exists(head.fork):
+        elif head.fork_commit and self._value_after(head.fork) == head.fork_commit:
             self._add(HEAD, head.live, head.fork)
             self._tell(HEAD, "moved", head.fork)
 
-    def _exists(self, name: bytes) -> bool:
-        return any(move.name == name for move in self.moves) or bool(self._repositories.live(name))
+    def _value_after(self, name: bytes) -> bytes:
+        """Return the value of a ref of the project after the moves."""
+        moved = next((move.after for move in self.moves if move.name == name), b"")
+        return moved or self._repositories.live(name)
 
     def _exactly(self, name: bytes, head: HeadSides) -> None:
         """Bring HEAD to the branch that the user named, or to the fork's."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.flag import git_directory
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import Source
+
+if TYPE_CHECKING:
+    from mudroom.stage.originals.private_base import PrivateBase
 
 _NO_LANDED: Mapping[bytes, LandedPaths] = MappingProxyType({})
 

@@ -146,7 +146,8 @@ class GitLanding:
         for transfer in self._transfers:
             _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
             for outcome in result.refs:
-                if outcome.target not in (b"", outcome.ref) and outcome.ref in (b"HEAD", transfer.head_ref):
+                is_beside = outcome.result in ("beside", "there") and outcome.target
+                if is_beside and outcome.ref in (b"HEAD", transfer.head_ref):
                     branch = show(outcome.target.removeprefix(HEADS))
                     way = f"git merge {branch}, then mudroom apply {self._fork}"
                     reason = f"{outcome.reason}; its commits are in {branch}, and no file was applied: {way}"

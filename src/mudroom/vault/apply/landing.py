@@ -92,6 +92,11 @@ class LandingResult(NamedTuple):
     def conflicts(self) -> tuple[Conflict, ...]:
         return self.applied.conflicts
 
+    @property
+    def refs_moved(self) -> int:
+        """Number of refs of git that moved or are new."""
+        return sum(result.moved for result in self.repositories)
+
 
 class Verification(NamedTuple):
     """Result of the policy's ``verify`` command, run on the result of an apply before the project is written."""

@@ -15,7 +15,6 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.repository_pin import settle_repository
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -137,7 +136,9 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     from mudroom.stage.originals.collection import collect
 
     changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
-    if isinstance(view, OverlayView) and not view.is_live:
+    if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
+        from mudroom.vault.forks.repository_pin import settle_repository
+
         settle_repository(fork, opened, changeset, started)
     if changeset.changes or changeset.remarks or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save

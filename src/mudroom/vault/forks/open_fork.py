@@ -12,12 +12,12 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import OpenSource
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.stage.originals.private_base import PrivateBase
     from mudroom.stage.originals.snapshot import SnapshotSource
     from mudroom.stage.view import View
 
@@ -52,6 +52,8 @@ class OpenFork:
             self.lower: Union | Base = self._keep(Union(below, base)) if below else base
             self._private: PrivateBase | None = None
             if private:
+                from mudroom.stage.originals.private_base import PrivateBase
+
                 self._private = PrivateBase(self._keep(Union((private,), None)), base)
             self.base: PrivateBase | Base = self._private or base
             """What changes of the fork are compared with."""

@@ -176,12 +176,12 @@ def landed_shape(landed: LandingResult) -> shape.LandedShape:
         conflict_rows(applied.conflicts),
         [show_path(path) for path in landed.merged],
         [show_path(path) for path in landed.untold],
-        remarks_of(applied.remarks),
+        [*remarks_of(applied.remarks), *_ref_remarks(landed)],
         applied.name,
         landed.remaining,
         _verified(verified) if verified is not None else "",
         [show_path(path) for path in landed.kept],
-        summary="" if failed else apply_words(applied.written, applied.removed, len(landed.kept)),
+        summary="" if failed else apply_words(applied.written, applied.removed, len(landed.kept), landed.refs_moved),
     )
 
 
@@ -198,7 +198,9 @@ def turned_shape(applied: ApplyResult, action: Literal["undo", "redo"]) -> shape
         0,
         again=[show_path(path) for path in applied.again],
         holder=applied.holder,
-        summary=undo_words(action, applied.written, applied.removed, len(applied.again), applied.holder),
+        summary=undo_words(
+            action, applied.written, applied.removed, len(applied.again), applied.holder, len(applied.refs)
+        ),
     )
 
 
@@ -211,6 +213,17 @@ def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRowShape]
 
 def remarks_of(remarks: Iterable[Remark]) -> list[shape.RemarkShape]:
     return [shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text) for remark in remarks]
+
+
+def _ref_remarks(landed: LandingResult) -> list[shape.RemarkShape]:
+    """Return what has come of the refs of git, as remarks."""
+    if not landed.repositories:
+        return []
+    from mudroom.core.git.ref_words import outcome_rows
+
+    conflicts = {conflict.path for conflict in landed.conflicts}
+    rows = [row for result in landed.repositories for row in outcome_rows(result.label, result.refs, conflicts)]
+    return [shape.RemarkShape(id_of(subject.encode()), subject, words) for subject, words in rows]
 
 
 _RECOVERED = {
