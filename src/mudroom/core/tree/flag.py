@@ -14,7 +14,6 @@ CVE-2026-25725).
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.tree.change import Change
@@ -62,7 +61,6 @@ _URL_DIRECTORIES = frozenset((b"branches", b"remotes"))
 _SETTING_NAMES = _SETTING_DIRECTORIES | _URL_DIRECTORIES | {parts[-1] for parts in _SETTINGS}
 _HALLMARKS = frozenset((b"HEAD", b"objects", b"refs"))
 """Names that make a directory a git repository."""
-_MAYBE_GIT = re.compile(rb"(?i:\.git|git~1)|[\x80-\xff]")
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
@@ -185,8 +183,9 @@ def is_protected(path: bytes) -> bool:
 
 
 def _has_confusable(path: bytes) -> bool:
-    if _MAYBE_GIT.search(path) is None:
-        return False
+    lower = path.lower()
+    if b".git" not in lower and b"git~1" not in lower and path.isascii():
+        return False  # most paths end here
     return any(part != b".git" and reads_as(part, b".git") for part in path.split(b"/"))
 
 
