@@ -17,7 +17,9 @@ GIT = "git -c user.name=Test -c user.email=test@example.org -c init.defaultBranc
 DATES = "export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z;"
 
 
-def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[str, ...] = ()) -> None:
+def compare(
+    place: Place, script: str, *, network: bool = False, ignore: tuple[str, ...] = (), repository: bool = False
+) -> None:
     """Run ``script`` on a copy without mudroom, and staged and applied on the project; the trees must be the same."""
     bare = place.root / "bare" / "project"
     bare.parent.mkdir()
@@ -34,7 +36,16 @@ def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[s
     if named:
         session.changes.apply(result.fork, named)
     assert _without(listing(place.project), ignore) == _without(listing(bare), ignore)
+    if repository:
+        assert _repository(place.project) == _repository(bare)
     session.changes.undo()
+
+
+def _repository(project: Path) -> str:
+    """Return the refs, index, state of files and damage of a repository; objects may be packed or not."""
+    script = "cat .git/HEAD; git for-each-ref; git ls-files -s; git status --porcelain; git fsck --strict --no-dangling"
+    done = subprocess.run(["sh", "-ec", script], cwd=project, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
 def _without(tree: Listing, ignore: tuple[str, ...]) -> Listing:
@@ -62,7 +73,9 @@ def test_git_commit(place: Place) -> None:
     script = (
         f"{DATES} sed -i s/x/y/ src/part1/*.py && {GIT} add -A && {GIT} commit -qm two && {GIT} checkout -q -b topic"
     )
-    compare(place, script, ignore=(".git/index", ".git/logs"))
+    before = _repository(place.project)
+    compare(place, script, ignore=(".git",), repository=True)
+    assert _repository(place.project) == before, "undo"
 
 
 @needs("make")

@@ -52,9 +52,36 @@ def test_a_commit_stays_in_the_fork(project: Place) -> None:
 
 
 def test_a_commit_comes_as_a_whole_when_it_is_asked_for(project: Place) -> None:
-    staged(project, "echo two >> file; git commit -qam two", git=True)
+    staged(project, "echo two >> file; git commit -qam two; echo new > new; git add new; echo 3 >> file", git=True)
     assert git(project.project, "git log --format=%s").split() == ["two", "one"]
-    assert git(project.project, "git status --porcelain; git fsck --strict") == ""
+    assert git(project.project, "git status --porcelain") == " M file\n?? new\n", "the fork's index stays in the fork"
+    assert git(project.project, "git fsck --strict") == ""
+
+
+def test_undo_and_redo_of_a_commit_with_a_status_in_between(project: Place) -> None:
+    staged(project, "echo two >> file; git commit -qam two; git tag v1", git=True)
+    changes, show = project.session().changes, "git status --porcelain; git fsck --strict; git log --format=%s; git tag"
+    applied = git(project.project, show)
+    changes.undo()
+    assert git(project.project, show).split() == ["one"] or "dangling" in git(project.project, show)
+    assert git(project.project, "git status --porcelain; git log --format=%s; git tag").split() == ["one"]
+    changes.redo()
+    assert git(project.project, show) == applied
+
+
+def test_a_commit_that_comes_in_both_ways_in_any_order(project: Place) -> None:
+    session, result = project.sh(with_settings("echo two >> file; git commit -qam two"))
+    session.changes.bring_commits(result.fork)
+    session.changes.apply(result.fork, git=True)
+    show = "git status --porcelain; git fsck --strict; git log --format=%s"
+    assert git(project.project, show).split() == ["two", "one"]
+    session.changes.undo()
+    session.changes.undo()
+    assert git(project.project, "git status --porcelain; git log --format=%s; git branch").split() == [
+        "one",
+        "*",
+        "main",
+    ]
 
 
 def test_removing_the_repository_does_not_remove_it(project: Place) -> None:
@@ -63,12 +90,11 @@ def test_removing_the_repository_does_not_remove_it(project: Place) -> None:
     assert git(project.project, "git fsck --strict; git log --format=%s").split() == ["one"]
 
 
-def test_removing_the_repository_removes_all_of_it_if_it_is_asked_for(project: Place) -> None:
+def test_removing_the_repository_does_not_remove_it_even_if_it_is_asked_for(project: Place) -> None:
     before = full_listing(project.project)
-    staged(project, "rm -rf .git", git=True)
-    assert [path.name for path in project.project.iterdir()] == ["file"]
-    project.session().changes.undo()
-    assert full_listing(project.project).keys() == before.keys()
+    with pytest.raises(UsageError, match=r"\.git in the fork is gone: its commits cannot be brought"):
+        staged(project, "rm -rf .git; echo new > new", git=True)
+    assert full_listing(project.project) == before
     assert git(project.project, "git status --porcelain; git fsck --strict") == ""
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, act_as, full_listing
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.session import Session
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session, upkeep
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
@@ -353,10 +354,57 @@ def test_several_work_trees(place: Place) -> None:
 
 
 def test_alternates_of_the_repository(place: Place) -> None:
+    """They may be a stranger's choice, so they are not shown unless the user names them."""
     main = make_main(place)
     git(place.root, f"git clone -q --shared main second; git -C second worktree add -q -b wt {place.project}")
-    assert out(place, "git log --format=%s; git fsck --full", "f").split() == ["one"]
-    assert main.exists()
+    objects = os.fsencode(main / ".git/objects")
+    result = inside(place, f"ls {main}/.git/objects 2>&1 || echo hidden", "f")
+    assert b"hidden" in result.stdout
+    assert [note for note in result.notes if "--read" in note]
+    shown = Settings(read=(objects,))
+    assert out(place, "git log --format=%s; git fsck --full", "f", shown).split() == ["one"]
+
+
+def forged_common(place: Place) -> None:
+    """A git directory in the project, that names a repository of the user's as its common directory."""
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo secret > s; git add s; git commit -qm s")
+    place.write("fake/HEAD", "ref: refs/heads/main\n")
+    place.write("fake/commondir", "../../stranger/.git\n")
+    place.write("fake/gitdir", f"{place.project}/.git\n")
+    place.write(".git", "gitdir: fake\n")
+
+
+def forged_objects(place: Place) -> None:
+    """A whole repository beside the project, whose objects are a link."""
+    main = linked(place)
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo secret > s; git add s; git commit -qm s")
+    (main / ".git/objects").rename(main / ".git/was")
+    (main / ".git/objects").symlink_to(place.root / "stranger/.git/objects")
+
+
+@pytest.mark.parametrize("forge", [forged_common, forged_objects])
+def test_forged_repositories_show_nothing(place: Place, forge: Callable[[Place], None]) -> None:
+    forge(place)
+    stranger = place.root / "stranger"
+    secret = git(stranger, "git rev-parse HEAD:s").strip()
+    result = inside(place, f"git cat-file -p {secret} 2>&1 || true; ls -R {stranger} 2>&1 || true", "f")
+    assert b"secret" not in result.stdout
+    assert b"objects" not in result.stdout
+    assert [note for note in result.notes if ".git" in note]
+
+
+@pytest.mark.parametrize("name", ["packed-refs", "config", "shallow", "info/exclude", "worktrees/project/index"])
+def test_links_in_a_repository_are_not_followed(place: Place, name: str) -> None:
+    main = linked(place)
+    secret = place.root / "secret"
+    secret.write_text("[the]\n\tsecret = words\n")
+    target = main / ".git" / name
+    target.unlink(missing_ok=True)
+    target.parent.mkdir(exist_ok=True)
+    target.symlink_to(secret)
+    assert b"words" not in inside(place, "cat .git/* .git/info/* 2>/dev/null || true", "f").stdout
 
 
 def test_a_submodule_of_a_work_tree(place: Place) -> None:
@@ -416,6 +464,37 @@ def test_refs_in_another_format_are_said(place: Place) -> None:
     assert [note for note in result.notes if "reftable" in note]
 
 
+@pytest.mark.parametrize("kind", ["level 0", "no namespaces", "background", "mount"])
+def test_other_ways_to_run(place: Place, kind: str) -> None:
+    main = linked(place)
+    files = full_listing(main)
+    session = place.session()
+    script = "echo two >> file; git commit -qam two; git status --porcelain; git log --format=%s"
+    argv = [b"sh", b"-ec", with_settings(script).encode()]
+    if kind == "mount":
+        mounted = session.forks.mount(session.forks.new("f").name)
+        shown = git(Path(os.fsdecode(mounted.place)), script)
+        session.forks.unmount("f")
+    elif kind == "background":
+        started = session.start(argv, fork="f")
+        started.wait()
+        shown = started.output()[0].decode()
+    else:
+        if kind == "no namespaces":
+            if not landlock_abi():
+                pytest.skip("this kernel has no Landlock")
+            session.machine.confinement.mode = "landlock"
+        else:
+            act_as(session, level=0)
+        result = session.run(argv, fork="f")
+        assert result.exit_code == 0, (result.stderr, result.notes)
+        shown = result.stdout.decode()
+    assert shown.split() == ["two", "one"]
+    if kind != "mount":  # git on the host marks the objects that it uses as recent, those of alternates too
+        assert full_listing(main) == files
+    assert [commit.subject for commit in session.changes.bring_commits("f").commits] == ["two"]
+
+
 def test_in_a_subdirectory(place: Place) -> None:
     linked(place)
     session: Session = place.session()
@@ -431,3 +510,63 @@ def test_an_ordinary_repository_has_no_layer(place: Place) -> None:
     git(place.project, "git init -q; git add -A; git commit -qm one")
     out(place, "git status", "f")
     assert place.session().vault.fork("f").state.repository is None
+
+
+def test_a_branch_and_its_work_tree_move_with_git(place: Place) -> None:
+    main = linked(place)
+    others = "git rev-parse main side v1; git -C ../main status --porcelain --branch"
+    before = git(place.project, others)
+    out(place, "echo two >> file; git commit -qam two; git branch new; git tag t2", "f")
+    session = place.session()
+    landed = session.changes.apply("f", git=True)
+    assert landed.conflicts == ()
+    assert git(place.project, "git log --format=%s; git status --porcelain; git symbolic-ref HEAD").split() == [
+        "two", "one", "refs/heads/wt",
+    ]  # fmt: skip
+    assert git(place.project, "git rev-parse new t2").split() == git(place.project, "git rev-parse wt wt").split()
+    assert git(place.project, others) == before
+    assert git(main, "git fsck --full --strict") == ""
+    session.changes.undo()
+    assert git(place.project, "git log --format=%s; git status --porcelain").split() == ["one"]
+    session.changes.redo()
+    assert git(place.project, "git log --format=%s; git status --porcelain").split() == ["two", "one"]
+
+
+def test_no_two_work_trees_get_one_branch(place: Place) -> None:
+    main = linked(place)
+    git(main, "git worktree add -q ../third side")
+    out(place, "git switch -q side; echo s > s; git add s; git commit -qm s", "f")
+    before = git(main, "git worktree list --porcelain")
+    place.session().changes.apply("f", git=True)
+    assert git(main, "git worktree list --porcelain") == before
+    assert git(main, "git log --format=%s -1 mudroom/f").split() == ["s"]
+
+
+def test_another_repository_than_its_own_is_never_written(place: Place) -> None:
+    """A stranger's archive may have a ``.git`` file that leads to a repository of the user's."""
+    (place.root / "stranger").mkdir()
+    git(place.root / "stranger", "git init -q; echo s > s; git add s; git commit -qm s")
+    files = full_listing(place.root / "stranger")
+    place.write(".git", "gitdir: ../stranger/.git\n")
+    out(place, "rm .git; git init -q; echo x > x; git add x; git commit -qm x", "f")
+    session = place.session()
+    with pytest.raises(UsageError, match="does not name this directory"):
+        session.changes.bring_commits("f")
+    assert full_listing(place.root / "stranger") == files
+
+
+def test_an_archive_of_a_fork(place: Place) -> None:
+    linked(place)
+    out(place, "echo two >> file; git commit -qam two; echo new > new", "f")
+    session = place.session()
+    archive = os.fsencode(place.root / "f.tar")
+    upkeep.send_away(session, "f", archive, 1)
+    session.forks.discard("f")
+    with session.alone("a test"):
+        upkeep.take_in(session, archive, "g", 2)
+    assert {c.path for c in session.forks.changeset("g").changes if not c.path.startswith(b".git/")} == {
+        b"file",
+        b"new",
+    }
+    assert out(place, "git log --format=%s; git status --porcelain", "g").split() == ["two", "one", "??", "new"]
+    assert [c.subject for c in place.session().changes.bring_commits("g").commits] == ["two"]

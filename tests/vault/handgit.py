@@ -11,12 +11,12 @@ import zlib
 from pathlib import Path
 
 from mudroom.core.git.emptied import Emptied
-from mudroom.core.git.ref_plan import RefPlanOptions
+from mudroom.core.git.ref_plan import RefMove, RefPlanOptions
 from mudroom.errors import UsageError
 from mudroom.stage.source import OpenSource, Source
 from mudroom.vault.git.commits import branch_name, directories_in_view, require_dulwich, require_free
 from mudroom.vault.git.fork_refs import ForkFiles
-from mudroom.vault.git.ref_transaction import perform_moves
+from mudroom.vault.git.ref_transaction import RefFailure, RepositoryMoves, perform_moves, reversed_moves
 from mudroom.vault.git.repository import find_repository
 from mudroom.vault.git.transfer import Commits, ForkSide, RepositorySides, open_transfer
 
@@ -55,13 +55,20 @@ def bring_commits(
         before = require_free(transfer.live, name)
         transfer.require_forward(before, name)
         moves, result = transfer.plan(RefPlanOptions(fork.encode(), "no files are applied", name))
-        if not moves.moves:
-            raise UsageError(f"the fork {fork} has no commits that the repository does not have")
+        transfer.require_refs(result)
         transfer.add_objects()
         failures = perform_moves(moves)
         if failures:
             raise UsageError("; ".join(failure.reason for failure in failures))
         return Commits(os.fsdecode(name), transfer.head.decode(), before.decode(), result, "")
+
+
+def moves_of(project: Path, *moves: RefMove, checkout: tuple[str, str] | None = None) -> RepositoryMoves:
+    """Return moves in the repository of a project. ``checkout``: the checked-out commit before and after."""
+    place = find_repository(os.fsencode(project), b".git")
+    commits = (checkout[0].encode(), checkout[1].encode()) if checkout is not None else None
+    work_tree = os.fsencode(os.path.realpath(project))
+    return RepositoryMoves(b".git", place.git, place.common, moves, b"mudroom: apply of agent", commits, work_tree)
 
 
 class Copy:
@@ -80,6 +87,11 @@ class Copy:
     def bring(self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent") -> Commits:
         with OpenSource(os.fsencode(self.fork)) as view:
             return bring_commits(os.fsencode(self.project), repository, view, branch=branch, fork=fork)
+
+    def take_back(self, commits: Commits) -> list[RefFailure]:
+        """Move the branch of ``bring`` back, as an undo does."""
+        move = RefMove(commits.branch.encode(), commits.before.encode(), commits.head.encode())
+        return perform_moves(reversed_moves(moves_of(self.project, move)), back=True)
 
     # --- by hand ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -167,17 +168,23 @@ def test_hooks_land_only_if_they_are_chosen_one_by_one(place: Place, page: PageS
 
 
 def test_a_repository_is_applied_as_a_whole_or_left_out(place: Place, page: PageSide) -> None:
-    place.write(".git/HEAD", "ref: refs/heads/main\n")
-    place.write(".git/refs/heads/main", "1\n")
-    place.write(".git/objects/1", "1\n")
-    changed(place, "echo 2 > .git/refs/heads/main; echo 2 > .git/objects/2; echo x > .git/config; echo a > a")
-    some = [pick("a"), pick(".git/objects/2")]
-    assert page.apply("agent-1", some)["withheld"] == [".git/objects/2"]
-    assert (place.project / ".git/refs/heads/main").read_text() == "1\n"
-    landed = page.apply("agent-1", some[1:], git=True)
-    assert (landed["written"], landed["withheld"], landed["remaining"]) == (2, [], 1)
-    assert (place.project / ".git/refs/heads/main").read_text() == "2\n"
-    assert not (place.project / ".git/config").exists()
+    config = "-c user.name=T -c user.email=t@example.org -c init.defaultBranch=main"
+    commit = f"git {config} add -A; git {config} commit -qm"
+    subprocess.run(["sh", "-ec", f"git {config} init -q; echo b > b; {commit} one"], cwd=place.project, check=True)
+    main = place.project / ".git/refs/heads/main"
+    before, settings = main.read_text(), (place.project / ".git/config").read_text()
+    changed(place, f"echo a > a; echo b2 > b; {commit} two; echo x >> .git/config")
+    some = [pick("a"), pick(".git/refs/heads/main")]
+    landed = page.apply("agent-1", some)
+    assert (main.read_text(), landed["written"]) == (before, 1)
+    page.apply("agent-1", git=True)
+    assert main.read_text() != before
+    log = ["git", "log", "--format=%s"]
+    assert subprocess.run(log, cwd=place.project, capture_output=True, text=True, check=True).stdout.split() == [
+        "two",
+        "one",
+    ]
+    assert (place.project / ".git/config").read_text() == settings
 
 
 def test_conflict_markers(place: Place, page: PageSide) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
@@ -157,6 +158,30 @@ class Changes:
         self._journal_applied("apply", name, landed.applied, **more)
         tidy(self._forks, applied=True)
         return landed
+
+    def apply_as_commit(
+        self,
+        name: str,
+        request: CommitRequest,
+        paths: Sequence[bytes] = (),
+        *,
+        parts: Mapping[bytes, PartialChoice] | None = None,
+        exact: bool = False,
+        **options: Any,
+    ) -> CommittedApply:
+        """``apply``, and commit what has landed on the checked-out branch; ``undo`` takes both back. ``options``: those
+        of ``apply``. Raise UsageError, with nothing applied, if no commit could be made."""
+        from mudroom.session.commit_apply import apply_as_commit
+
+        def land() -> LandingResult:
+            return self.apply(name, paths, parts=parts, exact=exact, **options)
+
+        done = apply_as_commit(self._forks, name, request, paths, land, parts or {}, exact=exact)
+        if done.commit is not None:
+            branch = f"refs/heads/{done.commit.branch}" if done.commit.branch else "HEAD"
+            data = {"branch": branch, "head": done.commit.id, "commits": 1, "apply": done.landed.applied.name}
+            self._forks.journal("commits", name, data)
+        return done
 
     def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
         """Bring the commits of a fork into the project's repository: its HEAD as a branch (default:

@@ -12,6 +12,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import summary
 from mudroom.tui.choice import Choice
+from mudroom.tui.commit import commit_row, commit_rows
 from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, TextDialog, plain
 from mudroom.tui.fork_reader import ReviewParts
@@ -115,6 +116,24 @@ async def show_conflicts(parts: ReviewParts) -> None:
     at = row.item.path if row is not None and row.item is not None else b""
     if await screen.app.push_screen_wait(ConflictScreen(screen.model, seen.conflicts, at)):
         await parts.reader.look()
+
+
+async def show_commits(parts: ReviewParts) -> None:
+    """Show the commits of the fork, and the one that is chosen with its differences."""
+    app, model = parts.screen.app, parts.screen.model
+    log = await model.ask(model.commits)
+    if not log.commits:
+        app.notify("the fork has no commits that the project's repository does not have")
+        return
+    title, cursor = f"Commits of {model.fork}, oldest first", 0
+    rows = [commit_row(commit) for commit in log.commits]
+    while True:
+        number = await app.push_screen_wait(Choose(title, rows, keys="Enter what it changes   Esc back", cursor=cursor))
+        if number is None:
+            return
+        cursor = number
+        diff = await model.ask(model.commit, log.commits[number].id)
+        await app.push_screen_wait(TextDialog(diff.commit.subject, commit_rows(diff)))
 
 
 async def show_timeline(parts: ReviewParts) -> None:

@@ -47,6 +47,7 @@ ONE_AT_A_TIME: Mapping[str, Callable[[ReviewParts], Awaitable[None]]] = {
     "discard": fork_action.discard,
     "undo": fork_action.undo,
     "conflicts": fork_action.show_conflicts,
+    "commits": fork_action.show_commits,
     "timeline": fork_action.show_timeline,
     "journal": fork_action.show_journal,
 }

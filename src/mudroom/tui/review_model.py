@@ -24,6 +24,8 @@ from mudroom.tui.diffrow import FileRows, FileText
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
     from mudroom.session import ApplyResult, ForkConflict, LandingResult, Session
+    from mudroom.vault.git.commit_diff import CommitDiff
+    from mudroom.vault.git.log import CommitLog
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
@@ -257,6 +259,16 @@ class ReviewModel:
         self._require_at_rest()
         before = roll_back(self.session, self.fork, point, dropped.fingerprint)
         return before.name if before is not None else ""
+
+    # --- commits ---
+
+    def commits(self) -> CommitLog:
+        self._require_exists()
+        return self.session.changes.commits(self.fork)
+
+    def commit(self, commit: str) -> CommitDiff:
+        self._require_exists()
+        return self.session.changes.commit_diff(self.fork, commit)
 
     def events(self, last: int) -> list[Event]:
         """Return the end of the journal, newest first."""

@@ -54,5 +54,16 @@ def test_bad_input(cli: Cli) -> None:
     done = cli("apply", "x", "--commits", "--branch", "main")
     assert done.returncode == 125 and done.stderr.count("\n") == 1
     assert cli("apply", "x", "--commits").returncode == 0
-    again = cli("apply", "x", "--commits")
+    again = cli("apply", "x", "--commits", "--branch", "another")
     assert again.returncode == 125 and "has no commits that the repository does not have" in again.stderr
+
+
+def test_a_repeat_is_harmless(cli: Cli) -> None:
+    assert cli("apply", "x", "--commits").returncode == 0
+    before = git(cli, "for-each-ref")
+    again = cli("apply", "x", "--commits")
+    assert again.returncode == 0 and "mudroom/x: the repository has all commits of the fork already" in again.stderr
+    assert cli.json("apply", "x", "--commits")["undo"] is None
+    assert git(cli, "for-each-ref") == before
+    assert cli("undo").returncode == 0
+    assert git(cli, "branch", "--list", "mudroom/*") == ""

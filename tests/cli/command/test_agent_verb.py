@@ -302,7 +302,6 @@ def test_the_review_says_which_credentials_were_open(cli: Cli, place: Place) -> 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_its_commits_become_a_branch_if_the_user_says_so(cli: Cli, place: Place) -> None:
-    pytest.importorskip("dulwich", reason="the extra git")
     subprocess.run(["sh", "-ec", f"{GIT} init -q; {GIT} add f; {GIT} commit -qm one"], cwd=place.project, check=True)
     card = write_card(place, gitBranch="agent/work")
     script = f"echo 2 >> f; {GIT} commit -qam two"

@@ -1,4 +1,4 @@
-"""Commits that an agent made in its fork come as a branch; the real repository is written to by nothing else."""
+"""Commits of a fork come as a branch; otherwise the project's repository stays as it is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from conftest import Place, full_listing
 from handgit import Copy, fsck, git, with_settings
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.session import Session
-from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.git.commits import DULWICH, Commits, bring_commits, remove_branch
-from mudroom.vault.git.repository import Repository, find_repository
-from mudroom.vault.git.write import RepositoryWriter
+from mudroom.vault.git.commits import DULWICH
+from mudroom.vault.git.transfer import Commits
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mudroom")
@@ -39,22 +36,21 @@ class Agent:
         result = self.session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
         assert result.exit_code == 0, result.stderr
 
-    def bring(self, branch: str | None = None, source_ref: str | None = None, repository: bytes = b".git") -> Commits:
-        return bring(self.session, self.place.project, branch, source_ref, repository)
+    def bring(self, branch: str | None = None, repository: bytes = b".git", fork: str = "agent") -> Commits:
+        return self.session.changes.bring_commits(fork, branch=branch, repository=repository)
+
+    def undo(self) -> list[str]:
+        """Undo the last apply. Return the reasons why refs stay."""
+        return [conflict.reason for conflict in self.session.changes.undo().conflicts]
 
 
-def bring(
-    session: Session,
-    project: Path,
-    branch: str | None = None,
-    source_ref: str | None = None,
-    repository: bytes = b".git",
-    fork: str = "agent",
-) -> Commits:
-    with OpenFork(session.vault, session.vault.fork(fork)) as opened:
-        return bring_commits(
-            os.fsencode(project), repository, opened.merged(), branch=branch, fork=fork, source_ref=source_ref
-        )
+def moved_refs(commits: Commits) -> dict[str, str]:
+    """Return the results for the refs of a fork other than HEAD, with the ref of the project where there is one."""
+    return {
+        outcome.ref.decode(): " ".join(filter(None, (outcome.result, outcome.target.decode())))
+        for outcome in commits.result.refs
+        if outcome.ref != b"HEAD"
+    }
 
 
 def untouched(before: dict[str, tuple[int, int, int, int]], project: Path) -> None:
@@ -159,21 +155,70 @@ def test_a_head_that_is_no_branch(agent: Agent) -> None:
     assert subjects(agent.place.project, "mudroom/agent") == ["two", "one"]
 
 
-def test_a_branch_of_the_fork_by_name(agent: Agent) -> None:
+def test_other_branches_and_tags_come_under_their_own_names(agent: Agent) -> None:
+    project = agent.place.project
+    before = git(project, "git for-each-ref")
     agent.run(
-        "git checkout -qb feature; echo two >> file; git commit -qam two; git tag -am tag v1; git checkout -q main"
+        "git checkout -qb feature; echo two >> file; git commit -qam two; git tag -am tag v1; git tag light;"
+        "git notes add -m note; git checkout -q main"
     )
-    with pytest.raises(UsageError, match="has no commits that the repository does not have"):
-        agent.bring()
-    found = agent.bring("feature", "feature")
-    assert found.branch == "refs/heads/feature"
-    assert subjects(agent.place.project, "feature") == ["two", "one"]
-    git(agent.place.project, "git branch -D feature")
-    for name in ("refs/heads/feature", "v1", "refs/tags/v1", found.head):
-        found = agent.bring(None, name)
-        assert [one.subject for one in found.commits] == ["two"]
-        remove_branch(os.fsencode(agent.place.project), b".git", found)
-    assert fsck(agent.place.project).startswith("dangling commit")
+    commits = agent.bring()
+    assert moved_refs(commits) == {
+        "refs/heads/feature": "moved refs/heads/feature",
+        "refs/notes/commits": "moved refs/notes/commits",
+        "refs/tags/light": "moved refs/tags/light",
+        "refs/tags/v1": "moved refs/tags/v1",
+    }
+    assert commits.commits[0].subject == "two"
+    assert subjects(project, "feature") == subjects(project, "v1") == subjects(project, "light") == ["two", "one"]
+    assert git(project, "git cat-file -t v1; git notes show feature; git branch --list 'mudroom/*'") == "tag\nnote\n"
+    assert fsck(project) == ""
+    assert agent.undo() == []
+    assert git(project, "git for-each-ref") == before
+    assert all(line.startswith("dangling") for line in fsck(project).splitlines())
+
+
+def test_a_branch_that_moved_on_both_sides_comes_beside(agent: Agent) -> None:
+    project = agent.place.project
+    git(project, "git branch feature; git branch behind; git tag v1")
+    agent.run(
+        "git checkout -q feature; echo two >> file; git commit -qam two; git tag -f v1; git branch -f behind;"
+        "git checkout -q main"
+    )
+    git(
+        project,
+        "echo mine >> file; git commit -qam mine; git branch -f feature; git tag -f v1; git reset -q --hard HEAD^",
+    )
+    mine = git(project, "git rev-parse feature v1")
+    commits = agent.bring()
+    assert moved_refs(commits) == {
+        "refs/heads/behind": "moved refs/heads/behind",
+        "refs/heads/feature": "beside refs/heads/mudroom/agent-feature",
+        "refs/tags/v1": "beside refs/tags/mudroom/agent-v1",
+    }
+    assert git(project, "git rev-parse feature v1") == mine
+    assert subjects(project, "mudroom/agent-feature") == subjects(project, "behind") == ["two", "one"]
+    again = agent.bring()
+    assert (again.name, again.commits, set(moved_refs(again).values())) == (
+        "",
+        (),
+        {"there", "there refs/heads/mudroom/agent-feature", "there refs/tags/mudroom/agent-v1"},
+    )
+
+
+def test_deletions_and_stashes(agent: Agent) -> None:
+    project = agent.place.project
+    git(project, "git branch old; echo mine >> file; git stash -q")
+    agent.run("git branch -D old; echo first >> file; git stash -q; echo second >> file; git stash push -qm second")
+    commits = agent.bring()
+    assert moved_refs(commits) == {"refs/heads/old": "kept", "refs/stash": "moved refs/stash"}
+    assert git(project, "git branch --list old").strip() == "old"
+    listed = git(project, "git stash list --format=%gs").splitlines()
+    assert (len(listed), listed[0]) == (3, "On main: second")
+    assert git(project, "git stash show -p stash@{1}").splitlines()[-1] == "+first"
+    assert agent.undo() == []
+    assert git(project, "git stash show -p").splitlines()[-1] == "+mine"
+    assert len(git(project, "git stash list").splitlines()) == 1
 
 
 def test_an_amended_commit_is_a_commit_like_any_other(agent: Agent) -> None:
@@ -243,9 +288,8 @@ def test_a_repository_without_a_commit_of_its_own(place: Place) -> None:
     git(place.project, "git init -q")
     agent = Agent(place)
     with pytest.raises(UsageError, match="refs/heads/main, to which HEAD of the fork leads, has no commit yet"):
-        session = agent.session
-        agent.run("true")
-        bring(session, place.project)
+        agent.run("echo new > new")
+        agent.bring()
     agent.run("git add -A; git commit -qm first")
     assert [one.subject for one in agent.bring().commits] == ["first"]
 
@@ -263,7 +307,7 @@ def test_a_frozen_fork_of_a_repository_that_was_gathered_since(agent: Agent) -> 
     script = with_settings("echo two >> file; git commit -qam two")
     agent.session.run([b"sh", b"-ec", script.encode()], fork="frozen")
     git(agent.place.project, "git gc -q --prune=now")
-    assert [one.subject for one in bring(agent.session, agent.place.project, fork="frozen").commits] == ["two"]
+    assert [commit.subject for commit in agent.bring(fork="frozen").commits] == ["two"]
     assert fsck(agent.place.project) == ""
 
 
@@ -277,9 +321,10 @@ def test_nothing_new(agent: Agent) -> None:
     agent.run("git commit -qam two")
     agent.bring()
     before = full_listing(agent.place.project)
-    for branch in (None, "another"):
-        with pytest.raises(UsageError, match="has no commits"):
-            agent.bring(branch)
+    again = agent.bring()
+    assert (again.name, again.commits, again.objects) == ("", (), 0), "a repeat is harmless"
+    with pytest.raises(UsageError, match="has no commits"):
+        agent.bring("another")
     assert full_listing(agent.place.project) == before
 
 
@@ -330,22 +375,7 @@ def test_another_git_at_work(copy: Copy) -> None:
     git(copy.project, "mkdir -p .git/refs/heads/mudroom; touch .git/refs/heads/mudroom/agent.lock")
     with pytest.raises(UsageError, match="another git command is at work") as told:
         copy.bring()
-    assert "agent.lock" in told.value.hint
-
-
-def test_a_branch_that_moves_in_between(copy: Copy) -> None:
-    copy.agent("echo two >> file; git commit -qam two")
-    head = copy.bring().head
-    name = b"refs/heads/mudroom/agent"
-    with Repository(find_repository(os.fsencode(copy.project), b".git")) as live:
-        git(copy.project, "git update-ref refs/heads/mudroom/agent main; git pack-refs --all")
-        for before in (head.encode(), b""):
-            with pytest.raises(UsageError, match="has moved meanwhile"):
-                RepositoryWriter(live).set_branch(name, before, b"1" * 40, b"")
-        with pytest.raises(UsageError, match="has moved meanwhile"):
-            RepositoryWriter(live).remove_branch(name, head.encode())
-    assert git(copy.project, "git rev-parse mudroom/agent") == git(copy.project, "git rev-parse main")
-    assert list(copy.project.rglob("*.lock")) == []
+    assert "agent.lock" in str(told.value)
 
 
 @pytest.mark.parametrize(("setting", "kept"), [("", True), ("false", False), ("always", True)])
@@ -355,7 +385,7 @@ def test_the_log_of_the_branch(copy: Copy, setting: str, kept: bool) -> None:
         git(copy.project, f"git config core.logAllRefUpdates {setting}")
     copy.bring()
     found = git(copy.project, "git reflog show mudroom/agent --format='%gs | %gn'")
-    assert found == ("mudroom: commits of the fork agent | mudroom\n" if kept else "")
+    assert found == ("mudroom: apply of agent | mudroom\n" if kept else "")
 
 
 def test_the_permissions_of_a_shared_repository(copy: Copy) -> None:
@@ -426,7 +456,7 @@ def test_sha256(tmp_path: Path) -> None:
     assert (len(found.head), [one.subject for one in found.commits]) == (64, ["two", "three"])
     assert fsck(copy.project) == ""
     assert git(copy.project, "git reflog show mudroom/agent --format=%gn") == "mudroom\n"
-    remove_branch(os.fsencode(copy.project), b".git", found)
+    assert copy.take_back(found) == []
     assert git(copy.project, "git branch --list 'mudroom/*'") == ""
 
 
@@ -493,7 +523,10 @@ def test_a_repository_under_another_name(project: Place) -> None:
     agent = Agent(project)
     agent.run("echo two >> file; git commit -qam two; git push -q store main:refs/heads/new")
     assert [one.subject for one in agent.bring().commits] == ["two"]
-    assert [one.subject for one in agent.bring(source_ref="new", repository=b"store").commits] == ["two"]
+    commits = agent.bring(repository=b"store")
+    assert [commit.subject for commit in commits.commits] == ["two"]
+    assert moved_refs(commits) == {"refs/heads/new": "moved refs/heads/new"}
+    assert subjects(project.project / "store", "new") == ["two", "one"]
     assert fsck(project.project) == fsck(project.project / "store") == ""
     agent.run("rm .git; ln -s store .git")
     with pytest.raises(UsageError, match="is not what the project has there"):
@@ -517,12 +550,26 @@ def test_a_new_branch_is_removed_again(agent: Agent) -> None:
     agent.run("echo two >> file; git commit -qam two")
     before = {name for name in full_listing(project) if "objects/pack" not in name}
     found = agent.bring()
-    remove_branch(os.fsencode(project), b".git", found)
+    assert agent.undo() == []
     assert {name for name in full_listing(project) if "objects/pack" not in name} == before
     assert git(project, "git branch --list 'mudroom/*'") == ""
     again = agent.bring()
-    assert again == found._replace(objects=0), "git still has them"
+    assert (again.head, again.commits, again.objects) == (found.head, found.commits, 0), "git still has them"
     assert fsck(project) == ""
+
+
+def test_undo_and_redo(agent: Agent) -> None:
+    project = agent.place.project
+    agent.run("echo two >> file; git commit -qam two")
+    found = agent.bring()
+    assert agent.undo() == []
+    assert agent.session.changes.redo().refs == ("refs/heads/mudroom/agent",)
+    assert git(project, "git rev-parse mudroom/agent").strip() == found.head
+    assert agent.undo() == []
+    git(project, "git branch mudroom/agent")
+    (conflict,) = agent.session.changes.redo().conflicts
+    assert "has moved since" in conflict.reason
+    assert subjects(project, "mudroom/agent") == ["one"]
 
 
 def test_a_branch_that_went_forward_goes_back(agent: Agent) -> None:
@@ -530,12 +577,10 @@ def test_a_branch_that_went_forward_goes_back(agent: Agent) -> None:
     agent.run("echo two >> file; git commit -qam two")
     first = agent.bring()
     agent.run("echo three >> file; git commit -qam three")
-    second = agent.bring()
+    agent.bring()
     git(project, "git pack-refs --all")
-    remove_branch(os.fsencode(project), b".git", second)
+    assert agent.undo() == []
     assert git(project, "git rev-parse mudroom/agent").strip() == first.head
-    with pytest.raises(UsageError, match="has moved since"):
-        remove_branch(os.fsencode(project), b".git", second)
     assert [one.subject for one in agent.bring().commits] == ["three"]
 
 
@@ -544,7 +589,7 @@ def test_what_is_left_of_a_branch_is_completed(agent: Agent) -> None:
     project = agent.place.project
     agent.run("mkdir d; echo two > d/two; git add d; git commit -qm two")
     found = agent.bring()
-    remove_branch(os.fsencode(project), b".git", found)
+    assert agent.undo() == []
     blob = git(project, f"git rev-parse {found.head}:d/two").strip()
     git(project, "git unpack-objects -q < /dev/null || true; mkdir old; mv .git/objects/pack/* old")
     git(project, "for pack in old/*.pack; do git unpack-objects -q < $pack; done; rm -rf old")
@@ -553,19 +598,23 @@ def test_what_is_left_of_a_branch_is_completed(agent: Agent) -> None:
     assert fsck(project) == ""
 
 
-def test_a_branch_that_somebody_works_on_is_not_taken_back(agent: Agent) -> None:
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("git switch -q mudroom/agent", "is checked out"),
+        ("git branch -f mudroom/agent main", "has moved since"),
+        ("git branch -qD mudroom/agent", ""),
+    ],
+)
+def test_a_branch_that_somebody_works_on_is_not_taken_back(agent: Agent, script: str, reason: str) -> None:
     project = agent.place.project
     agent.run("echo two >> file; git commit -qam two")
-    found = agent.bring()
-    git(project, "git switch -q mudroom/agent")
-    with pytest.raises(UsageError, match="is checked out"):
-        remove_branch(os.fsencode(project), b".git", found)
-    git(project, "echo mine >> file; git commit -qam mine; git switch -q main")
-    with pytest.raises(UsageError, match="has moved since"):
-        remove_branch(os.fsencode(project), b".git", found)
-    git(project, "git branch -qD mudroom/agent")
-    with pytest.raises(UsageError, match="is not there since"):
-        remove_branch(os.fsencode(project), b".git", found)
+    agent.bring()
+    git(project, script)
+    before = git(project, "git for-each-ref; git status --porcelain --branch")
+    reasons = agent.undo()
+    assert [reason in told for told in reasons] == ([True] if reason else [])
+    assert git(project, "git for-each-ref; git status --porcelain --branch") == before
 
 
 # --- how ---
@@ -580,16 +629,15 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as old:
         old.setattr("dulwich.__version__", (1, 0, 5))
-        with pytest.raises(UsageError, match=r"needs dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
+        with pytest.raises(UsageError, match=r"need dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
             copy.bring()
     monkeypatch.setitem(sys.modules, "dulwich", None)
     with pytest.raises(UsageError, match="is not installed") as told:
         copy.bring()
-    assert told.value.hint == "pip install 'mudroom[git]'"
+    assert told.value.hint == "pip install -U mudroom dulwich"
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    (wanted,) = project["optional-dependencies"]["git"]
-    assert wanted.startswith("dulwich>=" + ".".join(map(str, DULWICH)))
-    assert wanted in project["optional-dependencies"]["dev"]
+    (wanted,) = (name for name in project["dependencies"] if name.startswith("dulwich"))
+    assert wanted == f"dulwich>={'.'.join(map(str, DULWICH))},<2"
 
 
 @pytest.mark.parametrize("name", ["rename", "fsync", "open"])

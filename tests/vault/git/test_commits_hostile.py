@@ -15,13 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place
+from conftest import Place, full_listing
 from handgit import WHO, Copy, fsck, git, tree_entry, with_settings
 from hostile import blob, head_of, refused, with_tree
 from mudroom.errors import UsageError
-from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.git import history, objects, read, walk
-from mudroom.vault.git.commits import bring_commits, remove_branch
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -352,7 +350,7 @@ def test_files_that_are_no_files(copy: Copy) -> None:
     os.mkfifo(copy.fork / ".git/HEAD")
     refused(copy, r"\.git/HEAD is a fifo")
     (copy.fork / ".git/HEAD").unlink()
-    refused(copy, "the fork's repository has no HEAD")
+    refused(copy, "HEAD does not name an object")
 
 
 def test_objects_that_are_elsewhere(copy: Copy) -> None:
@@ -394,10 +392,56 @@ def test_heads_that_lead_nowhere(copy: Copy, head: str, message: str) -> None:
     refused(copy, message)
 
 
-def test_refs_in_a_circle(copy: Copy) -> None:
-    (copy.fork / ".git/refs/heads/a").write_text("ref: refs/heads/b\n")
-    (copy.fork / ".git/refs/heads/b").write_text("ref: refs/heads/a\n")
-    refused(copy, "refs/heads/a leads in a circle, or too far", source_ref="a")
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'ref: refs/heads/b' > R/heads/a; echo 'ref: refs/heads/a' > R/heads/b", "leads in a circle, or too far"),
+        ("echo 'ref: ../../config' > R/heads/a", r"\.\./\.\./config is not the name of a ref"),
+        ("echo x > R/heads/a", "refs/heads/a does not name an object"),
+        ("echo x > 'R/heads/a b'", "refs/heads/a b is not the name of a ref"),
+        ("echo x > R/heads/a..b", r"refs/heads/a\.\.b is not the name of a ref"),
+        ("echo 1111111111111111111111111111111111111111 > R/tags/a", "the object 1111.* is missing"),
+        ("ln -s ../../HEAD R/heads/a", "refs/heads/a is a symlink"),
+        ("mkfifo R/heads/a", "refs/heads/a is a fifo"),
+        ("rm -f .git/packed-refs; ln -s ../file .git/packed-refs", "packed-refs is a symlink"),
+    ],
+)
+def test_refs_of_a_fork_that_are_none(place: Place, script: str, message: str) -> None:
+    """Refused by both ways in which commits come, before anything is written."""
+    place.write("file", "one\n")
+    git(place.project, "git init -q; git add -A; git commit -qm one")
+    session = place.session()
+    script = "echo two >> file; git commit -qam two; " + script.replace("R/", ".git/refs/")
+    result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
+    assert result.exit_code == 0, result.stderr
+    before = full_listing(place.project)
+    for bring in (lambda: session.changes.bring_commits("agent"), lambda: session.changes.apply("agent", git=True)):
+        with pytest.raises(UsageError, match=message) as told:
+            bring()
+        assert "\n" not in str(told.value)
+    assert full_listing(place.project) == before
+
+
+def test_a_branch_that_names_no_commit_is_left(place: Place) -> None:
+    """git calls a repository broken whose branch names a tag, a tree or a blob."""
+    place.write("file", "one\n")
+    git(place.project, "git init -q; git add -A; git commit -qm one")
+    session = place.session()
+    script = (
+        "echo two >> file; git commit -qam two; git tag -am v1 v1; git rev-parse v1 > .git/refs/heads/a;"
+        "git rev-parse HEAD: > .git/refs/heads/b; git rev-parse HEAD:file > .git/refs/tags/c; git rev-parse v1 > H;"
+        "mv H .git/HEAD"
+    )
+    result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
+    assert result.exit_code == 0, result.stderr
+    commits = session.changes.bring_commits("agent")
+    assert {outcome.ref for outcome in commits.result.refs if outcome.result == "left"} == {
+        b"refs/heads/a",
+        b"refs/heads/b",
+        b"refs/tags/c",
+    }
+    assert git(place.project, "git cat-file -t mudroom/agent; git cat-file -t v1").split() == ["commit", "tag"]
+    assert fsck(place.project) == ""
 
 
 def test_packed_refs_that_are_none(copy: Copy) -> None:
@@ -456,7 +500,7 @@ def test_nothing_of_the_fork_runs(place: Place, monkeypatch: pytest.MonkeyPatch)
     def no_program(*_arguments: object, **_settings: object) -> None:
         raise AssertionError("a program was started")
 
-    with OpenFork(session.vault, session.vault.fork("agent")) as opened, monkeypatch.context() as patched:
+    with monkeypatch.context() as patched:
         for module, name in (
             (subprocess, "Popen"),
             (os, "system"),
@@ -466,7 +510,7 @@ def test_nothing_of_the_fork_runs(place: Place, monkeypatch: pytest.MonkeyPatch)
             (os, "popen"),
         ):
             patched.setattr(module, name, no_program)
-        found = bring_commits(os.fsencode(place.project), b".git", opened.merged(), branch=None, fork="agent")
+        found = session.changes.bring_commits("agent")
     assert [one.subject for one in found.commits] == ["two"]
     assert fsck(place.project) == ""
     assert git(place.project, "git status --porcelain; git log --format=%s mudroom/agent").split() == ["two", "one"]
@@ -484,11 +528,8 @@ def test_a_repository_that_is_a_link_in_a_real_fork(place: Place) -> None:
     session.run([b"sh", b"-ec", b"mv .git old; ln -s %s .git" % os.fsencode(outside / ".git")], fork="agent")
     session.run([b"sh", b"-ec", b"rm -rf .git; ln -s %s .git" % os.fsencode(outside / ".git")], fork="agent")
     assert os.path.islink(os.fsdecode(session.vault.fork("agent").upper) + "/.git")
-    with (
-        OpenFork(session.vault, session.vault.fork("agent")) as opened,
-        pytest.raises(UsageError, match="is not what the project has there"),
-    ):
-        bring_commits(os.fsencode(place.project), b".git", opened.merged(), branch=None, fork="agent")
+    with pytest.raises(UsageError, match="is not what the project has there"):
+        session.changes.bring_commits("agent")
 
 
 # --- how long ---
@@ -554,7 +595,7 @@ def test_any_damage(copy: Copy, is_packed: bool) -> None:
         else:
             came += 1
             assert fsck(copy.project) == ""
-            remove_branch(os.fsencode(copy.project), b".git", found)
+            assert copy.take_back(found) == []
             for left in (copy.project / ".git/objects/pack").iterdir():
                 left.unlink()
         path.write_bytes(whole)

@@ -21,6 +21,7 @@ from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
     from mudroom.session import LandingResult, Session, Verification
+    from mudroom.session.commit_apply import CommittedApply
 
 EXAMPLES = """\
 examples:
@@ -30,6 +31,7 @@ examples:
   mudroom apply run-7f3a --bak           keep replaced files as NAME.bak
   mudroom apply run-7f3a --git           its commits, branches and tags, too; they are left out else
   mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
+  mudroom apply run-7f3a --commit -m 'fix parser'  the files, and one commit of them on your branch, in your name
   mudroom apply run-7f3a --commits       only the commits that were made in the fork, as a branch mudroom/run-7f3a
 
 A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
@@ -45,6 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bak", action="store_true", help="keep replaced and removed files as NAME.bak")
     parser.add_argument("--reviewed", metavar="ID", help="only if this is the fork's fingerprint in diff --json")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
+    parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
+    parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")
     parser.add_argument("--branch", metavar="NAME", help="the name of that branch (default: mudroom/FORK)")
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="only paths at and below these, or matching them")
@@ -53,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.branch and not args.commits:
         raise UsageError("--branch is for --commits")
+    _require_commit_options(args)
     with open_session(context) as session:
         name = only_fork(session, args.fork)
         with exclusive(session, context, f"mudroom apply {name}"):
@@ -60,17 +65,36 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 from mudroom.cli.change.commits import bring_commits
 
                 return bring_commits(session, name, args, context)
-            landed = _apply(session, name, args, context)
-    if landed is None:
+            done = _apply(session, name, args, context)
+    if done is None:
         return 0
+    landed = done.landed
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
+        report = {"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)
+        if args.commit:
+            from mudroom.cli.change.one_commit import one_commit_to_json
+
+            report |= one_commit_to_json(done)
+        context.terminal.out(json.dumps(report))
     else:
         print_landed(landed, name, context)
-    return exit_code(landed)
+        if args.commit:
+            from mudroom.cli.change.one_commit import print_one_commit
+
+            print_one_commit(done, context)
+    return exit_code(landed) or (1 if done.problem else 0)
 
 
-def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
+def _require_commit_options(args: argparse.Namespace) -> None:
+    if args.message is not None and not args.commit:
+        raise UsageError("-m is for --commit")
+    others = {"--git": args.git, "--commits": args.commits, "--bak": args.bak, "--markers": args.markers}
+    for option, is_given in others.items():
+        if args.commit and is_given:
+            raise UsageError(f"--commit makes one commit of the applied files, and does not go with {option}")
+
+
+def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> CommittedApply | None:
     """Return the outcome; None if the user has chosen to apply no change."""
     changes = session.changes.of(name).changes
     paths: Sequence[bytes] = matching_paths(changes, project_paths(args.paths, session))
@@ -84,13 +108,35 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
-        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **options)
+        return _land(session, name, chosen.paths, args, context, options | {"parts": chosen.parts, "exact": True})
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
         if not _confirm(session, name, paths, context):
             return None
-    return session.changes.apply(name, paths, **options)
+    return _land(session, name, paths, args, context, options)
+
+
+def _land(
+    session: Session,
+    name: str,
+    paths: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    options: dict[str, Any],
+) -> CommittedApply:
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
+
+    if not args.commit:
+        return CommittedApply(session.changes.apply(name, paths, **options), None)
+    from mudroom.cli.change.one_commit import user_git_files
+
+    message = args.message
+    if message is None:
+        _require_terminal(context, "-m MESSAGE gives the message of the commit")
+        message = context.terminal.ask("message of the commit: ")
+    request = CommitRequest(message, user_git_files(context.environ))
+    return session.changes.apply_as_commit(name, request, paths, **options)
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:

@@ -28,8 +28,13 @@ def id_length_of(config: bytes) -> int:
 
 def blob_id(data: bytes, id_length: int = 20) -> bytes:
     """Return the binary id of a file's content: gitformat-pack(5), git-hash-object(1)."""
+    return object_id(b"blob", data, id_length)
+
+
+def object_id(kind: bytes, data: bytes, id_length: int = 20) -> bytes:
+    """Return the binary id of an object: gitformat-pack(5)."""
     name = "sha1" if id_length == 20 else "sha256"
-    hasher = hashlib.new(name, b"blob %d\0" % len(data), usedforsecurity=False)
+    hasher = hashlib.new(name, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
     hasher.update(data)
     return hasher.digest()
 

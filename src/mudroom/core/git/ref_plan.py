@@ -16,7 +16,7 @@ The checked-out branch moves only if the fork's whole work tree has landed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from mudroom.core.tree.path import show
@@ -121,7 +121,6 @@ class _Planner:
         self._repositories, self._options = repositories, options
         self.moves: list[RefMove] = []
         self.outcomes: list[RefOutcome] = []
-        self._brought_head = False
 
     def ref(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         if sides.base == sides.fork or name == STASH or (is_head and self._options.head_beside):
@@ -133,7 +132,6 @@ class _Planner:
             if sides.live:
                 self._tell(name, "kept", reason=_deletion_hint(name))
         elif sides.fork == sides.live or self._has_merged(name, sides):
-            self._brought_head |= is_head
             self._tell(name, "there")
         else:
             self._move(name, sides, is_head=is_head)
@@ -150,7 +148,6 @@ class _Planner:
             self._tell(name, "moved", name)
         else:
             self._beside(name, sides.fork, reason, is_head=is_head)
-        self._brought_head |= is_head
 
     def _obstacle(self, name: bytes, sides: RefSides) -> str:
         """Return why the ref itself cannot move; empty if it can."""
@@ -182,9 +179,15 @@ class _Planner:
             self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
-        elif head.fork_commit and self._value_after(head.fork) == head.fork_commit:
+        elif self._repositories.checked_out.get(head.fork) is False:
+            self._tell(HEAD, "kept", reason="stays where it is: its branch is checked out in another work tree")
+        elif not head.fork_commit:
+            self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} has no commit in the fork")
+        elif self._value_after(head.fork) == head.fork_commit:
             self._add(HEAD, head.live, head.fork)
             self._tell(HEAD, "moved", head.fork)
+        else:
+            self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} of the project is another commit")
 
     def _value_after(self, name: bytes) -> bytes:
         """Return the value of a ref of the project after the moves."""
@@ -230,8 +233,24 @@ def _names_beside(name: bytes, fork: bytes, *, is_head: bool) -> Iterator[bytes]
     yield from (b"%s-%d" % (first, number) for number in range(2, MOST_NAMES))
 
 
+def name_conflicts(names: Iterable[bytes]) -> Callable[[bytes], bool]:
+    """Return the function that tells whether a ref cannot exist beside ``names``: ``a/b`` needs a directory ``a``."""
+    present = frozenset(names)
+    directories = {directory for name in present for directory in _directories(name)}
+    return lambda name: name in directories or not present.isdisjoint(_directories(name))
+
+
+def _directories(name: bytes) -> Iterator[bytes]:
+    parts = name.split(b"/")
+    return (b"/".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def _short(name: bytes) -> str:
+    return show(name.removeprefix(HEADS).removeprefix(TAGS))
+
+
 def _deletion_hint(name: bytes) -> str:
-    short = show(name.removeprefix(HEADS).removeprefix(TAGS))
+    short = _short(name)
     commands = {HEADS: f": git branch -D {short} removes it", TAGS: f": git tag -d {short} removes it"}
     command = next((text for prefix, text in commands.items() if name.startswith(prefix)), "")
     return f"was deleted in the fork, and stays here{command}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
-from mudroom.core.tree.flag import git_directory
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
@@ -49,7 +48,7 @@ class Ground:
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in a private repository of the fork: its base never changes."""
-        return self._private is not None and self._private.holds(path)
+        return self._private is not None and self._private.top_of(path) is not None
 
     def is_replaced(self, path: bytes) -> bool:
         """Return whether commands see a private repository where the project has a file."""
@@ -62,7 +61,7 @@ class Ground:
             return False
         if staged is not None:
             return staged.kind == "directory" and self.is_replaced(path)
-        top = git_directory(path) if self._private.holds(path) else None
+        top = self._private.top_of(path)
         if top is None:
             return False
         entry = contents.look(top)

@@ -21,17 +21,17 @@ class PrivateBase:
         """Return whether ``path`` is a ``.git`` that is a directory only in forks."""
         return git_directory(path) == path and self._private.look(path) is not None
 
-    def holds(self, path: bytes) -> bool:
-        """Return whether ``path`` lies in a private repository."""
+    def top_of(self, path: bytes) -> bytes | None:
+        """Return the ``.git`` of the private repository in which ``path`` lies; None if it lies in none."""
         top = git_directory(path)
-        return top is not None and top != path and self._private.look(top) is not None
+        return top if top is not None and top != path and self._private.look(top) is not None else None
 
     def look(self, path: bytes) -> Entry | None:
-        return self._private.look(path) if self.holds(path) else self._project.look(path)
+        return self._private.look(path) if self.top_of(path) else self._project.look(path)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
-        is_private = self.is_top(path) or self.holds(path)
+        is_private = self.is_top(path) or self.top_of(path)
         return self._private.names(path) if is_private else self._project.names(path)
 
     def open(self, path: bytes) -> int:
-        return self._private.open(path) if self.holds(path) else self._project.open(path)
+        return self._private.open(path) if self.top_of(path) else self._project.open(path)

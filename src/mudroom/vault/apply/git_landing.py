@@ -292,11 +292,7 @@ def bring_commits(
         transfer.require_forward(before, name)
         options = RefPlanOptions(os.fsencode(fork.name), "no files are applied", name)
         result = transfer.plan(options)[1]
-        if not result.refs:
-            raise UsageError(
-                f"the fork {fork.name} has no commits that the repository does not have",
-                "files that are not committed come with mudroom apply, without --commits",
-            )
+        transfer.require_refs(result)
         applied = ApplyResult("")
         if result.moved:
             transfer.add_objects()

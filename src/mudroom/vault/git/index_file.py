@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
-from types import TracebackType
 from typing import NamedTuple
 
 from mudroom.core.git.blob import blob_id
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
-from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.repository import Repository
-from mudroom.vault.git.write import create_lock_file
+from mudroom.vault.git.write import RepositoryWriter, sync_directory
 
 _HASH_LIMIT = 64 << 20
 _WORD = 0xFFFFFFFF
@@ -26,25 +24,25 @@ _INDEX_LIMIT = 1 << 30
 
 
 class IndexUpdate:
-    """A lock on an index, with its new content. The lock becomes the index when the block ends without exception."""
+    """A lock on an index, with its new content. Unless ``commit`` is called, the block's end removes it."""
 
     def __init__(self, path: bytes, content: bytes | None) -> None:
         """``content``: None leaves the index alone."""
-        self._path, self._content = path, content
+        self._path, self._is_open = path, content is not None
 
     def __enter__(self) -> IndexUpdate:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._content is None:
-            return
-        lock = self._path + b".lock"
-        if kind is None:
-            os.rename(lock, self._path)
-        else:
-            os.unlink(lock)
+    def __exit__(self, *_error: object) -> None:
+        if self._is_open:
+            os.unlink(self._path + b".lock")
+
+    def commit(self) -> None:
+        """Let the lock become the index, durably."""
+        if self._is_open:
+            os.rename(self._path + b".lock", self._path)
+            self._is_open = False
+            sync_directory(os.path.dirname(self._path))
 
 
 def read_index(path: bytes, id_length: int) -> Index:
@@ -87,12 +85,7 @@ def move_index(live: Repository, path: bytes, move: IndexMove, *, again: bool = 
     """Lock an index and prepare its move. Raise UsageError if it is locked or cannot be written. ``again``: as for
     ``create_lock_file``."""
     content = _moved(live, path, move)
-    try:
-        create_lock_file(path + b".lock", content, 0o644, again=again)
-    except FileExistsError:
-        raise UsageError(
-            "another git command is at work in the repository", f"if not, remove {show(path)}.lock"
-        ) from None
+    RepositoryWriter(live).create_lock(b"index", path + b".lock", content, again=again)
     if _moved(live, path, move) != content:
         os.unlink(path + b".lock")
         raise UsageError("the index has changed meanwhile", "try again")

@@ -3,7 +3,8 @@
 A ``.git`` file or link is data of the project, which may be a stranger's archive. It is followed outside of the project
 only if the repository at its end names this work tree, as git records it for work trees and submodules
 (gitrepository-layout(5), ``gitdir``; git-config(1), core.worktree). Else an archive could show the objects of any
-repository of the user's to its commands.
+repository of the user's to its commands. The repository may be part of the same archive, so no symbolic link in it is
+followed, nor the paths in ``objects/info/alternates``.
 
 This file imports nothing heavy: commands in a linked work tree load it.
 """
@@ -17,11 +18,11 @@ from typing import NamedTuple
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.stage.beneath import open_file, open_root
+from mudroom.stage.source import is_absence
 
 LINE_LIMIT = 1 << 16
 SETTINGS_LIMIT = 4 << 20
-_ALTERNATES_DEPTH = 5  # object-file.c, link_alt_odb_entry: "alternate object stores are nested too deep"
-_ALTERNATES_LIMIT = 100
 
 
 class RepositoryPlace(NamedTuple):
@@ -61,11 +62,12 @@ def is_outside(project: bytes, place: RepositoryPlace) -> bool:
 def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
     """Return whether the repository names ``directory`` as its work tree. Raise ValueError if its settings cannot be
     parsed."""
+    if place.git != place.common and not is_below(place.git, place.common + b"/worktrees"):
+        return False  # the directory of HEAD has chosen its common directory, and not the reverse
     directory = os.path.realpath(directory)
-    back = read_file(place.git + b"/gitdir", LINE_LIMIT)
+    back = read_file(place.git, b"gitdir", LINE_LIMIT)
     if back is not None:
-        target = os.path.join(place.git, back.rstrip(b"\r\n"))
-        above, name = os.path.split(target)
+        above, name = os.path.split(os.path.join(place.git, back.rstrip(b"\r\n")))
         if name == b".git" and os.path.realpath(above) == directory:
             return True
     named = [s.value for s in settings_of(place) if s[:3] == (b"core", None, b"worktree") and s.value]
@@ -75,9 +77,9 @@ def names_work_tree(place: RepositoryPlace, directory: bytes) -> bool:
 def settings_of(place: RepositoryPlace) -> tuple[GitSetting, ...]:
     """Return the repository's settings and those of this work tree, without included files. Raise ValueError if they
     cannot be parsed."""
-    settings = parse_settings(read_file(place.common + b"/config", SETTINGS_LIMIT) or b"")
+    settings = parse_settings(read_file(place.common, b"config", SETTINGS_LIMIT) or b"")
     if any(setting[:3] == (b"extensions", None, b"worktreeconfig") and is_true(setting) for setting in settings):
-        settings += parse_settings(read_file(place.git + b"/config.worktree", SETTINGS_LIMIT) or b"")
+        settings += parse_settings(read_file(place.git, b"config.worktree", SETTINGS_LIMIT) or b"")
     return settings
 
 
@@ -87,26 +89,24 @@ def is_true(setting: GitSetting) -> bool:
 
 
 def object_directories(place: RepositoryPlace) -> tuple[bytes, ...]:
-    """Return the directories of the repository's objects: its own, its alternates', and those of git-lfs. They exist,
-    and are absolute and without symbolic links."""
-    directories: dict[bytes, None] = {}
-    pending = [(place.common + b"/objects", 0)]
-    while pending and len(directories) < _ALTERNATES_LIMIT:
-        path, depth = pending.pop(0)
-        path = os.path.realpath(path)
-        if path in directories or not os.path.isdir(path):
-            continue
-        directories[path] = None
-        text = read_file(path + b"/info/alternates", LINE_LIMIT) if depth < _ALTERNATES_DEPTH else None
-        lines = [line for line in (text or b"").split(b"\n") if line and not line.startswith((b"#", b'"'))]
-        pending += [(os.path.join(path, line), depth + 1) for line in lines]
-    large = os.path.realpath(place.common + b"/lfs/objects")
-    return (*directories, large) if os.path.isdir(large) else tuple(directories)
+    """Return the directories of the repository's own objects and of those of git-lfs. They exist, and no component is
+    a symbolic link."""
+    directories = [place.common + name for name in (b"/objects", b"/lfs/objects")]
+    return tuple(path for path in directories if os.path.isdir(path) and os.path.realpath(path) == path)
 
 
-def read_file(path: bytes, limit: int) -> bytes | None:
-    """Return the content of a regular file, or None if there is none. Raise ValueError above ``limit`` bytes."""
-    descriptor = open_if_file(path)
+def alternates(place: RepositoryPlace) -> tuple[bytes, ...]:
+    """Return the other directories in which the repository's objects are: gitrepository-layout(5). Raise ValueError if
+    the list is too long."""
+    text = read_file(place.common, b"objects/info/alternates", LINE_LIMIT) or b""
+    lines = [line for line in text.split(b"\n") if line and not line.startswith(b"#")]
+    return tuple(os.path.normpath(os.path.join(place.common + b"/objects", line)) for line in lines)
+
+
+def read_file(directory: bytes, path: bytes, limit: int) -> bytes | None:
+    """Return the content of a regular file below a directory, or None if there is none. Raise ValueError above
+    ``limit`` bytes."""
+    descriptor = open_if_file(directory, path)
     if descriptor is None:
         return None
     with os.fdopen(descriptor, "rb") as stream:
@@ -116,12 +116,23 @@ def read_file(path: bytes, limit: int) -> bytes | None:
     return data
 
 
-def open_if_file(path: bytes) -> int | None:
-    """Return a descriptor of a regular file, or None if there is none, or it cannot be read."""
+def open_if_file(directory: bytes, path: bytes) -> int | None:
+    """Return a descriptor of a regular file below a directory, or None if there is none, it cannot be read, or a
+    symbolic link is on the way."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
+        root = open_root(directory)
+    except OSError as error:
+        if is_absence(error) or isinstance(error, PermissionError):
+            return None
+        raise
+    try:
+        descriptor = open_file(root, path)
+    except OSError as error:
+        if is_absence(error) or isinstance(error, PermissionError):
+            return None
+        raise
+    finally:
+        os.close(root)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None

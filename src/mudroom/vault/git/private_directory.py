@@ -6,7 +6,7 @@ the user has them now. Its objects are empty; ``objects/info/alternates`` names 
 Commands write to the fork's own layer, so neither the user's repository nor its other work trees change.
 
 Left out: hooks, logs except the list of stashes, and settings that would lead elsewhere or start programs of the user's
-repository (``_LEFT_OUT``). All reads are bounded.
+repository (``_LEFT_OUT``). All reads are bounded, and follow no symbolic link: the repository may be a stranger's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
-from mudroom.stage.source import OpenSource, Source
+from mudroom.stage.source import OpenSource, Source, is_absence, read_all, walk
 from mudroom.stage.stamp import is_settled, stamp_of
 from mudroom.vault.git.place import (
     RepositoryPlace,
+    alternates,
     find_repository,
     is_outside,
     names_work_tree,
@@ -77,7 +78,7 @@ class Survey(NamedTuple):
 
     gits: tuple[PrivateGit, ...] = ()
     note: str = ""
-    """Why there is none, although ``.git`` is no directory; empty if git works without one."""
+    """Why there is none, or not all of its objects are visible; empty if git works."""
 
 
 def survey(project: bytes) -> Survey:
@@ -87,6 +88,8 @@ def survey(project: bytes) -> Survey:
         if not is_outside(project, place):
             return Survey()
         problem = _problem(project, place)
+        gits = (PrivateGit(b".git", place), *_submodules(project)) if not problem else ()
+        note = _note_of_alternates(gits)
     except UsageError:
         return Survey(note=".git leads to no git repository: git does not work in forks (git worktree repair)")
     except (OSError, ValueError) as error:
@@ -94,13 +97,23 @@ def survey(project: bytes) -> Survey:
         return Survey(note=f".git leads to a repository that cannot be read ({reason}): git does not work in forks")
     if problem:
         return Survey(note=f".git leads to {show(place.git)}, {problem}: git does not work in forks")
-    return Survey((PrivateGit(b".git", place), *_submodules(project)))
+    return Survey(gits, note)
+
+
+def _note_of_alternates(gits: Sequence[PrivateGit]) -> str:
+    others = dict.fromkeys(path for git in gits for path in alternates(git.place))
+    if not others:
+        return ""
+    names = ", ".join(show(path) for path in list(others)[:4]) + (", …" if len(others) > 4 else "")
+    return f"objects of .git are also in {names}: git in forks sees those only with --read PATH"
 
 
 def _problem(directory: bytes, place: RepositoryPlace) -> str:
     """Return why forks get no private directory for this work tree; empty if they can."""
     if not names_work_tree(place, directory):
         return "which does not name this directory (git worktree repair, or git config core.worktree)"
+    if place.common + b"/objects" not in object_directories(place):
+        return "whose directory of objects is a symbolic link"
     for setting in settings_of(place):
         if setting[:3] == (b"extensions", None, b"refstorage") and (setting.value or b"").lower() != b"files":
             return f"which keeps its branches as {show(setting.value or b'')}"
@@ -115,7 +128,7 @@ def _submodules(project: bytes) -> Iterator[PrivateGit]:
             return
         above = pending.pop(0)
         try:
-            settings = parse_settings(read_file(project + b"/" + above + b".gitmodules", _FILE_LIMIT) or b"")
+            settings = parse_settings(read_file(project, above + b".gitmodules", _FILE_LIMIT) or b"")
         except ValueError:
             continue
         for setting in settings:
@@ -174,10 +187,13 @@ def _watched(project: bytes, git: PrivateGit) -> Iterator[bytes]:
 
 def _directories(top: bytes) -> Iterator[bytes]:
     """Yield a directory and those below it. A ref is replaced by rename(2), which changes its directory's times."""
-    pending = [top]
-    while pending:
+    pending, number = [top], 0
+    while pending and number < _MOST_REFS:
         path = pending.pop()
+        number += 1
         yield path
+        if os.path.islink(path):
+            continue
         try:
             with os.scandir(path) as scan:
                 pending += [item.path for item in scan if item.is_dir(follow_symlinks=False)]
@@ -231,11 +247,11 @@ class _PrivateWriter:
             loose |= {name: value for own in _OWN_REFS for name, value in _loose_refs(git, own, ())}
         self._refs(loose)
         for name in _COMMON_FILES:
-            self._copy(common + b"/" + name, name, _FILE_LIMIT)
-        self._copy(git + b"/info/sparse-checkout", b"info/sparse-checkout", _FILE_LIMIT)
+            self._copy(common, name, _FILE_LIMIT)
+        self._copy(git, b"info/sparse-checkout", _FILE_LIMIT)
         self._state()
         self._index(hidden)
-        if not self._copy(git + b"/HEAD", b"HEAD", _REF_LIMIT):
+        if not self._copy(git, b"HEAD", _REF_LIMIT):
             raise ValueError("it has no HEAD")
 
     def _settings(self) -> bytes:
@@ -250,58 +266,55 @@ class _PrivateWriter:
         return setting._replace(value=os.path.join(self._place.common, setting.value))
 
     def _refs(self, loose: dict[bytes, bytes]) -> None:
-        packed = self._place.common + b"/packed-refs"
+        common = self._place.common
         if len(loose) <= _MOST_LOOSE:
-            self._copy(packed, b"packed-refs", _PACKED_LIMIT)
+            self._copy(common, b"packed-refs", _PACKED_LIMIT)
         else:
             symbolic = {name: value for name, value in loose.items() if value.startswith(b"ref:")}
             plain = {name: value for name, value in loose.items() if name not in symbolic}
             own = {name: plain.pop(name) for name in list(plain) if name.startswith(tuple(o + b"/" for o in _OWN_REFS))}
-            self._data(b"packed-refs", _packed(read_file(packed, _PACKED_LIMIT) or b"", plain))
+            self._data(b"packed-refs", _packed(read_file(common, b"packed-refs", _PACKED_LIMIT) or b"", plain))
             loose = {**symbolic, **own}
         for name, value in loose.items():
             self._data(name, value + b"\n")
 
     def _state(self) -> None:
         """Copy the state of a merge, rebase or the like, which git status shows."""
-        with os.scandir(self._place.git) as scan:
-            names = sorted(os.fsencode(item.name) for item in scan)
+        git = self._place.git
+        with OpenSource(git) as source:
+            names = [name for name, entry in sorted(source.names(b"").items()) if entry.kind == "file"]
+            state = [path for top in _STATE_DIRECTORIES for path, entry in walk(source, top) if entry.kind == "file"]
         for name in names:
             if name != b"HEAD" and _STATE_FILE.fullmatch(name):
-                self._copy(self._place.git + b"/" + name, name, _FILE_LIMIT)
+                self._copy(git, name, _FILE_LIMIT)
             elif name.startswith(b"sharedindex."):  # gitformat-index(5), split index
-                self._copy(self._place.git + b"/" + name, name, _INDEX_LIMIT)
-        number = 0
-        for top in _STATE_DIRECTORIES:
-            for directory, _names, files in os.walk(self._place.git + b"/" + top):
-                for name in files:
-                    number += 1
-                    if number > _MOST_FILES:
-                        raise ValueError(f"{show(top)} has more than {_MOST_FILES:,} files")
-                    path = os.path.join(directory, name)
-                    self._copy(path, path[len(self._place.git) + 1 :], _FILE_LIMIT)
+                self._copy(git, name, _INDEX_LIMIT)
+        if len(state) > _MOST_FILES:
+            raise ValueError(f"the state of a rebase has more than {_MOST_FILES:,} files")
+        for path in state:
+            self._copy(git, path, _FILE_LIMIT)
 
     def _index(self, hidden: Collection[bytes]) -> None:
         """The index keeps its time, which git compares with those of files: racy-git.txt."""
-        path = self._place.git + b"/index"
+        git = self._place.git
         if not hidden:
-            self._copy(path, b"index", _INDEX_LIMIT)
+            self._copy(git, b"index", _INDEX_LIMIT)
             return
-        data = read_file(path, _INDEX_LIMIT)
+        data = read_file(git, b"index", _INDEX_LIMIT)
         if data is not None:
             length = id_length(self._place)
             index = parse_index(data, length)
             if not index.required and not {entry.path for entry in index.entries}.isdisjoint(hidden):
                 data = encode_index(with_skip_worktree(index.entries, hidden), length)
-            self._data(b"index", data, os.stat(path).st_mtime_ns)
-        excluded = read_file(self._place.common + b"/info/exclude", _FILE_LIMIT) or b""
+            self._data(b"index", data, os.lstat(git + b"/index").st_mtime_ns)
+        excluded = read_file(self._place.common, b"info/exclude", _FILE_LIMIT) or b""
         self._data(b"info/exclude", with_excluded(excluded, hidden))
 
     # --- files ---
 
-    def _copy(self, source: bytes, name: bytes, limit: int) -> bool:
-        """Copy a file with its time; return whether there is one."""
-        descriptor = open_if_file(source)
+    def _copy(self, directory: bytes, name: bytes, limit: int) -> bool:
+        """Copy a file of the user's with its time; return whether there is one."""
+        descriptor = open_if_file(directory, name)
         if descriptor is None:
             return False
         try:
@@ -335,7 +348,7 @@ def _is_kept(setting: GitSetting) -> bool:
 
 def _alternates(place: RepositoryPlace) -> bytes:
     """gitrepository-layout(5); a path that begins like a comment or a quoted one is quoted."""
-    path = os.path.realpath(place.common + b"/objects")
+    path = place.common + b"/objects"
     if b"\n" in path or b'"' in path or b"\\" in path:
         for character, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n")):
             path = path.replace(character, escaped)
@@ -345,24 +358,30 @@ def _alternates(place: RepositoryPlace) -> bytes:
 
 def _loose_refs(top: bytes, below: bytes, without: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the refs that are files, with their values. Raise ValueError if there are too many."""
-    pending, number = [below], 0
-    while pending:
-        name = pending.pop()
-        try:
-            with os.scandir(top + b"/" + name) as scan:
-                items = [(name + b"/" + os.fsencode(item.name), item.is_dir(follow_symlinks=False)) for item in scan]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for at, is_directory in sorted(items):
-            if is_directory:
-                pending += [at] if at not in without else []
-                continue
-            number += 1
-            if number > _MOST_REFS:
-                raise ValueError(f"it has more than {_MOST_REFS:,} refs as single files: git pack-refs --all")
-            value = read_file(top + b"/" + at, _REF_LIMIT)
-            if value is not None and value.strip() and not at.endswith(b".lock"):
-                yield at, value.strip()
+    with OpenSource(top) as source:
+        pending, number = [below], 0
+        while pending:
+            name = pending.pop()
+            for last, entry in sorted(source.names(name).items()):
+                at = name + b"/" + last
+                if entry.kind == "directory":
+                    pending += [at] if at not in without else []
+                    continue
+                number += 1
+                if number > _MOST_REFS:
+                    raise ValueError(f"it has more than {_MOST_REFS:,} refs as single files: git pack-refs --all")
+                value = _ref(source, at) if entry.kind == "file" and not at.endswith(b".lock") else b""
+                if value:
+                    yield at, value
+
+
+def _ref(source: OpenSource, path: bytes) -> bytes:
+    try:
+        return (read_all(source, path, _REF_LIMIT) or b"").strip()
+    except OSError as error:
+        if is_absence(error) or isinstance(error, PermissionError):
+            return b""  # it has just been packed or deleted
+        raise
 
 
 def _packed(data: bytes, loose: dict[bytes, bytes]) -> bytes:

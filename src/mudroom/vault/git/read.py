@@ -25,8 +25,8 @@ def refusal(reason: str, hint: str = _HINT) -> UsageError:
 class Allowance:
     """Bytes that may still be read: a file of a few bytes can unpack to any size."""
 
-    def __init__(self, limit: int = READ_LIMIT) -> None:
-        self._limit = self.left = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = self.left = READ_LIMIT if limit is None else limit
 
     def spend(self, size: int) -> None:
         self.left -= size

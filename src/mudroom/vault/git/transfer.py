@@ -29,6 +29,7 @@ from mudroom.core.git.ref_plan import (
     RefPlanOptions,
     RefSides,
     Repositories,
+    name_conflicts,
     plan_refs,
 )
 from mudroom.core.tree.change import Change
@@ -48,6 +49,7 @@ from mudroom.vault.git.fork_refs import (
 from mudroom.vault.git.history import History
 from mudroom.vault.git.index_file import index_obstacle, staged_already, tree_difference
 from mudroom.vault.git.objects import ForkObjects
+from mudroom.vault.git.read import refusal
 from mudroom.vault.git.ref_transaction import RepositoryMoves
 from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.walk import NewObjects, Walk
@@ -147,22 +149,25 @@ class Transfer:
             value = self._staged.value(name)
             if value == base:
                 continue
-            if value and name.startswith((HEADS, TAGS, NOTES)) and not self._leads_to_commit(value):
+            if value and name.startswith((HEADS, TAGS, NOTES)) and not self._is_brought(name, value):
                 unread.append(RefOutcome(name, "left", reason="names an object that is no commit"))
                 continue
             refs[name] = RefSides(base, value, self._live.ref(name))
         return refs, unread
 
-    def _leads_to_commit(self, value: bytes) -> bool:
-        return self._history.is_commit(self._history.peel(value))
+    def _is_brought(self, name: bytes, value: bytes) -> bool:
+        """Whether a ref names a commit; a tag may lead to one by annotated tags."""
+        return self._history.is_commit(self._history.peel(value) if name.startswith(TAGS) else value)
 
     def _sides_of_head(self) -> HeadSides:
         try:
             base = self._base.head()
         except UnknownOriginal:
             base = b""
-        head = self._staged.head()
-        return HeadSides(base, head, self._live.head_target(), self._staged.value(HEAD))
+        head, value = self._staged.head(), self._staged.value(HEAD)
+        if not head:
+            raise refusal("HEAD does not name an object")
+        return HeadSides(base, head, self._live.head_target(), self._history.peel(value) if value else b"")
 
     def _new_stashes(self) -> list[tuple[bytes, bytes]]:
         """Return the stashes that the fork made and still has, and that the project does not have."""
@@ -191,9 +196,7 @@ class Transfer:
 
     @property
     def head(self) -> bytes:
-        """The commit that the fork's HEAD leads to. Raise UsageError if there is none yet."""
-        if not self._head.fork_commit:
-            raise UsageError(f"{show(self._head.fork)}, to which HEAD of the fork leads, has no commit yet")
+        """The commit that the fork's HEAD leads to; b"" before the first commit."""
         return self._head.fork_commit
 
     @property
@@ -201,9 +204,20 @@ class Transfer:
         """The branch that the fork is on, or the commit of a detached HEAD."""
         return self._head.fork
 
+    def require_refs(self, result: TransferResult) -> None:
+        """Raise UsageError if the fork has nothing to bring."""
+        if result.refs:
+            return
+        if not self.head:
+            raise UsageError(f"{show(self._head.fork)}, to which HEAD of the fork leads, has no commit yet")
+        raise UsageError(
+            f"the fork {self._fork.name} has no commits that the repository does not have",
+            "files that are not committed come with mudroom apply, without --commits",
+        )
+
     def require_forward(self, before: bytes, branch: bytes) -> None:
         """Raise UsageError if a branch at ``before`` cannot move forward to the fork's HEAD."""
-        if before and not self._history.reaches(self.head, before):
+        if before and self.head and not self._history.reaches(self.head, before):
             raise UsageError(
                 f"the branch {show(branch[11:])} has commits that the fork's does not have",
                 "it is never overwritten: choose another with --branch",
@@ -264,18 +278,18 @@ class Transfer:
 
     def _repositories(self) -> Repositories:
         live, operation = self._live, self._live.operation()
+        new = {name for name, _text in self.commits}
         checked_out = {
             name: directory == live.place.git and not operation for name, directory in live.checked_out().items()
         }
         if not self.sides.work_tree:
             checked_out = dict.fromkeys(checked_out, False)
-        conflicts = self._live.conflicting_ref
         return Repositories(
             live.ref,
             checked_out,
             lambda one, other: self._history.reaches(self._history.peel(other), self._history.peel(one)),
-            lambda commit: commit not in {name for name, _text in self.commits},
-            lambda name: conflicts(name) is not None,
+            lambda commit: commit not in new,
+            name_conflicts(live.refs.allkeys()),
         )
 
     def _obstacle(self) -> str:

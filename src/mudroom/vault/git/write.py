@@ -1,4 +1,4 @@
-"""Writer to the user's repository: one pack and one branch. HEAD, index and work tree are never written."""
+"""Writer to the user's repository: packs, lock files of refs, and logs. ``ref_transaction.py`` makes the locks refs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NoReturn
 
-from dulwich.file import FileLocked, adjust_shared_perm
-from dulwich.objects import ObjectID
+from dulwich.file import adjust_shared_perm
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
-from dulwich.refs import Ref
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -63,27 +61,7 @@ class RepositoryWriter:
             yield stream
             stream.flush()
             os.fsync(descriptor)
-        self._share(path)
-
-    def set_branch(self, name: bytes, before: bytes, head: bytes, message: bytes) -> None:
-        """Point a branch to ``head`` if it points to ``before`` (b"": it does not exist). Raise UsageError otherwise.
-
-        Uses a lock file that is renamed, the protocol of git itself: gitrepository-layout(5), refs.
-        """
-        path = os.path.join(self._live.place.common, name)
-        lock = path + b".lock"
-        self.create_lock(name, lock, head + b"\n")
-        try:
-            if self._live.branch(name) != before:
-                raise UsageError(f"the branch {show(name)} has moved meanwhile", "try again")
-            self.log(name, before, head, message)
-            os.rename(lock, path)
-        except BaseException as error:
-            os.unlink(lock)
-            if isinstance(error, OSError):
-                _raise_named(name, lock, error)
-            raise
-        sync_directory(os.path.dirname(path))
+        self.share(path)
 
     def create_lock(self, name: bytes, lock: bytes, content: bytes, *, again: bool = False) -> None:
         """Create the lock file of a ref with its new content, durably. Raise UsageError if another git command holds
@@ -91,19 +69,9 @@ class RepositoryWriter:
         try:
             self._make_directory(os.path.dirname(lock))
             create_lock_file(lock, content, 0o666, again=again)
-            self._share(lock)
+            self.share(lock)
         except OSError as error:
             _raise_named(name, lock, error)
-
-    def remove_branch(self, name: bytes, head: bytes) -> None:
-        """Remove a branch and its log if it points to ``head``. Raise UsageError otherwise."""
-        try:
-            done = self._live.refs.remove_if_equals(Ref(name), ObjectID(head))
-        except FileLocked as error:
-            raise _locked(os.fsencode(error.lockfilename)) from None
-        if not done:
-            raise UsageError(f"the branch {show(name)} has moved meanwhile", "git branch -D removes it")
-        self.remove_log(name)
 
     def remove_log(self, name: bytes) -> None:
         log = os.path.join(self._live.place.common, b"logs", name)
@@ -113,23 +81,30 @@ class RepositoryWriter:
         except OSError:
             pass
 
+    def ends_with(self, name: bytes, ids: list[bytes]) -> bool:
+        """Whether the last entries of a log are those of ``ids``."""
+        return [line.split(b" ", 2)[1:2] for line in self._log_lines(name)[-len(ids) :]] == [[commit] for commit in ids]
+
     def unlog(self, name: bytes, ids: list[bytes], *, again: bool = False) -> None:
         """Remove the last entries of a log if they are those of ``ids``; otherwise leave the log alone."""
-        path = os.path.join(self._live.place.common, b"logs", name)
-        try:
-            with open(path, "rb") as stream:
-                lines = stream.read().splitlines(keepends=True)
-        except FileNotFoundError:
+        if not self.ends_with(name, ids):
             return
-        if [line.split(b" ", 2)[1:2] for line in lines[-len(ids) :]] != [[commit] for commit in ids]:
-            return
-        rest = b"".join(lines[: -len(ids)])
+        path, rest = self._log_path(name), b"".join(self._log_lines(name)[: -len(ids)])
         if not rest:
             self.remove_log(name)
             return
-        create_lock_file(path + b".lock", rest, 0o666, again=again)
-        self._share(path + b".lock")
+        self.create_lock(name, path + b".lock", rest, again=again)
         os.rename(path + b".lock", path)
+
+    def _log_path(self, name: bytes) -> bytes:
+        return os.path.join(self._live.place.common, b"logs", name)
+
+    def _log_lines(self, name: bytes) -> list[bytes]:
+        try:
+            with open(self._log_path(name), "rb") as stream:
+                return stream.readlines()
+        except FileNotFoundError:
+            return []
 
     def log(
         self,
@@ -155,7 +130,7 @@ class RepositoryWriter:
         old, new = (value or b"0" * self._live.format.hex_length for value in (old, new))
         with open(path, "ab") as stream:
             stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _IDENTITY, int(time.time()), message))
-        self._share(path)
+        self.share(path)
 
     def _make_directory(self, path: bytes) -> None:
         missing = []
@@ -167,9 +142,9 @@ class RepositoryWriter:
                 os.mkdir(directory)
             except FileExistsError:
                 continue
-            self._share(directory)
+            self.share(directory)
 
-    def _share(self, path: bytes) -> None:
+    def share(self, path: bytes) -> None:
         """Set the permissions that the repository requires: git-config(1), core.sharedRepository."""
         setting = self._live.setting(b"core", b"sharedrepository", b"")
         if setting:
@@ -222,7 +197,7 @@ def _raise_named(name: bytes, lock: bytes, error: OSError) -> NoReturn:
         raise _locked(lock) from None
     if error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG):
         raise UsageError(
-            f"the branch {show(name)} cannot be written: {error.strerror}", "choose another with --branch"
+            f"{show(name)} cannot be written: {error.strerror}", "choose another branch with --branch"
         ) from None
     raise error
 

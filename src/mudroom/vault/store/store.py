@@ -12,6 +12,7 @@
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
+                        or a private repository (vault/forks/private_repository.py): tree/ only
         masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
         masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)

@@ -129,7 +129,8 @@ class _Import:
         except ValueError as error:
             raise RefusedArchive(f"its state {error}") from error
         sealed = [state.layers, *(point.layers for point in state.checkpoints)]
-        if any(len(set(stack)) != len(stack) or state.upper in stack for stack in sealed):
+        own = state.repository is not None and state.repository.layer in state.own_layers
+        if own or any(len(set(stack)) != len(stack) or state.upper in stack for stack in sealed):
             raise RefusedArchive("its state names a layer twice")
         names = {point.name for point in state.checkpoints}
         if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
@@ -151,7 +152,10 @@ class _Import:
 
         points = tuple(Checkpoint(p.name, p.time, ids(p.layers), p.automatic) for p in state.checkpoints)
         upper = self._ids[state.upper]
-        return ForkState(upper, ids(state.layers), self._base, self._time, "", named=True, checkpoints=points)
+        repository = state.repository
+        if repository is not None:
+            repository = repository._replace(layer=self._ids[repository.layer])
+        return ForkState(upper, ids(state.layers), self._base, self._time, "", True, points, repository)
 
     def _member(self, info: tarfile.TarInfo) -> None:
         name = name_of(info)

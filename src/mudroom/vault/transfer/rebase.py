@@ -24,6 +24,7 @@ from mudroom.stage.layers.union import Union, staged_source
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.private_base import PrivateBase
 from mudroom.stage.source import OpenSource, Source, SourceContent, same_bytes, walk
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.apply.tree import set_mode
@@ -166,16 +167,29 @@ def collect_layer(
     claims: Changeset,
     landed: Mapping[bytes, LandedPaths],
     project: bytes = b"",
+    repository: bytes = b"",
 ) -> Changeset:
     """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the path of the
     project, for flags.
 
     ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
-    about its original is a conflict, never a guess.
+    about its original is a conflict, never a guess. ``repository``: the layer with a private repository, between stack
+    and base; empty if there is none.
     """
     trees = [place + b"/tree" for place in reversed(stack)]
     originals = Originals(stack)
-    ground = Ground(base, originals, frozen=frozen, sealed=sealed, before=claims, landed=landed, project=project)
-    with staged_source(trees) as staged, Union(trees[1:], base) as lower:
+    between = (repository,) if repository else ()
+    with staged_source(trees) as staged, Union((*trees[1:], *between), base) as lower, Union(between, None) as layer:
+        private = PrivateBase(layer, base) if repository else None
+        ground = Ground(
+            private or base,
+            originals,
+            frozen=frozen,
+            sealed=sealed,
+            before=claims,
+            landed=landed,
+            private=private,
+            project=project,
+        )
         view = OverlayView(b"", (), trees[0], b"")
         return collect(view, staged, lower, ground, 0)  # 0: no live file is older than that

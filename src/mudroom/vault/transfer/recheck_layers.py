@@ -10,6 +10,7 @@ import msgspec
 
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import relpath, show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
@@ -78,6 +79,8 @@ class LayerRecheck:
         place = self._vault.layer(name)
         if name != self._state.upper and not os.path.isdir(place + b"/tree"):
             raise RefusedArchive("one of its layers is missing")
+        if self._state.repository is not None and name == self._state.repository.layer:
+            _check_repository(place + b"/tree")
         with refusing():
             try:
                 rows = list(rows_of(place + THEIRS))
@@ -119,6 +122,7 @@ class LayerRecheck:
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
                     project=vault.project,
+                    repository=vault.private_layer(self._state),
                 )
                 self._save(name)
             sealed = self._done[name]
@@ -165,6 +169,14 @@ def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: i
         size = -1
     if offset < 0 or length < 0 or offset + length > size:
         raise RefusedArchive(f"its original of {show(path)} is missing")
+
+
+def _check_repository(tree: bytes) -> None:
+    """Raise RefusedArchive if the layer of a private repository holds anything else."""
+    with OpenSource(tree) as layer:
+        for path, entry in walk(layer):
+            if entry.kind != "directory" and (entry.kind != "file" or git_directory(path) in (None, path)):
+                raise RefusedArchive(f"it has {show(path)} in place of a repository")
 
 
 def freeze(place: bytes, live: OpenSource) -> None:

@@ -1,0 +1,105 @@
+"""The user's git settings as data: global files, the repository's own, and files that they include. git-config(1).
+
+A condition of ``includeIf`` that is not understood makes the settings of its file uncertain; an uncertain identity is
+never used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mudroom.core.git.settings_file import GitSetting, parse_settings
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true, read_file
+
+_DEPTH = 10  # config.c, MAX_INCLUDE_DEPTH
+_GLOB = re.compile(rb"\*\*/|\*\*|\*|\?|[^*?]+")
+_REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
+
+
+class UserFiles(NamedTuple):
+    """The settings files of the user, the one that counts most last: git-config(1), "Files"."""
+
+    home: bytes
+    paths: tuple[bytes, ...]
+
+
+class _Found(NamedTuple):
+    setting: GitSetting
+    is_certain: bool
+
+
+class UserSettings:
+    def __init__(self, user: UserFiles, place: RepositoryPlace) -> None:
+        """Raise UsageError if a file cannot be parsed."""
+        self._home, self._git = user.home, place.git
+        self._found: list[_Found] = []
+        for path in (*user.paths, place.common + b"/config", place.git + b"/config.worktree"):
+            self._found += self._read(path, is_certain=True)
+
+    def _read(self, path: bytes, *, is_certain: bool, depth: int = 0) -> Iterator[_Found]:
+        try:
+            settings = parse_settings(read_file(path, SETTINGS_LIMIT) or b"")
+        except ValueError as error:
+            raise UsageError(f"{show(path)} cannot be read: {error}", "git config --list") from None
+        for setting in settings:
+            yield _Found(setting, is_certain)
+            if setting.section not in (b"include", b"includeif") or setting.key != b"path" or not setting.value:
+                continue
+            holds = True if setting.section == b"include" else self._holds(setting.subsection or b"", path)
+            if holds is not False and depth < _DEPTH:
+                target = os.path.join(os.path.dirname(path), self._expanded(setting.value))
+                yield from self._read(target, is_certain=is_certain and holds is True, depth=depth + 1)
+
+    def _expanded(self, path: bytes) -> bytes:
+        return self._home + path[1:] if path.startswith(b"~/") else path
+
+    def _holds(self, condition: bytes, path: bytes) -> bool | None:
+        """Return whether a condition holds; None if that is not known."""
+        kind, _colon, pattern = condition.partition(b":")
+        if kind not in (b"gitdir", b"gitdir/i"):
+            return None
+        pattern = self._expanded(pattern)
+        if pattern.startswith(b"./"):
+            pattern = os.path.join(os.path.realpath(os.path.dirname(path)), pattern[2:])
+        elif not pattern.startswith(b"/"):
+            pattern = b"**/" + pattern
+        if pattern.endswith(b"/"):
+            pattern += b"**"
+        parts = (_REGEX.get(part) or re.escape(part) for part in _GLOB.findall(pattern))
+        flags = re.IGNORECASE if kind.endswith(b"/i") else 0
+        return re.fullmatch(b"".join(parts), self._git, flags | re.DOTALL) is not None
+
+    def value(self, section: bytes, key: bytes) -> bytes | None:
+        """Return the value of a setting, None if it is not set. Raise UsageError if it is uncertain."""
+        for setting, is_certain in reversed(self._found):
+            if (setting.section, setting.subsection, setting.key) == (section, None, key):
+                if not is_certain:
+                    name = f"{section.decode()}.{key.decode()}"
+                    raise UsageError(
+                        f"{name} depends on a condition that mudroom does not know",
+                        f"git config {name} VALUE sets it for this repository",
+                    )
+                return setting.value if setting.value is not None else b"true"
+        return None
+
+    def flag(self, section: bytes, key: bytes, *, default: bool) -> bool:
+        value = self.value(section, key)
+        return default if value is None else is_true(GitSetting(section, None, key, value))
+
+    def identity(self) -> bytes:
+        """Return the user's name and mail address as git writes them. Raise UsageError if they are not set."""
+        values = {}
+        for key in (b"name", b"email"):
+            value = (self.value(b"user", key) or b"").strip(b" \t\n.,:;<>\"\\'")  # ident.c, crud
+            values[key] = value.translate(None, b"<>\n\0")
+            if not values[key]:
+                raise UsageError(
+                    f"git does not know who you are: user.{key.decode()} is not set",
+                    f"git config --global user.{key.decode()} {'NAME' if key == b'name' else 'you@example.org'}",
+                )
+        return b"%s <%s>" % (values[b"name"], values[b"email"])
