@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.tree.change import Change, Changeset, summarise
-from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.errors import MudroomError
@@ -142,7 +142,8 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
         ("secret", "may hold secrets"),
         ("protected", "is left out of apply unless you name it"),
     ):
-        paths = [change.path for change in changeset.changes if flag in change.flags and _is_worth_a_line(change)]
+        flagged = [change for change in changeset.changes if flag in change.flags and not is_left_out(change)]
+        paths = [change.path for change in flagged if _is_worth_a_line(change)]
         if paths:
             lines.append(f"{text}: {name_some(paths)}")
     units = repositories(changeset.changes)
