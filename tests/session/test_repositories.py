@@ -1,4 +1,5 @@
-"""Repositories are left out of an apply unless they are asked for, and then come as a whole; with real git."""
+"""Repositories of the project are left out of an apply unless they are asked for, and those that a fork made come as a
+whole; with real git."""
 
 from __future__ import annotations
 
@@ -107,11 +108,247 @@ def test_hooks_and_settings_are_not_lifted_by_asking_for_the_repository(project:
     assert git(project.project, "git log --format=%s").split() == ["two", "one"]
 
 
-def test_a_clone_inside_comes_without_its_repository(project: Place) -> None:
-    _result, landed = staged(project, "git clone -q --no-hardlinks . vendor/copy; echo more > vendor/copy/more")
-    assert sorted(path.name for path in (project.project / "vendor/copy").iterdir()) == ["file", "more"]
-    assert landed.conflicts == ()  # type: ignore[attr-defined]
-    assert b"vendor/copy/.git" in landed.withheld  # type: ignore[attr-defined]
+CLONE = "git clone -q --no-hardlinks ."
+
+
+def flags(result: object) -> dict[bytes, tuple[str, ...]]:
+    return {change.path: change.flags for change in result.changeset.changes}  # type: ignore[attr-defined]
+
+
+def remarks(result: object) -> dict[bytes, str]:
+    return {remark.path: remark.text for remark in result.changeset.remarks}  # type: ignore[attr-defined]
+
+
+def test_a_clone_inside_comes_with_its_repository(project: Place) -> None:
+    script = f"{CLONE} vendor/copy; cd vendor/copy; echo more > more; git add -A; git commit -qm more"
+    result, landed = staged(project, script)
+    assert landed.conflicts == landed.withheld == () == landed.applied.remarks  # type: ignore[attr-defined]
+    copy = project.project / "vendor/copy"
+    assert git(copy, "git status --porcelain; git fsck --full --strict; git log --format=%s").split() == ["more", "one"]
+    assert all(not {"protected", "executes-later"} & {*each} for each in flags(result).values())
+    session = project.session()
+    assert session.changes.undo().conflicts == (), "git status has refreshed its index"
+    assert not (project.project / "vendor").exists()
+    session.changes.redo()
+    assert git(copy, "git status --porcelain; git fsck --full --strict; git log --format=%s").split() == ["more", "one"]
+
+
+def test_a_new_repository_in_which_the_user_has_worked_stays_whole(project: Place) -> None:
+    staged(project, f"{CLONE} x; echo new > new")
+    git(project.project / "x", "echo own > own; git add own; git commit -qm own")
+    undone = project.session().changes.undo()
+    assert [conflict.path for conflict in undone.conflicts] == [b"x/.git"]
+    assert not (project.project / "new").exists()
+    assert git(project.project / "x", "git fsck --full --strict; git log --format=%s").split() == ["own", "one"]
+
+
+def test_a_repository_that_was_made_in_the_project_itself_comes_whole(place: Place) -> None:
+    place.write("file", "one\n")
+    _result, landed = staged(place, "git init -q; git add -A; git commit -qm one; git tag v1; git stash list")
+    assert landed.withheld == ()  # type: ignore[attr-defined]
+    assert git(place.project, "git status --porcelain; git fsck --full --strict; git tag").split() == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("git -C x config core.fsmonitor /tmp/evil", "its config sets core.fsmonitor"),
+        ("git -C x config remote.origin.url 'ext::sh -c evil'", "its config sets remote.origin.url"),
+        ("git -C x config include.path ../evil", "its config sets include.path"),
+        ("echo '[bad' >> x/.git/config", "its config is not understood: line "),
+        ("rm x/.git/config; ln -s ../evil x/.git/config", "config is a symbolic link"),
+        ("mkdir -p x/.git/hooks; echo evil > x/.git/hooks/post-commit", "it has the hook hooks/post-commit"),
+        ("mkdir -p x/.git/info; echo '* filter=evil' > x/.git/info/attributes", "it has info/attributes"),
+        ("mkdir -p x/.git/objects/info; echo /tmp > x/.git/objects/info/alternates", "it has objects/info/alternates"),
+        ("mkdir -p x/.git/remotes; echo 'URL: ext::evil' > x/.git/remotes/o", "it has remotes/o"),
+        ("GIT_SEQUENCE_EDITOR='sed -i 1iexec\\ false' git -C x rebase -q -i --root || true", "it has rebase-merge"),
+    ],
+)
+def test_a_new_repository_that_is_not_harmless_is_left_out_whole(project: Place, script: str, reason: str) -> None:
+    result, landed = staged(project, f"{CLONE} x; {script}")
+    assert not (project.project / "x/.git").exists()
+    text = remarks(result)[b"x/.git"]
+    assert text.startswith("is a repository that the fork made; it is left out unless you name it, because " + reason)
+    assert [remark.path for remark in landed.applied.remarks] == [b"x/.git"]  # type: ignore[attr-defined]
+    assert {b"x/.git", b"x/.git/HEAD", b"x/.git/config"} <= {*landed.withheld}  # type: ignore[attr-defined]
+    assert landed.untold == []  # type: ignore[attr-defined]
+    assert all("protected" in each for path, each in flags(result).items() if path.startswith(b"x/.git"))
+
+
+def test_a_new_repository_that_is_named_comes_whole(project: Place) -> None:
+    script = f"{CLONE} x; git -C x config alias.x '!evil'; mkdir -p x/.git/hooks; echo evil > x/.git/hooks/pre-push"
+    session, result = project.sh(with_settings(script))
+    for paths in ([b"x"], [b"x/.git/HEAD"], [b"x/.git/config"], [b"x/.git/hooks"]):
+        assert b"x/.git/HEAD" in session.changes.apply(result.fork, paths).withheld
+    assert not (project.project / "x/.git").exists()
+    assert session.changes.apply(result.fork, [b"x/.git"]).withheld == ()
+    assert (project.project / "x/.git/hooks/pre-push").read_text() == "evil\n"
+    assert git(project.project / "x", "git config alias.x; git fsck --strict; git status --porcelain") == "!evil\n"
+
+
+def test_no_part_of_a_new_repository_is_applied_alone(project: Place) -> None:
+    session, result = project.sh(with_settings(f"{CLONE} x"))
+    session.changes.apply(result.fork, [b"x/.git/HEAD"], exact=True)
+    assert git(project.project / "x", "git fsck --full --strict; git log --format=%s").split() == ["one"]
+    assert git(project.project, "git status --porcelain").split() == ["??", "x/"]
+
+
+def test_a_repository_that_the_project_has_meanwhile_stays_as_it_is(project: Place) -> None:
+    session, result = project.sh(
+        with_settings("mkdir x; cd x; git init -q; echo 1 > a; git add a; git commit -qm fork")
+    )
+    git(project.project, "mkdir x; cd x; git init -q; echo 2 > b; git add b; git commit -qm own")
+    before = full_listing(project.project / "x/.git")
+    landed = session.changes.apply(result.fork)
+    assert b"x/.git/HEAD" in landed.withheld
+    assert full_listing(project.project / "x/.git") == before
+    assert (project.project / "x/a").exists()
+
+
+def test_a_new_repository_across_a_checkpoint_is_judged_anew(project: Place) -> None:
+    session = project.session()
+    script = with_settings(f"{CLONE} x; git -C x config core.pager evil")
+    session.run([b"sh", b"-c", script.encode()], fork="f")
+    session.forks.checkpoint("f", "point")
+    result = session.run([b"git", b"-C", b"x", b"config", b"--unset", b"core.pager"], fork="f")
+    assert result.exit_code == 0 and remarks(result) == {}
+    assert session.changes.apply("f").withheld == ()
+    assert git(project.project / "x", "git status --porcelain; git log --format=%s").split() == ["one"]
+
+
+def test_a_new_bare_repository(project: Place) -> None:
+    _result, landed = staged(project, f"{CLONE} --bare store/lib.git")
+    assert landed.withheld == ()  # type: ignore[attr-defined]
+    assert git(project.project / "store/lib.git", "git fsck --full --strict; git log --format=%s").split() == ["one"]
+    result, landed = staged(project, "git init -q --bare evil; git -C evil config core.sshCommand evil")
+    assert not (project.project / "evil").exists()
+    assert remarks(result)[b"evil"].endswith("its config sets core.sshcommand")
+    assert b"evil/HEAD" in landed.withheld  # type: ignore[attr-defined]
+
+
+def test_a_clone_with_submodules_comes_whole(project: Place) -> None:
+    git(project.project, "mkdir lib; cd lib; git init -q; echo l > l; git add -A; git commit -qm lib")
+    git(project.project, "mkdir top; cd top; git init -q; git submodule --quiet add file://$PWD/../lib lib")
+    git(project.project / "top", "git commit -qm top")
+    script = "git clone -q --no-hardlinks --recurse-submodules ./top x"
+    result, landed = staged(project, script)
+    assert landed.withheld == () == landed.applied.remarks, remarks(result)  # type: ignore[attr-defined]
+    inner = "git submodule status; git -C lib fsck --full --strict"
+    assert " lib (" in git(project.project / "x", f"git status --porcelain; git fsck --full --strict; {inner}")
+
+
+def test_a_work_tree_that_the_fork_made_is_left_out(project: Place) -> None:
+    script = (
+        "git worktree add -q trees/wt -b feature; cd trees/wt; echo w > w; git add -A; git commit -qm w; echo u > u"
+    )
+    session, result = project.sh(with_settings(f"{script}; cd ../..; echo new > new"))
+    told = remarks(result)[b"trees/wt"]
+    assert "git worktree add trees/wt feature makes it" in told
+    landed = session.changes.apply(result.fork)
+    assert listing(project.project).keys() >= {"new", "trees"} and not (project.project / "trees/wt").exists()
+    assert {b"trees/wt", b"trees/wt/w", b"trees/wt/.git"} <= {*landed.withheld}
+    assert [remark.path for remark in landed.applied.remarks] == [b"trees/wt"]
+    assert not any(path.startswith((b"trees", b".git/worktrees")) and b"commondir" in path for path in landed.untold)
+    session.changes.apply(result.fork, git=True)
+    assert git(project.project, "git worktree list --porcelain").count("worktree ") == 1
+    assert git(project.project, "git worktree add trees/wt feature; git -C trees/wt status --porcelain; ls trees/wt")
+    assert git(project.project, "git fsck --full --strict") == ""
+
+
+def test_a_work_tree_that_is_named_comes_as_plain_files(project: Place) -> None:
+    session, result = project.sh(with_settings("git worktree add -q wt; echo w > wt/w; mkdir wt/d; echo d > wt/d/d"))
+    landed = session.changes.apply(result.fork, [b"wt/d"])
+    assert sorted(listing(project.project / "wt")) == ["d", "d/d"] and landed.withheld == ()
+    landed = session.changes.apply(result.fork, [b"wt"])
+    assert sorted(listing(project.project / "wt")) == ["d", "d/d", "file", "w"]
+    assert landed.withheld == (b"wt/.git",)
+    assert git(project.project, "git status --porcelain; git fsck --full --strict") == "?? wt/\n"
+
+
+def test_a_submodule_that_the_fork_added_is_made_by_git(project: Place) -> None:
+    git(project.project, "mkdir lib; cd lib; git init -q; echo l > l; git add -A; git commit -qm lib")
+    git(project.project, "echo /lib > .gitignore; git add .gitignore; git commit -qm ignore")
+    script = "git submodule --quiet add ./lib sub; git commit -qm sub"
+    session, result = project.sh(with_settings(script.replace("./lib", f"file://{project.project}/lib")))
+    assert result.exit_code == 0, result.stderr
+    assert "git submodule update --init sub makes it" in remarks(result)[b"sub"]
+    landed = session.changes.apply(result.fork, git=True)
+    assert not (project.project / "sub/l").exists() and b"sub/l" in landed.withheld
+    assert git(project.project, "git log -1 --format=%s; git status --porcelain; git fsck --full --strict") == "sub\n"
+    git(project.project, "git submodule --quiet update --init sub")
+    assert git(project.project, "cat sub/l; git status --porcelain; git submodule status; git fsck --full").startswith(
+        "l\n"
+    )
+
+
+def test_a_submodule_that_only_the_fork_has_initialised(project: Place) -> None:
+    git(project.root, "git init -q lib; cd lib; echo l > l; git add -A; git commit -qm lib")
+    git(
+        project.project, "git submodule --quiet add ../lib sub; git commit -qm sub; git submodule --quiet deinit -f sub"
+    )
+    session, result = project.sh(with_settings("git submodule --quiet update --init sub; echo x > new"))
+    assert result.exit_code == 0, result.stderr
+    landed = session.changes.apply(result.fork)
+    assert [remark.path for remark in landed.applied.remarks] == [b"sub"]
+    assert [path.name for path in (project.project / "sub").iterdir()] == []
+    assert git(project.project, "git status --porcelain; git fsck --full --strict") == "?? new\n"
+
+
+@pytest.mark.parametrize(
+    ("hooks", "script", "flagged"),
+    [
+        ("tools/hooks", "echo x > tools/hooks/pre-commit; echo x > tools/other", {b"tools/hooks/pre-commit"}),
+        (
+            "./tools/hooks/",
+            "mkdir tools/hooks/lib; echo x > tools/hooks/lib/a",
+            {b"tools/hooks/lib", b"tools/hooks/lib/a"},
+        ),
+        ("tools/hooks", "mv tools old; ln -s old tools", {b"tools", b"tools/hooks", b"tools/hooks/kept"}),
+        ("link", "echo x > tools/hooks/pre-commit", {b"tools/hooks/pre-commit"}),
+        ("~/hooks", "echo x > tools/hooks/pre-commit", set()),
+        ("/etc/hooks", "echo x > tools/hooks/pre-commit", set()),
+    ],
+)
+def test_files_at_the_hooks_path_of_the_repository_are_flagged(
+    project: Place, hooks: str, script: str, flagged: set[bytes]
+) -> None:
+    project.write("tools/hooks/kept", "#!/bin/sh\n", 0o755)
+    (project.project / "link").symlink_to("tools/hooks")
+    git(project.project, f"git config core.hooksPath '{hooks}'")
+    result, landed = staged(project, script)
+    assert {path for path, each in flags(result).items() if "executes-later" in each} == flagged
+    assert landed.withheld == ()  # type: ignore[attr-defined]
+
+
+def test_the_hooks_path_of_a_repository_around_the_project_or_of_a_work_tree(project: Place) -> None:
+    project.write("sub/file", "x")
+    git(project.project, "git config core.hooksPath sub/hooks; git config --add include.path ../sub/settings")
+    inner = Place.__new__(Place)
+    inner.__dict__.update(project.__dict__)
+    inner.project = project.project / "sub"
+    result, _landed = staged(inner, "mkdir hooks; echo x > hooks/pre-push; echo x > settings; echo x > other")
+    executing = {path for path, each in flags(result).items() if "executes-later" in each}
+    assert executing == {b"hooks", b"hooks/pre-push", b"settings"}
+    git(project.project, "git worktree add -q ../tree; git config core.hooksPath .checks")
+    inner.project = project.root / "tree"
+    result, _landed = staged(inner, "mkdir .checks; echo x > .checks/pre-push")
+    assert "executes-later" in flags(result)[b".checks/pre-push"]
+
+
+def test_a_new_repository_does_not_hold_a_masked_file_emptied(place: Place) -> None:
+    place.write(".env", "KEY=1\n")
+    place.write("file", "one\n")
+    session, result = place.sh(with_settings("git init -q; git add -A; git commit -qm one"))
+    with pytest.raises(UsageError, match=r"\.env is masked, and the index of \.git, which the fork made, holds it"):
+        session.changes.apply(result.fork)
+    assert sorted(listing(place.project)) == [".env", "file"]
+    session.run([b"sh", b"-c", with_settings("git rm -q --cached .env; git commit -qm two").encode()], fork=result.fork)
+    with pytest.raises(UsageError, match=r"\.env is masked, and the commit [0-9a-f]{12} of \.git"):
+        session.changes.apply(result.fork)
+    script = with_settings("git update-ref -d HEAD; git add file; git commit -qm one")
+    session.run([b"sh", b"-c", script.encode()], fork=result.fork)
+    assert session.changes.apply(result.fork).withheld == ()
+    assert git(place.project, "git status --porcelain; git fsck --full --strict; cat .env") == "?? .env\nKEY=1\n"
 
 
 def test_removing_a_nested_repository_leaves_it(project: Place) -> None:
@@ -180,7 +417,7 @@ def test_nor_across_a_checkpoint(project: Place) -> None:
 def test_a_repository_whose_settings_are_elsewhere(project: Place) -> None:
     script = "mkdir store other; echo ref: refs/heads/main > store/HEAD; echo ../other > store/commondir"
     _result, landed = staged(project, script + "; mkdir other/objects other/refs; echo evil > other/config")
-    assert landed.withheld == (b"store/commondir",)  # type: ignore[attr-defined]
+    assert landed.withheld == (b"store", b"store/HEAD", b"store/commondir")  # type: ignore[attr-defined]
 
 
 def test_a_change_of_a_link_is_told_before(project: Place) -> None:

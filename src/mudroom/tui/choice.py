@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.dependent_rows import DependentRow, Needs, complete_selection, has_turned, needs, row_of
-from mudroom.core.tree.flag import git_directory, is_protected
+from mudroom.core.tree.flag import NEW_REPOSITORY, PROTECTED, git_directory, is_protected, repository_of_each
 from mudroom.core.tree.path import is_below
 
 Mark = Literal["all", "part", "none"]
@@ -48,8 +48,15 @@ class Item(NamedTuple):
         return bool(self.inside)
 
     @property
+    def is_new_repository(self) -> bool:
+        """Whether the row is a repository that the fork made: it is applied like other files, as a whole."""
+        return NEW_REPOSITORY in self.change.flags
+
+    @property
     def to_be_named(self) -> bool:
-        return self.is_repository or is_protected(self.path)
+        if self.is_new_repository:
+            return PROTECTED in self.change.flags
+        return self.is_repository or PROTECTED in self.change.flags or is_protected(self.path)
 
 
 class Choice(NamedTuple):
@@ -64,8 +71,8 @@ class Choice(NamedTuple):
 
     @property
     def git(self) -> bool:
-        """Whether a repository is chosen."""
-        return any(item.is_repository for item in self.items)
+        """Whether a repository of the project is chosen."""
+        return any(item.is_repository and not item.is_new_repository for item in self.items)
 
 
 def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
@@ -73,9 +80,13 @@ def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
     rows: list[Item] = []
     repositories: dict[bytes, int] = {}
     inside: dict[int, list[bytes]] = {}
+    new = repository_of_each(changes)
     for change in counted_changes(changes):
-        git = git_directory(change.path)
-        if git is None or git == change.path or is_protected(change.path):
+        git = new.get(change.path) or git_directory(change.path)
+        is_single = git == change.path and change.entry.kind != "directory"
+        if change.path not in new:
+            is_single = git == change.path or is_protected(change.path)
+        if git is None or is_single:
             rows.append(Item(change.path, change))
         elif git in repositories:
             row_number = repositories[git]

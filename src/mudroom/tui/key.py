@@ -77,7 +77,7 @@ LEGEND = (
     ("[x] [-] [ ]", "chosen, chosen in part, left out"),
     ("!", "runs later: when somebody builds, installs, opens or enters the project"),
     ("S", "its name is one under which secrets are kept"),
-    ("P", "left out unless it is chosen by name: git's hooks and settings, .mudroom"),
+    ("P", "left out unless it is chosen by name: git's hooks and settings, .mudroom, a work tree"),
     ("C", "conflicts with the project as it is now; c decides"),
     ("B L I", "binary, large, ignored by git"),
     ("v", "you have marked it as looked at"),

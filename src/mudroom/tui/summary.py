@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
+from mudroom.core.tree.flag import MADE, is_left_out
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.stack import Checkpoint
@@ -40,9 +41,11 @@ def before_apply(
     rows += _named_paths("P chosen by name:", "warn", [item.path for item in choice.items if item.to_be_named])
     undecided = [path for path, decided in seen.decided.items() if not decided and is_covered(path, choice.items)]
     rows += _named_paths("C conflicts, and stays in the fork:", "bad", undecided)
-    unnamed = [item.path for item in seen.items if item.to_be_named and item.path not in chosen]
+    unchosen = [item for item in seen.items if item.to_be_named and item.path not in chosen]
+    unnamed = [item.path for item in unchosen if not is_left_out(item.change)]
     rows += _named_paths("not applied, protected; choose it by name to apply it:", "dim", unnamed)
-    rows += _named_paths("cannot be applied:", "warn", [remark.path for remark in seen.remarks])
+    rows += _named_paths("cannot be applied:", "warn", [r.path for r in seen.remarks if MADE not in r.text])
+    rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in seen.remarks if MADE in remark.text]
     if seen.credentials:
         rows.append([("your credentials were open to its commands: " + ", ".join(seen.credentials), "warn")])
     rest = len(seen.items) - count
@@ -83,7 +86,7 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
         [path for path in result.merged if path not in choice.picks],
     )
     rows += _named_paths("the project's was kept:", "head", [*result.kept])
-    rows += _named_paths("not applied, protected; choose it by name to apply it:", "dim", [*result.withheld])
+    rows += _named_paths("not applied, protected; choose it by name to apply it:", "dim", result.untold)
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
     refs = {conflict.path for conflict in applied.conflicts}
     for repository in result.repositories:

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import flags_of, git_directory, git_runs, is_protected, protect
+from mudroom.core.tree.flag import flags_of, git_directory, git_runs, is_protected, protect, repositories
 from sample import paths
 
 EXECUTES = b"""
@@ -21,6 +21,11 @@ PROTECTED = b"""
 sub/.git/hooks/pre-push sub/.git/config .git/modules/lib/config .git/modules/a/b/hooks/post-checkout
 .git/modules/hooks/config .git/worktrees/w/config.worktree .git/worktrees/w/commondir .git/modules/lib/hooks
 .git/a/.git/config .git/a/.git/hooks/b
+.git/rebase-merge .git/rebase-merge/git-rebase-todo .git/rebase-apply/patch .git/sequencer/todo .git/info/attributes
+.git/objects/info/alternates .git/objects/info/http-alternates .git/remotes/origin .git/branches/main
+.git/modules/lib/info/attributes .git/modules/a/b/objects/info/alternates .git/modules/lib/remotes/x
+.git/worktrees/w/rebase-merge/git-rebase-todo sub/.git/info/attributes
+.GIT .Git/hooks/x .GIT/refs git~1/config sub/.giT/HEAD .git./hooks/x .g\xe2\x80\x8cit/config
 """.split()
 OWN = b".mudroom .mudroom/policy.yaml .mudroom/deep/er sub/.mudroom sub/dir/.mudroom/policy.yaml".split()
 PLAIN = b"""
@@ -28,6 +33,8 @@ README.md src/main.c env .environment envrc package.json.bak xconftest.py makefi
 .github/CODEOWNERS sub/.mudroomx sub/x.mudroom .mudroomx hooks/pre-commit config git/config .gitignore
 .git .git/HEAD .git/index .git/objects/aa/bb .git/refs/heads/main .git/refs/heads/config .git/info/exclude
 .git/modules/hooks/HEAD .git/logs/HEAD .git/description .git/worktrees/hooks/HEAD
+.git/branches .git/remotes .git/refs/remotes/origin/HEAD .git/modules/a/refs/remotes/origin/HEAD .git/info/refs
+.git/MERGE_MSG .git/refs/heads/rebase-merge .git/objects/info/packs info/attributes remotes/x sequencer/x
 """.split()
 
 
@@ -54,6 +61,10 @@ def test_what_is_mudrooms_own(path: bytes) -> None:
 @pytest.mark.parametrize("path", PLAIN)
 def test_what_is_nothing_special(path: bytes) -> None:
     assert flags_of(path) == ()
+
+
+def test_grafts_change_the_history_and_run_nothing() -> None:
+    assert flags_of(b".git/info/grafts") == ("protected",)
 
 
 def test_all_at_once() -> None:
@@ -119,6 +130,12 @@ def all_in(top: str, *names: str) -> set[bytes]:
         (b"s/HEAD", all_in("s", "HEAD"), all_in("s", *BARE, "config"), False),
         (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "config"), False),
         (b"s/description", all_in("s", *BARE), set(), False),
+        (b"s/info/attributes", all_in("s", *BARE), set(), True),
+        (b"s/objects/info/alternates", all_in("s", *BARE), set(), True),
+        (b"s/rebase-merge/git-rebase-todo", all_in("s", *BARE), set(), True),
+        (b"s/remotes/x", all_in("s", *BARE), set(), True),
+        (b"s/info/attributes", set(), set(), False),
+        (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "objects", "refs", "info/attributes"), True),
     ],
 )
 def test_a_repository_is_known_by_what_is_in_it(path: bytes, fork: set[bytes], project: set[bytes], runs: bool) -> None:
@@ -154,3 +171,10 @@ def test_a_link_to_a_repository(base: str | None, staged: str | None, runs: bool
 )
 def test_protecting_keeps_the_order(flags: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert protect(flags) == expected
+
+
+def test_a_new_repository_is_not_brought_as_commits() -> None:
+    own = Change(b".git/HEAD", "modified", entry("file"), entry("file"))
+    new = [Change(b"x/.git", "added", None, entry("directory"), flags=("new-repository",))]
+    new.append(Change(b"x/.git/HEAD", "added", None, entry("file"), flags=("new-repository",)))
+    assert repositories([own, *new]) == {b".git"}

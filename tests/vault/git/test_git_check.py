@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from handgit import WHO, Copy, tree_entry
-from mudroom.vault.git.check import check_commit, check_entry, parse_commit, parse_tree, reads_as
+from mudroom.core.tree.git_name import reads_as
+from mudroom.vault.git.check import check_commit, check_entry, parse_commit, parse_tree
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

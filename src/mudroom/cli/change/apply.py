@@ -263,7 +263,7 @@ def print_landed(landed: LandingResult, fork: str, context: Context) -> None:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
         terminal.say(f"  {show_path(remark.path)} {remark.text}")
-    for line in left_out(landed.withheld):
+    for line in left_out(landed.untold):
         terminal.say(f"  {line}")
     if landed.remaining:
         terminal.say(

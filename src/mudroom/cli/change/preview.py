@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.tree.change import Change, Changeset, summarise
-from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.errors import MudroomError
@@ -71,11 +71,15 @@ def _commit_line(unit: bytes, log: CommitLog, fork: str) -> str:
     branches = list(dict.fromkeys(names))
     place = f" on {', '.join(branches[:3])}{' …' if len(branches) > 3 else ''}" if branches else ""
     place += f" in {show_path(unit[:-5])}" if unit != b".git" else ""
-    subjects = [_shortened(commit.subject) or "(no message)" for commit in log.commits]
-    more = f" and {log.total - _SUBJECTS:,} more" if log.total > _SUBJECTS else ""
     hint = "apply --git brings them with the files"
     hint += f", --commits as branch mudroom/{fork}" if unit == b".git" else ""
-    count = f"{log.total:,} commit{'' if log.total == 1 else 's'}"
+    commits = [commit for commit in log.commits if commit.refs != ("refs/stash",)]
+    total = log.total - len(log.commits) + len(commits)
+    subjects = [_shortened(commit.subject) or "(no message)" for commit in commits]
+    more = f" and {total - _SUBJECTS:,} more" if total > _SUBJECTS else ""
+    if not commits:
+        return "a stash   (apply --git brings it)"
+    count = f"{total:,} commit{'' if total == 1 else 's'}"
     return f"{count}{place}: {', '.join(subjects[:_SUBJECTS])}{more}   ({hint})"
 
 
@@ -138,7 +142,8 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
         ("secret", "may hold secrets"),
         ("protected", "is left out of apply unless you name it"),
     ):
-        paths = [change.path for change in changeset.changes if flag in change.flags and _is_worth_a_line(change)]
+        flagged = [change for change in changeset.changes if flag in change.flags and not is_left_out(change)]
+        paths = [change.path for change in flagged if _is_worth_a_line(change)]
         if paths:
             lines.append(f"{text}: {name_some(paths)}")
     units = repositories(changeset.changes)

@@ -1,15 +1,22 @@
-"""git's settings files: parse and encode. Pure; syntax: git-config(1), "Syntax".
+"""git's settings files: parse and encode. Pure; syntax: git-config(1), "Syntax", and git's config.c.
 
-Read where mudroom makes a repository of a fork from the user's own, so an error is a ValueError and never a guess.
+Included files are not read; ``included`` names them. A file that git refuses is refused, with ValueError and never a
+guess; so are NUL, a single carriage return and a setting before the first section, which versions of git read
+differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
-_ESCAPES = {b"n": b"\n", b"t": b"\t", b"b": b"\b", b'"': b'"', b"\\": b"\\"}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ALPHABET = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_KEY = _ALPHABET | frozenset(b"0123456789-")
+_BLANK = frozenset(b" \t\n")
+_END, _QUOTE, _ESCAPE = b'\n"\\'
+_COMMENT = frozenset(b"#;")
+_ESCAPES = {ord("t"): b"\t", ord("b"): b"\b", ord("n"): b"\n", _ESCAPE: b"\\", _QUOTE: b'"'}
 
 
 class GitSetting(NamedTuple):
@@ -21,105 +28,127 @@ class GitSetting(NamedTuple):
     value: bytes | None
     """None: the key stands alone, which means true."""
 
+    @property
+    def name(self) -> bytes:
+        """The name as ``git config`` takes it: core.hookspath, remote.origin.url."""
+        return b".".join(part for part in (self.section, self.subsection, self.key) if part is not None)
+
 
 def parse_settings(data: bytes) -> tuple[GitSetting, ...]:
-    """Return the settings in the order of the file. Raise ValueError if it cannot be parsed."""
-    return tuple(_parse(data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")))
+    """Return the settings in the order of the file. Raise ValueError with the reason if it cannot be parsed."""
+    text = data.removeprefix(_BYTE_ORDER_MARK).replace(b"\r\n", b"\n")
+    if b"\r" in text or b"\0" in text:
+        raise ValueError("it holds a NUL or a single carriage return")
+    return tuple(_Parser(text + b"\n").parse())
 
 
-def _parse(data: bytes) -> Iterator[GitSetting]:
-    section: tuple[bytes, bytes | None] | None = None
-    position = 0
-    while position < len(data):
-        character = data[position : position + 1]
-        if character in b" \t\n":
-            position += 1
-        elif character in b"#;":
-            position = _end_of_line(data, position)
-        elif character == b"[":
-            section, position = _header(data, position + 1)
-        elif section is None:
-            raise ValueError("a setting stands before the first section")
-        else:
-            key, value, position = _variable(data, position)
-            yield GitSetting(*section, key, value)
+class _Parser:
+    def __init__(self, text: bytes) -> None:
+        self._text, self._position = text, 0
 
+    def parse(self) -> list[GitSetting]:
+        settings: list[GitSetting] = []
+        section: tuple[bytes, bytes | None] | None = None
+        while self._position < len(self._text):
+            byte = self._next()
+            if byte in _COMMENT:
+                self._position = self._text.index(b"\n", self._position)
+            elif byte == ord("["):
+                section = self._section()
+            elif byte not in _BLANK:
+                if byte not in _ALPHABET or section is None:
+                    raise self._error()
+                self._position -= 1
+                settings.append(GitSetting(*section, *self._pair()))
+        return settings
 
-def _end_of_line(data: bytes, position: int) -> int:
-    end = data.find(b"\n", position)
-    return len(data) if end < 0 else end
+    def _next(self) -> int:
+        """Return the next byte; at the end of the text a line feed, as git does."""
+        byte = self._text[self._position] if self._position < len(self._text) else _END
+        self._position += 1
+        return byte
 
+    def _error(self) -> ValueError:
+        line = self._text.count(b"\n", 0, max(self._position - 1, 0)) + 1
+        return ValueError(f"line {line} is not valid")
 
-def _header(data: bytes, position: int) -> tuple[tuple[bytes, bytes | None], int]:
-    start = position
-    while data[position : position + 1] and (data[position] in _NAME or data[position] == 0x2E):
-        position += 1
-    name = data[start:position].lower()
-    if not name:
-        raise ValueError("a section has no name")
-    if data[position : position + 1] == b"]":
-        section, dot, subsection = name.partition(b".")  # the old form [section.subsection], in lower case
-        return (section, subsection if dot else None), position + 1
-    position += len(data[position:]) - len(data[position:].lstrip(b" \t"))
-    if data[position : position + 1] != b'"':
-        raise ValueError("the name of a section does not end")
-    position += 1
-    parts: list[bytes] = []
-    while (character := data[position : position + 1]) not in (b'"', b"", b"\n"):
-        if character == b"\\":
-            position += 1
-            character = data[position : position + 1]
-        parts.append(character)
-        position += 1
-    if data[position : position + 2] != b'"]':
-        raise ValueError("the name of a subsection does not end")
-    return (name, b"".join(parts)), position + 2
+    def _section(self) -> tuple[bytes, bytes | None]:
+        """Return section and subsection of a header: ``[a]``, ``[a "b"]``, or the old form ``[a.b]``, in lower case."""
+        start = self._position
+        while (byte := self._next()) in _KEY or byte == ord("."):
+            pass
+        name = self._text[start : self._position - 1].lower()
+        if byte in _BLANK and byte != _END:
+            name += b"." + self._subsection()
+        elif byte != ord("]"):
+            raise self._error()
+        section, dot, subsection = name.partition(b".")
+        if not section:
+            raise self._error()
+        return section, subsection if dot else None
 
+    def _subsection(self) -> bytes:
+        byte = self._next()
+        while byte in _BLANK and byte != _END:
+            byte = self._next()
+        if byte != _QUOTE:
+            raise self._error()
+        name = bytearray()
+        while (byte := self._next()) != _QUOTE:
+            if byte == _ESCAPE:
+                byte = self._next()
+            if byte == _END:
+                raise self._error()
+            name.append(byte)
+        if self._next() != ord("]"):
+            raise self._error()
+        return bytes(name)
 
-def _variable(data: bytes, position: int) -> tuple[bytes, bytes | None, int]:
-    start = position
-    while position < len(data) and data[position] in _NAME:
-        position += 1
-    key = data[start:position].lower()
-    if not key or not key[:1].isalpha():
-        raise ValueError(f"a line begins with {data[start : start + 1]!r}")
-    while data[position : position + 1] in (b" ", b"\t"):
-        position += 1
-    if data[position : position + 1] in (b"", b"\n", b"#", b";"):
-        return key, None, _end_of_line(data, position)
-    if data[position : position + 1] != b"=":
-        raise ValueError(f"the setting {key!r} has no '='")
-    value, position = _value(data, position + 1)
-    return key, value, position
+    def _pair(self) -> tuple[bytes, bytes | None]:
+        start = self._position
+        while (byte := self._next()) in _KEY:
+            pass
+        key = self._text[start : self._position - 1].lower()
+        while byte in b" \t":
+            byte = self._next()
+        if byte == _END:
+            return key, None
+        if byte != ord("="):
+            raise self._error()
+        return key, self._value()
 
-
-def _value(data: bytes, position: int) -> tuple[bytes, int]:
-    parts: list[bytes] = []
-    spaces, is_quoted = b"", False
-    while (character := data[position : position + 1]) not in (b"", b"\n"):
-        position += 1
-        if character in (b"#", b";") and not is_quoted:
-            position = _end_of_line(data, position)
-            break
-        if character in (b" ", b"\t") and not is_quoted:
-            spaces += character if parts else b""
-            continue
-        if character == b"\\":
-            following = data[position : position + 1]
-            position += 1
-            if following == b"\n":
+    def _value(self) -> bytes:
+        value, blanks, quoted = bytearray(), bytearray(), False
+        while True:
+            byte = self._next()
+            if byte == _END:
+                if quoted:
+                    raise self._error()
+                return bytes(value)
+            if byte in _BLANK and not quoted:
+                blanks += bytes((byte,)) if value else b""
                 continue
-            if following not in _ESCAPES:
-                raise ValueError("a value has an unknown escape")
-            character = _ESCAPES[following]
-        elif character == b'"':
-            is_quoted = not is_quoted
-            character = b""
-        parts += [spaces, character]
-        spaces = b""
-    if is_quoted:
-        raise ValueError("a quoted value does not end")
-    return b"".join(parts), position
+            if byte in _COMMENT and not quoted:
+                self._position = self._text.index(b"\n", self._position) + 1
+                return bytes(value)
+            value += blanks
+            blanks.clear()
+            if byte == _QUOTE:
+                quoted = not quoted
+            elif byte == _ESCAPE:
+                value += self._escaped()
+            else:
+                value.append(byte)
+
+    def _escaped(self) -> bytes:
+        if self._position >= len(self._text):
+            raise self._error()
+        byte = self._next()
+        if byte == _END:
+            return b""  # the value continues on the next line
+        if byte not in _ESCAPES:
+            raise self._error()
+        return _ESCAPES[byte]
 
 
 def encode_settings(
@@ -146,3 +175,14 @@ def _quote(value: bytes) -> bytes:
     for character, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\b", b"\\b")):
         value = value.replace(character, escaped)
     return b'"' + value + b'"'
+
+
+def hook_directories(settings: Iterable[GitSetting]) -> list[bytes]:
+    """Return the values of core.hooksPath, as they are written."""
+    return [setting.value for setting in settings if setting[:3] == (b"core", None, b"hookspath") and setting.value]
+
+
+def included(settings: Iterable[GitSetting]) -> list[bytes]:
+    """Return the files that the settings include, as they are written: include.path and includeIf.*.path."""
+    sections = (b"include", b"includeif")
+    return [s.value for s in settings if s.section in sections and s.key == b"path" and s.value]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
+from mudroom.core.merge.made_directories import left_out
 from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
 from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry, same_stamp
@@ -119,6 +120,7 @@ class _Judge:
         self._judgement = Judgement([], {}, {}, [], set(), set(), set(), set())
         deleted = (change for change in changes if change.staged is None)
         self._removed = {change.path for change in deleted if change.entry.kind == "directory"}
+        self._made = left_out(changes, named, self._is_repository)
 
     def judge(self) -> Judgement:
         withheld = self._judgement.withheld
@@ -157,6 +159,8 @@ class _Judge:
         path = change.path
         if path in self._masked:
             return True
+        if path in self._made:
+            return self._made[path]
         if b".git" not in path and b".mudroom" not in path and "protected" not in change.flags:
             return False  # most paths end here
         unit = git_directory(path)
@@ -166,6 +170,12 @@ class _Judge:
             return not any(lifts(name, path) or _leads_to(change, name) for name in self._named)
         named = (name for name in self._named if name == unit or (is_protected(name) and _leads_to(change, name)))
         return unit is not None and not any(named)  # a directory that leads to a withheld path is withheld, too
+
+    def _is_repository(self, top: bytes) -> bool:
+        try:
+            return self._live.look(top + b"/HEAD") is not None
+        except PermissionError:
+            return True
 
     def _directories_that_stay(self, withheld: Collection[bytes]) -> set[bytes]:
         """Return deleted directories that must stay because they contain a withheld path."""

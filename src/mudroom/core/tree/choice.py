@@ -1,7 +1,8 @@
 """Selection of some of a fork's changes.
 
 A path on a command line selects everything at and below that path. A row of a review selects only that path: the user
-saw the other rows below the same directory and did not choose them.
+saw the other rows below the same directory and did not choose them. A repository that the fork made is selected as a
+whole if any part of it is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from mudroom.core.tree.change import Change
+from mudroom.core.tree.flag import repository_of_each
 from mudroom.core.tree.path import ancestors
 
 
@@ -47,8 +49,15 @@ def select_exactly(changes: Sequence[Change], paths: Collection[bytes]) -> list[
 def _with_directories(
     changes: Sequence[Change], selected: set[bytes], is_created: Callable[[Change], bool]
 ) -> list[Change]:
+    selected |= _rest_of_repositories(changes, selected)
     needed = {above for path in selected for above in ancestors(path)}
     return [change for change in changes if change.path in selected or (change.path in needed and is_created(change))]
+
+
+def _rest_of_repositories(changes: Sequence[Change], selected: set[bytes]) -> set[bytes]:
+    repositories = repository_of_each(changes)
+    chosen = {top for path, top in repositories.items() if path in selected}
+    return {path for path, top in repositories.items() if top in chosen}
 
 
 def _is_new(change: Change) -> bool:

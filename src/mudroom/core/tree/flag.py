@@ -1,19 +1,34 @@
-"""Flags that mark a path for the reviewer, derived from its name.
+"""Flags that mark a path for the reviewer.
 
 ``executes-later``   the file runs when the project is opened, built, installed or entered
 ``secret``           the name is common for keys and passwords
 ``protected``        applied only if the user names the path: the file changes what later commands do on the host
+``new-repository``   part of a git repository that the fork made (``core/git/new_repository.py``)
+``work-tree``        part of a work tree that the fork added to a repository of the project
+``submodule``        part of a submodule that the fork added or initialised
 
-The patterns match at any depth, including nested repositories (CVE-2025-53773, CVE-2026-25725).
+The first three follow from the name. Their patterns match at any depth, including nested repositories (CVE-2025-53773,
+CVE-2026-25725).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.tree.change import Change
+from mudroom.core.tree.git_name import reads_as
+from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import is_secret
+
+EXECUTES, SECRET, PROTECTED = _NAMED = ("executes-later", "secret", "protected")
+NEW_REPOSITORY, WORK_TREE, SUBMODULE = "new-repository", "work-tree", "submodule"
+LINKED = frozenset((WORK_TREE, SUBMODULE))
+"""Flags of directories whose ``.git`` is a file that leads to a repository of the project."""
+
+_MADE = frozenset((NEW_REPOSITORY, *LINKED))
+MADE = "that the fork made"
+"""Part of each remark about a repository or linked directory. Such remarks are made anew at each collection."""
 
 _EXECUTES_NAMES = frozenset(
     b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
@@ -28,8 +43,22 @@ _EXECUTES_DIRECTORIES = frozenset(
     (b".vscode", b".idea", b".husky", b".githooks", b".devcontainer", b".claude", b".cursor", b".codex")
 )
 
-# commondir names another directory for git's settings and hooks: gitrepository-layout(5).
-_GIT_CONFIGURATION = frozenset((b"config", b"config.worktree", b"commondir"))
+# Files of a repository that choose programs, other directories or other objects: gitrepository-layout(5),
+# gitattributes(5). commondir names another directory for settings and hooks; http-alternates and grafts are historic.
+_SETTINGS = (
+    (b"config",),
+    (b"config.worktree",),
+    (b"commondir",),
+    (b"info", b"attributes"),
+    (b"info", b"grafts"),
+    (b"objects", b"info", b"alternates"),
+    (b"objects", b"info", b"http-alternates"),
+)
+# An unfinished rebase has commands (git-rebase(1), --exec) that run when it continues.
+_SETTING_DIRECTORIES = frozenset((b"hooks", b"rebase-merge", b"rebase-apply", b"sequencer"))
+# Each file names a URL: git-fetch(1), "named file in $GIT_DIR/remotes". git makes the directories, empty.
+_URL_DIRECTORIES = frozenset((b"branches", b"remotes"))
+_SETTING_NAMES = _SETTING_DIRECTORIES | _URL_DIRECTORIES | {parts[-1] for parts in _SETTINGS}
 _HALLMARKS = frozenset((b"HEAD", b"objects", b"refs"))
 """Names that make a directory a git repository."""
 
@@ -38,13 +67,14 @@ def flags_of(path: bytes) -> tuple[str, ...]:
     """Return the flags of a path, in a fixed order."""
     parts = path.split(b"/")
     protected = is_protected(path)
+    of_git = protected and (git_directory(path) is not None or _has_confusable(path))
     flags = []
-    if _executes_later(parts) or (protected and git_directory(path) is not None):
-        flags.append("executes-later")
+    if _executes_later(parts) or (of_git and parts[-2:] != [b"info", b"grafts"]):
+        flags.append(EXECUTES)
     if is_secret(parts[-1]):
-        flags.append("secret")
+        flags.append(SECRET)
     if protected:
-        flags.append("protected")
+        flags.append(PROTECTED)
     return tuple(flags)
 
 
@@ -64,14 +94,20 @@ def git_directory(path: bytes) -> bytes | None:
     return b"/".join(parts[: parts.index(b".git") + 1])
 
 
+def is_left_out(change: Change) -> bool:
+    """Return whether a remark tells why the change is left out: it is of a directory that the fork made."""
+    return PROTECTED in change.flags and not _MADE.isdisjoint(change.flags)
+
+
 def repositories(changes: Iterable[Change]) -> set[bytes]:
-    """Return the ``.git`` directories that contain changes. A ``.git`` file is not included: it points to another
-    directory whose hooks would run, so the user has to name the file itself."""
+    """Return the ``.git`` directories of the project that contain changes. A ``.git`` file is not included: it points
+    to another directory whose hooks would run, so the user has to name the file itself. A repository that the fork made
+    is not included: it is applied like other files."""
     directories: set[bytes] = set()
     files: set[bytes] = set()
     for change in changes:
         git = git_directory(change.path)
-        if git is not None:
+        if git is not None and NEW_REPOSITORY not in change.flags:
             directories.add(git)
         if git == change.path and any(
             entry is not None and entry.kind != "directory" for entry in (change.base, change.staged)
@@ -80,26 +116,38 @@ def repositories(changes: Iterable[Change]) -> set[bytes]:
     return directories - files
 
 
+def repository_of_each(changes: Iterable[Change]) -> dict[bytes, bytes]:
+    """Return for each change of a repository that the fork made the directory of the repository: ``x/.git``, or ``x``
+    of a bare one. ``changes`` are in walking order."""
+    tops: dict[bytes, bytes] = {}
+    top = b""
+    for change in changes:
+        if NEW_REPOSITORY in change.flags:
+            top = top if top and is_below(change.path, top) else change.path
+            tops[change.path] = top
+    return tops
+
+
 def git_runs(change: Change, exists: Callable[[bytes], bool], in_project: Callable[[bytes], bool]) -> bool:
     """Return whether git would execute something that this change brings, in the cases that ``is_protected`` cannot see
     by path: a ``.git`` that is not a directory and so points to another repository; settings and hooks of a bare
     repository; or a file that turns a directory with hooks or settings into a repository. ``exists`` tells whether the
-    fork or the project has a path, ``is_there`` whether the project has it."""
+    fork or the project has a path, ``in_project`` whether the project has it."""
     parts = change.path.split(b"/")
     if parts[-1] == b".git":
         return any(entry is not None and entry.kind != "directory" for entry in (change.base, change.staged))
-    tops = [parts[:index] for index, part in enumerate(parts) if part == b"hooks"]
-    if parts[-1] in _GIT_CONFIGURATION:
-        tops.append(parts[:-1])
-    if any(_is_repository(top, exists) for top in tops):
+    if any(is_repository(parts[:length], exists) for length in _setting_of(parts)):
         return True
     top = parts[:-1]
-    if parts[-1] not in _HALLMARKS or not any(in_project(_in(top, name)) for name in (*_GIT_CONFIGURATION, b"hooks")):
+    if parts[-1] not in _HALLMARKS or not any(in_project(_in(top, name)) for name in _SETTING_PATHS):
         return False
-    return _is_repository(top, exists) and not _is_repository(top, in_project)
+    return is_repository(top, exists) and not is_repository(top, in_project)
 
 
-def _is_repository(top: list[bytes], exists: Callable[[bytes], bool]) -> bool:
+_SETTING_PATHS = (*(b"/".join(parts) for parts in _SETTINGS), *sorted(_SETTING_DIRECTORIES))
+
+
+def is_repository(top: list[bytes], exists: Callable[[bytes], bool]) -> bool:
     """Return whether git takes ``top`` for a repository: it has HEAD, and either commondir or both objects and refs.
     Sources: gitrepository-layout(5); is_git_directory in git's setup.c."""
     if not exists(_in(top, b"HEAD")):
@@ -111,20 +159,34 @@ def _in(top: list[bytes], name: bytes) -> bytes:
     return b"/".join((*top, name))
 
 
+def add_flags(flags: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """Return ``flags`` with ``more`` added, in the fixed order."""
+    present = dict.fromkeys((*flags, *more))
+    leading = tuple(flag for flag in _NAMED if flag in present)
+    return (*leading, *(flag for flag in present if flag not in leading))
+
+
 def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
     """Return ``flags`` with ``executes-later`` and ``protected`` added, in the fixed order."""
-    present = {*flags, "executes-later", "protected"}
-    leading = tuple(flag for flag in ("executes-later", "secret", "protected") if flag in present)
-    return (*leading, *(flag for flag in flags if flag not in leading))
+    return add_flags(flags, EXECUTES, PROTECTED)
 
 
 def is_protected(path: bytes) -> bool:
-    """Return whether apply leaves out ``path`` unless the user names it: anything in a ``.mudroom``, and git's hooks
-    and settings. A ``.mudroom`` in any directory makes that directory a separate project, in which this project's
-    policy does not hold."""
+    """Return whether apply leaves out ``path`` unless the user names it: anything in a ``.mudroom``, git's hooks and
+    settings, and names that a file system takes for ``.git`` (``.GIT``). A ``.mudroom`` in any directory makes that
+    directory a separate project, in which this project's policy does not hold."""
     if b".mudroom" in path and b".mudroom" in path.split(b"/"):
         return True
-    return b".git" in path and any(_is_configuration(within) for within in _within_repositories(path))
+    if b".git" in path and any(is_setting(within) for within in _within_repositories(path)):
+        return True
+    return _has_confusable(path)
+
+
+def _has_confusable(path: bytes) -> bool:
+    lower = path.lower()
+    if b".git" not in lower and b"git~1" not in lower and path.isascii():
+        return False  # most paths end here
+    return any(part != b".git" and reads_as(part, b".git") for part in path.split(b"/"))
 
 
 def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
@@ -135,7 +197,28 @@ def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
             yield parts[index + 1 :]
 
 
-def _is_configuration(within: list[bytes]) -> bool:
+def is_setting(within: Sequence[bytes]) -> bool:
+    """Return whether a path of a repository, given by its components below ``.git``, is a hook or setting of it, of its
+    submodules or of its work trees."""
+    lengths = _setting_of(within)
     if within[0] in (b"modules", b"worktrees"):
-        return within[-1] in _GIT_CONFIGURATION or b"hooks" in within[2:]
-    return within[0] == b"hooks" or (len(within) == 1 and within[0] in _GIT_CONFIGURATION)
+        return any(_is_setting_of_inner(within, length) for length in lengths)
+    return 0 in lengths
+
+
+def _is_setting_of_inner(within: Sequence[bytes], length: int) -> bool:
+    if within[length] in _URL_DIRECTORIES:
+        return length > 1 and within[length - 1] != b"refs"
+    return length > 1 or within[length] not in _SETTING_DIRECTORIES  # a submodule can have the name hooks
+
+
+def _setting_of(parts: Sequence[bytes]) -> list[int]:
+    """Return each number of leading components that name a directory of which ``parts`` is a hook or setting if that
+    directory is a repository."""
+    if _SETTING_NAMES.isdisjoint(parts):
+        return []
+    lengths = [len(parts) - len(names) for names in _SETTINGS if tuple(parts[-len(names) :]) == names]
+    for index, part in enumerate(parts):
+        if part in _SETTING_DIRECTORIES or (part in _URL_DIRECTORIES and index + 1 < len(parts)):
+            lengths.append(index)
+    return lengths

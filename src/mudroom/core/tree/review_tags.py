@@ -4,7 +4,7 @@ read."""
 from __future__ import annotations
 
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.flag import git_directory
+from mudroom.core.tree.flag import NEW_REPOSITORY, git_directory
 
 TEXT_LIMIT = 4 << 20
 """Most bytes of a text that has hunks; of a larger text not even the lines are counted."""
@@ -22,9 +22,10 @@ def tags_of(change: Change, *, ignored: bool = False) -> tuple[str, ...]:
 
 
 def is_of_repository(change: Change) -> bool:
-    """Return whether the change is applied only together with the whole repository (``.git``) that contains it, on
-    request."""
-    return b".git" in change.path and git_directory(change.path) is not None and "protected" not in change.flags
+    """Return whether the change is part of a repository of the project, which is applied only on request."""
+    if b".git" not in change.path or git_directory(change.path) is None:
+        return False
+    return "protected" not in change.flags and NEW_REPOSITORY not in change.flags
 
 
 def has_hunks(change: Change) -> bool:

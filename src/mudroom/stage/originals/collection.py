@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import flags_of, git_directory, git_runs, protect
+from mudroom.core.tree.flag import MADE, flags_of, git_directory
 from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
@@ -57,7 +57,7 @@ class _Collector:
         self._stacked = bool(ground.sealed.changes)
         self._before = {change.path: change for change in ground.before.changes}
         self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
-        self._remarks = {remark.path: remark for remark in ground.sealed.remarks}
+        self._remarks = {remark.path: remark for remark in ground.sealed.remarks if MADE not in remark.text}
         self._links: dict[tuple[int, int], bytes] = {}
 
     def consider(self, difference: RawDifference) -> None:
@@ -178,16 +178,6 @@ class _Collector:
                 os.close(descriptor)
         return attributes[0] == attributes[1]
 
-    def _protected(self, change: Change) -> Change:
-        """Add the flag ``protected`` where git would run the file. Called when all changes are known: the files of a
-        repository show that it is one."""
-        if "protected" in change.flags or not git_runs(change, self._exists, self._is_in_base):
-            return change
-        return change._replace(flags=protect(change.flags))
-
-    def _exists(self, path: bytes) -> bool:
-        return self._staged.look(path) is not None or self._is_in_base(path)
-
     def _is_in_base(self, path: bytes) -> bool:
         return self._base.look(path) is not None
 
@@ -250,8 +240,14 @@ class _Collector:
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
-        counted = [self._protected(self._with_lines(change, rolled)) for change in changes]
-        return Changeset(tuple(counted), tuple(sorted(self._remarks.values())))
+        counted = [self._with_lines(change, rolled) for change in changes]
+        remarks = [*self._remarks.values()]
+        if counted:
+            from mudroom.stage.originals.repository_flags import flag_repositories
+
+            counted, made = flag_repositories(counted, self._staged, self._base, self._ground.project)
+            remarks += made
+        return Changeset(tuple(counted), tuple(sorted(remarks)))
 
     def _digest(self, change: Change) -> bytes:
         hasher = blake2b(digest_size=20)

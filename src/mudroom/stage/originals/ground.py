@@ -31,6 +31,7 @@ class Ground:
         landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
+        project: bytes = b"",
         private: PrivateBase | None = None,
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: a snapshot, which cannot change).
@@ -38,11 +39,12 @@ class Ground:
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
         still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
-        merge has left. ``private``: the base, if the fork has a private repository.
+        merge has left. ``project``: the path of the project; b"" if it is not known. ``private``: the base, if the fork
+        has a private repository.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
-        self._private = private
+        self.project, self._private = project, private
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in a private repository of the fork: its base never changes."""

@@ -365,10 +365,25 @@ def _conflicts(failures: Iterable[RefFailure], *, back: bool) -> list[Conflict]:
     ]
 
 
+def _require_unlocked(records: Iterable[MovedRefs]) -> None:
+    for record in records:
+        places = {b"index": record.git, b"HEAD": record.git} if record.checkout is not None else {}
+        places |= {move.name: record.git if move.name == b"HEAD" else record.common for move in record.moves}
+        locks = (os.path.join(directory, name) + b".lock" for name, directory in places.items())
+        held = next((lock for lock in locks if os.path.lexists(lock)), None)
+        if held is not None:
+            raise UsageError(
+                "another git command is at work in the repository, so nothing was changed",
+                f"if not, remove {show(held)}",
+            )
+
+
 class RefTurn:
-    """The refs of an apply, moved back or forward again when its files have been."""
+    """The refs of an apply, moved back or forward again when its files have been. Raise UsageError, before anything is
+    changed, if another git command is at work in a repository."""
 
     def __init__(self, place: ApplyDirectory, *, back: bool) -> None:
+        _require_unlocked(load_refs(place.path))
         self._place, self._back = place, back
         self._found: list[Conflict] = []
         self._moved: tuple[str, ...] = ()

@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.choice import select_below, select_exactly
-from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import Union
@@ -36,6 +37,7 @@ from mudroom.vault.apply.git_landing import (
     open_git_landing,
     ref_remarks,
 )
+from mudroom.vault.apply.made_landing import require_unemptied_repositories
 from mudroom.vault.apply.remainder import keep_remainder
 from mudroom.vault.apply.transaction import (
     ApplyDirectory,
@@ -78,6 +80,13 @@ class LandingResult(NamedTuple):
     """Paths where the project's version was kept, as decided. The fork no longer has its version; undo returns it."""
     repositories: tuple[TransferResult, ...] = ()
     """What has come of the branches, tags and stashes of the fork's repositories, if they were to be brought."""
+    told: frozenset[bytes] = frozenset()
+    """Withheld paths about whose directory a remark tells."""
+
+    @property
+    def untold(self) -> list[bytes]:
+        """The withheld paths about which no remark tells."""
+        return [path for path in self.withheld if path not in self.told]
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -154,7 +163,8 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     named -= existing_units(live.look, chosen) - removed
     landing = plan_landing(chosen, live, named, blocked, masked)
     ops = (op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) else op for op in landing.ops)
-    landing = landing._replace(ops=tuple(ops))
+    told = remarks_on(landing.withheld, record.changeset.remarks)
+    landing = landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)
 
 
@@ -221,6 +231,7 @@ def land(
     for _try in range(_TRIES):
         with reconciling(vault, fork, request, record) as reconciler:
             plan = prepare(fork, request, reconciler, record)
+            require_unemptied_repositories(vault, fork, plan.landing.taken)
             if check is not None and plan.landing.ops:
                 with Union(fork.layered, None) as staged:
                     verified = check(plan.landing, staged, reconciler.merged)
@@ -310,7 +321,7 @@ def perform(
     parts = {path: part for path, part in request.parts.items() if path in landed}
     transferred: list[TransferResult] = []
     if git:
-        rest = {change.path for change in plan.record.changeset.changes} - landed
+        rest = {change.path for change in plan.record.changeset.changes if not is_left_out(change)} - landed
         has_rest = any(git_directory(path) is None for path in rest)
         not_whole = NOT_WHOLE if has_rest or parts else ""
         place, applied, transferred = bring_refs(vault, fork, place, applied, git, not_whole, options.time)
@@ -328,6 +339,7 @@ def perform(
         merged=tuple(sorted(merged)),
         kept=kept_ours,
         repositories=tuple(transferred),
+        told=frozenset(change.path for change in plan.chosen if is_left_out(change)),
     )
 
 

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
+from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op, expand, inverse
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import parent, show
+from mudroom.core.tree.path import is_below, parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
@@ -264,7 +265,8 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         _make_slots(record)
     place.begin("turn")
-    ops, merged = _backwards(record, place.path, merge=state == "done")
+    record, staying = _with_repositories(record)
+    ops, merged = _backwards(record, place.path, staying, merge=state == "done")
     backwards = record._replace(ops=tuple(ops))
     place.write(under_way, backwards)
     place.drop(state)
@@ -272,7 +274,33 @@ def _reverse(
     settled = settle(applied)
     place.end()
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
-    return applied._replace(remarks=(*applied.remarks, *kept, *settled))
+    conflicts = (*applied.conflicts, *(Conflict(path, STAYS) for path in sorted(staying)))
+    return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *kept, *settled))
+
+
+def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
+    """Return the record with refreshed indexes of the repositories that the apply brought, and the repositories that
+    stay because there was work in them since."""
+    trees, staying = dict(record.trees), set[bytes]()
+    root = open_root(record.project)
+    try:
+        for op in record.ops:
+            tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
+            tops = repositories_in(op.path, tree)
+            if not tree or not tops:
+                continue
+            above, _slash, name = op.path.rpartition(b"/")
+            try:
+                with directory(root, above) as opened:
+                    live = dict(walk((opened, name)))
+            except OSError:
+                continue  # the operation itself reports what is in its way
+            undo = undo_of_repositories(tops, tree, live)
+            trees[op.slot] = undo.tree
+            staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
+    finally:
+        os.close(root)
+    return record._replace(trees=trees), staying
 
 
 def recover(place: ApplyDirectory) -> Recovery | None:
@@ -345,8 +373,11 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
 
 
-def _backwards(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[list[Op], list[bytes]]:
-    """Return the inverse operations in reverse order, and the paths of merged files.
+def _backwards(
+    record: ApplyRecord, place: bytes, staying: Collection[bytes], *, merge: bool
+) -> tuple[list[Op], list[bytes]]:
+    """Return the inverse operations in reverse order, and the paths of merged files. ``staying``: directories that are
+    not removed.
 
     A directory that has gained files is taken back file by file. With ``merge``, a text that was edited since is
     merged.
@@ -361,7 +392,7 @@ def _backwards(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[list[
             if op.kind == "remove" and op.whole and _has_grown(root, op, record.trees[op.slot]):
                 parts = expand(op, record.trees[op.slot], free)
                 free += len(parts)
-                ops += parts
+                ops += [part for part in parts if not any(is_below(part.path, top) for top in staying)]
             else:
                 ops.append(unmerge.op(op) if merge else op)
     finally:

@@ -119,6 +119,7 @@ class OpenFork:
             landed=load_landed(fork.path + LANDED),
             masked=self._masked(changes, sealed),
             fork=fork.path,
+            project=self._vault.project,
             private=self._private,
         )
 

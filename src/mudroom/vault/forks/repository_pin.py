@@ -24,7 +24,7 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
 _GIT = b".git"
-_HEAD = b".git/HEAD"
+_HEAD, _INDEX = b".git/HEAD", b".git/index"
 _REF_LIMIT, _PACKED_LIMIT = 4096, 64 << 20
 
 
@@ -55,6 +55,8 @@ def _follow(fork: Fork) -> None:
 
 def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> None:
     staged, base, ground = opened.staged(), opened.base, opened.ground()
+    if staged.look(_INDEX) is None:
+        return  # the index follows the project, and so does HEAD
     head = _settled_file(base, _HEAD, started)
     if head is None or not head[1].startswith(b"ref: refs/heads/"):
         return

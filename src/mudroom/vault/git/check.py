@@ -1,7 +1,7 @@
 """Parsers and checks of git objects. They refuse every object that ``git fsck --strict`` would report.
 
 Pure. Every function raises ValueError; its text continues a sentence that begins with the object. Source of the rules:
-git's fsck.c; of the names that file systems confuse: utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
+git's fsck.c.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show
 
 TREE, LINK, FILE, PROGRAM, MODULE = b"40000", b"120000", b"100644", b"100755", b"160000"
@@ -19,12 +20,6 @@ _LINE_LIMIT = 2048  # fsck.c, gitattributesLineLength
 _IDENTITY = re.compile(rb"(?!<)[^<>\n\0]* <[^<>\n\0]*> (0|[1-9][0-9]{0,18}) [+-][0-9]{4}")
 _TAG_LINE = re.compile(rb"tag (?![./-])[^\x00-\x20~^:?*\[\\\x7f]+(?<![./])")
 _TIME = re.compile(rb"> (-?[0-9]{1,19}) ")
-_HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
-_SHORT_NAMES = {
-    b".git": re.compile(rb"git~1"),
-    b".gitmodules": re.compile(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
-    b".gitattributes": re.compile(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
-}
 
 
 class TreeEntry(NamedTuple):
@@ -71,21 +66,6 @@ def check_entry(name: bytes, entry: TreeEntry) -> None:
         raise ValueError(f"has the entry {show(name)} without an object")
     if entry.mode == LINK and reads_as(name, b".gitmodules"):
         raise ValueError(f"has {show(name)} as a symbolic link")
-
-
-def reads_as(name: bytes, target: bytes) -> bool:
-    """Whether some file system takes ``name`` for ``wanted``: one that ignores case, HFS+ (ignored invisible
-    characters), or NTFS (streams, trailing dots and blanks, short names, backslashes).
-    """
-    if name.isascii() and b"g" not in name.lower():
-        return False
-    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == target:
-        return True
-    for part in name.split(b"\\"):
-        plain = part.partition(b":")[0].rstrip(b" .").lower()
-        if plain == target or _SHORT_NAMES[target].fullmatch(plain):
-            return True
-    return False
 
 
 def parse_commit(data: bytes) -> CommitText:

@@ -15,8 +15,8 @@ from dulwich.wildmatch import MalformedPattern
 
 from mudroom.core.tree.path import ancestors
 from mudroom.stage.source import Source, read_all
-from mudroom.vault.git.place import RepositoryPlace, read_file
-from mudroom.vault.git.user_settings import UserFiles, UserSettings
+from mudroom.vault.git.place import RepositoryPlace
+from mudroom.vault.git.user_settings import UserFiles, UserSettings, read_own
 
 _LIMIT = 1 << 20
 _PATTERN_LIMIT = 1_000
@@ -46,7 +46,10 @@ class CheckIn:
         own = (user.home + named[1:] if named.startswith(b"~/") else named) if named else user.home + _GLOBAL
         self._lines: list[AttributeLine] = []
         for path in (b"/etc/gitattributes", own, place.common + b"/info/attributes"):
-            self._lines += self._parsed(b"", read_file(path, _LIMIT) or b"")
+            try:
+                self._lines += self._parsed(b"", read_own(path, _LIMIT))
+            except ValueError:
+                self._lines.append(AttributeLine(b"", None, _CONVERTING))
 
     def conversion(self, path: bytes, content: bytes, sources: Iterable[Source]) -> str:
         """Return why git would not store ``content`` as it is, empty if it would. ``sources``: where ``.gitattributes``

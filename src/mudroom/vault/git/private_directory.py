@@ -18,6 +18,7 @@ from _blake2 import blake2b
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
@@ -342,6 +343,8 @@ class _PrivateWriter:
 def _is_kept(setting: GitSetting) -> bool:
     if setting.subsection is None and (setting.section, setting.key) in _LEFT_OUT:
         return False
+    if holds_secret(b"%s.%s=%s" % (setting.section, setting.key, setting.value or b"")):
+        return False  # tokens in URLs and headers: the layer is copied, and goes into archives
     is_hooks_path = setting[:3] == (b"core", None, b"hookspath")
     return not (is_hooks_path and (setting.value or b"/").startswith((b"/", b"~")))
 

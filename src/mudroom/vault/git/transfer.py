@@ -133,6 +133,8 @@ class Transfer:
         self._head = self._sides_of_head()
         self._stashes = self._new_stashes() if changed.stash else []
         self._new = NewObjects((), {}, frozenset())
+        self._listed: tuple[tuple[bytes, CommitText], ...] = ()
+        """The new commits without those of stashes."""
         self._has_objects = False
         """Whether the project's repository has the new objects."""
 
@@ -227,14 +229,16 @@ class Transfer:
 
     def check(self, emptied: Emptied) -> None:
         """Find and check all new objects. Raise UsageError if one is missing, damaged, refused, or emptied."""
-        wanted = [
+        named = [
             sides.fork
             for name, sides in self._refs.items()
             if sides.fork and sides.fork != sides.live and name.startswith((HEADS, TAGS, NOTES))
         ]
-        wanted += [commit for commit, _message in self._stashes]
-        wanted += [self._head.fork_commit] if self._head.fork_commit else []
-        self._new = Walk(self._live, self._history, emptied).new(*dict.fromkeys(wanted))
+        named += [self._head.fork_commit] if self._head.fork_commit else []
+        stashes = [commit for commit, _message in self._stashes]
+        self._new = Walk(self._live, self._history, emptied).new(*dict.fromkeys((*named, *stashes)))
+        listed = {*self._history.new_commits(*dict.fromkeys(map(self._history.peel, named)))} if stashes else None
+        self._listed = tuple(pair for pair in self._new.commits if listed is None or pair[0] in listed)
 
     @property
     def commits(self) -> tuple[tuple[bytes, CommitText], ...]:
@@ -260,7 +264,7 @@ class Transfer:
         if self._stashes:
             moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
             count = len(self._stashes)
-            outcomes.append(RefOutcome(STASH, "moved", STASH, f"{count} more stash{'es' if count > 1 else ''}"))
+            outcomes.append(RefOutcome(STASH, "moved", STASH, f"has {count} more entr{'ies' if count > 1 else 'y'}"))
         checkout = self._checkout(moves)
         message = b"mudroom: apply of " + os.fsencode(self._fork.name)
         record = RepositoryMoves(
@@ -273,7 +277,7 @@ class Transfer:
             self.sides.work_tree,
             self._staged_already(*checkout) if checkout is not None and self._has_objects else (),
         )
-        commits = tuple(describe(name, text) for name, text in self.commits)
+        commits = tuple(describe(name, text) for name, text in self._listed)
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
 
     def _repositories(self) -> Repositories:

@@ -8,17 +8,35 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true, read_file
+from mudroom.stage.source import is_absence
+from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true
 
 _DEPTH = 10  # config.c, MAX_INCLUDE_DEPTH
 _GLOB = re.compile(rb"\*\*/|\*\*|\*|\?|[^*?]+")
 _REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
+
+
+def read_own(path: bytes, limit: int) -> bytes:
+    """Return the content of a file of the user's, b"" if there is none or it is no regular file; a link is followed, as
+    dotfiles often are links. Raise ValueError above ``limit`` bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if is_absence(error) or isinstance(error, PermissionError):
+            return b""
+        raise
+    with os.fdopen(descriptor, "rb") as stream:
+        data = stream.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    if len(data) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes")
+    return data
 
 
 class UserFiles(NamedTuple):
@@ -38,12 +56,14 @@ class UserSettings:
         """Raise UsageError if a file cannot be parsed."""
         self._home, self._git = user.home, place.git
         self._found: list[_Found] = []
-        for path in (*user.paths, place.common + b"/config", place.git + b"/config.worktree"):
+        for path in (*user.paths, place.common + b"/config"):
             self._found += self._read(path, is_certain=True)
+        if self.flag(b"extensions", b"worktreeconfig", default=False):
+            self._found += self._read(place.git + b"/config.worktree", is_certain=True)
 
     def _read(self, path: bytes, *, is_certain: bool, depth: int = 0) -> Iterator[_Found]:
         try:
-            settings = parse_settings(read_file(path, SETTINGS_LIMIT) or b"")
+            settings = parse_settings(read_own(path, SETTINGS_LIMIT))
         except ValueError as error:
             raise UsageError(f"{show(path)} cannot be read: {error}", "git config --list") from None
         for setting in settings:

@@ -13,9 +13,10 @@ from dulwich.lru_cache import LRUSizeCache
 
 from mudroom.core.git.emptied import Emptied
 from mudroom.core.git.index import TreeItem
+from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
-from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree, reads_as
+from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.read import refusal
 from mudroom.vault.git.repository import Repository

@@ -166,9 +166,11 @@ def collect_layer(
     sealed: Changeset,
     claims: Changeset,
     landed: Mapping[bytes, LandedPaths],
+    project: bytes = b"",
     repository: bytes = b"",
 ) -> Changeset:
-    """Return the changes of a stack of layers (directories, bottom first) over ``base``.
+    """Return the changes of a stack of layers (directories, bottom first) over ``base``. ``project``: the path of the
+    project, for flags.
 
     ``sealed``: the changes of the stack without its topmost layer, which alone is walked. A change without a claim
     about its original is a conflict, never a guess. ``repository``: the layer with a private repository, between stack
@@ -187,6 +189,7 @@ def collect_layer(
             before=claims,
             landed=landed,
             private=private,
+            project=project,
         )
         view = OverlayView(b"", (), trees[0], b"")
         return collect(view, staged, lower, ground, 0)  # 0: no live file is older than that

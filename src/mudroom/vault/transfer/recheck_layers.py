@@ -121,6 +121,7 @@ class LayerRecheck:
                     sealed=sealed,
                     claims=Changeset(self._rebase.changes(claims)),
                     landed=landed,
+                    project=vault.project,
                     repository=vault.private_layer(self._state),
                 )
                 self._save(name)

@@ -175,7 +175,7 @@ def landed_shape(landed: LandingResult) -> shape.LandedShape:
         applied.removed,
         conflict_rows(applied.conflicts),
         [show_path(path) for path in landed.merged],
-        [show_path(path) for path in landed.withheld],
+        [show_path(path) for path in landed.untold],
         [*remarks_of(applied.remarks), *_ref_remarks(landed)],
         applied.name,
         landed.remaining,

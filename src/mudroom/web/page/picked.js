@@ -4,7 +4,7 @@
 //    is.
 // 2. At first all rows are chosen, except those that have to be named: protected paths and repositories.
 // 3. A repository is chosen as a whole or not at all: a part of a commit is a broken one. Its protected files are
-//    chosen one by one.
+//    chosen one by one. A repository that the fork made is chosen like other files, as a whole.
 // 4. Choosing blocks does not choose a change of permissions: that has a box of its own, or comes with the whole file.
 // 5. Protected files, and files that run later, are chosen in their shown state: when they change, they are no longer
 //    chosen.
@@ -22,6 +22,12 @@ export const exact = ({ flags }) => !flags.includes("repository") && (flags.incl
 /** The repository that a row is a part of; empty: none. @param {Pick<Row, "flags" | "path">} row */
 export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");
 
+/** The repository that is chosen together with a row; empty: none. @param {Pick<Row, "flags" | "path">} row */
+const unitOf = (row) => {
+  const end = row.flags.includes("new-repository") ? `/${row.path}/`.indexOf("/.git/") + 4 : 0;
+  return end > 3 ? row.path.slice(0, end) : repositoryOf(row);
+};
+
 /**
  * The choice with repositories completed: a repository that is chosen in part becomes chosen, or not chosen, as a whole.
  * @param {Picked} before @param {Picked} picked @param {readonly Row[]} rows @returns {Picked}
@@ -30,7 +36,7 @@ export function together(before, picked, rows) {
   /** @type {Map<string, string[]>} */
   const found = new Map();
   for (const row of rows) {
-    const repository = repositoryOf(row);
+    const repository = unitOf(row);
     if (!repository) continue;
     if (!found.has(repository)) found.set(repository, []);
     found.get(repository)?.push(row.id);

@@ -24,8 +24,9 @@ class RowShape(Struct):
     removed: int = 0
     size: int = 0
     flags: list[str] = []
-    """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``repository``
-    (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
+    """``executes-later``, ``secret``, ``protected``, ``new-repository``, ``work-tree``, ``submodule``, ``mode`` …: the
+    review filters by them, and by ``repository`` (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``,
+    ``conflict``."""
     source: str = ""
     """The former path of a renamed file."""
     mode: tuple[str, str] | None = None

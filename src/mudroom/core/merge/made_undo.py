@@ -1,0 +1,47 @@
+"""Undo of an apply that brought a new repository: the repository goes as a whole, or stays as a whole. Pure.
+
+A command that only looks (``git status``) refreshes the index, so a repository of which only the index differs is
+removed with it. If the user has worked in it, all of it stays: without its objects the user's commits would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.path import is_below, name
+
+STAYS = "is a repository in which there was work since; it stays"
+_REFRESHED = frozenset((b"index",))
+
+
+class MadeUndo(NamedTuple):
+    tree: dict[bytes, Entry]
+    """The entries to remove: as recorded, with refreshed indexes as they are now."""
+    staying: frozenset[bytes]
+    """The repositories that stay."""
+
+
+def repositories_in(path: bytes, tree: Iterable[bytes]) -> list[bytes]:
+    """Return the ``.git`` directories of a directory that was applied at ``path``, relative to it; b"" for itself.
+    ``tree``: relative paths of its contents."""
+    if name(path) == b".git":
+        return [b""]
+    tops = [below for below in tree if name(below) == b".git"]
+    return [top for top in tops if not any(other != top and is_below(top, other) for other in tops)]
+
+
+def undo_of_repositories(tops: Iterable[bytes], tree: Mapping[bytes, Entry], live: Mapping[bytes, Entry]) -> MadeUndo:
+    """Compare repositories (``repositories_in``) as they were applied with ``live``, as they are now."""
+    refreshed = dict(tree)
+    staying = set()
+    for top in tops:
+        start = top + b"/" if top else b""
+        paths = {path for path in tree.keys() | live.keys() if path.startswith(start)}
+        differing = {path[len(start) :] for path in paths if not same_stamp(tree.get(path), live.get(path))}
+        if not differing <= _REFRESHED or not all(start + each in live for each in differing):
+            staying.add(top)
+        else:
+            refreshed |= {start + each: live[start + each] for each in differing}
+    return MadeUndo(refreshed, frozenset(staying))

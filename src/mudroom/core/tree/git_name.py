@@ -1,0 +1,30 @@
+"""Names that a file system takes for a name that git reads.
+
+Source: git's utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
+"""
+
+from __future__ import annotations
+
+import re
+
+_HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
+_SHORT_NAMES = {
+    b".git": re.compile(rb"git~1"),
+    b".gitmodules": re.compile(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
+    b".gitattributes": re.compile(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
+}
+
+
+def reads_as(name: bytes, target: bytes) -> bool:
+    """Return whether some file system takes ``name`` for ``target``: one that ignores case, HFS+ (ignored invisible
+    characters), or NTFS (streams, trailing dots and blanks, short names, backslashes).
+    """
+    if name.isascii() and b"g" not in name.lower():
+        return False
+    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == target:
+        return True
+    for part in name.split(b"\\"):
+        plain = part.partition(b":")[0].rstrip(b" .").lower()
+        if plain == target or _SHORT_NAMES[target].fullmatch(plain):
+            return True
+    return False
