@@ -7,7 +7,7 @@ import pytest
 from mudroom.cli.change.preview import left_out
 
 UNIT, NAMED, STAYS = (
-    "left out, --git brings it as a whole: ",
+    "left out, --git brings its commits: ",
     "left out, to be named if wanted: ",
     "stays because of what is in it: ",
 )

@@ -170,7 +170,7 @@ def left_out(withheld: Sequence[bytes]) -> list[str]:
     named = [path for path in others if path not in above]
     staying = [path for path in others if path in above and not is_protected(path) and name(path) != b"hooks"]
     reasons = (
-        ("left out, --git brings it as a whole", sorted(unit for unit in units if unit is not None)),
+        ("left out, --git brings its commits", sorted(unit for unit in units if unit is not None)),
         ("left out, to be named if wanted", named),
         ("stays because of what is in it", staying),
     )

@@ -145,7 +145,7 @@ class _Planner:
         reason = self._obstacle(name, sides)
         if not reason:
             self._add(name, sides.live, sides.fork)
-            self._tell(name, "moved", name)
+            self._tell(name, "moved", name, "" if sides.live else "is new")
         else:
             self._beside(name, sides.fork, reason, is_head=is_head)
 

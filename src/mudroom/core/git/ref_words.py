@@ -23,7 +23,7 @@ def outcome_words(outcome: RefOutcome) -> tuple[str, str]:
     if outcome.result == "there":
         return name, "is there already" + (f", as {target}" if target else "")
     if outcome.result == "moved":
-        return name, f"is on {target} now" if outcome.ref == HEAD else "moved"
+        return name, f"is on {target} now" if outcome.ref == HEAD else outcome.reason or "moved"
     if outcome.result == "beside":
         return target, f"has the commits of {name}" + (f", which {outcome.reason}" if outcome.reason else "")
     return name, outcome.reason
