@@ -24,6 +24,8 @@ from mudroom.sandbox.client.client import Client
 
 EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 FORKS = ("a", "b")
+KINDS = ("generated", "packed", "package")
+"""Repositories: with loose objects, with packs, and of the files of an installed package."""
 _MARK = "@@@\n"
 _TOKEN = re.compile(rb"u(?:work|line|text)\d+")
 """Words of which the user writes each once."""
@@ -37,6 +39,7 @@ echo @@@; git status --porcelain
 echo @@@; find . -path ./.git -prune -o -type f -empty -print
 echo @@@; git fsck --full --strict --no-dangling 2>&1 | grep -v '^notice: '
 """
+_STATUS = "GIT_OPTIONAL_LOCKS=0 git status --porcelain --untracked-files=no"
 _LOOK = """
 git for-each-ref --format='%(objectname) %(refname)'
 echo @@@; git symbolic-ref -q HEAD || git rev-parse -q --verify HEAD
@@ -84,10 +87,6 @@ class Look(NamedTuple):
         """Entries of the index that differ from the commit at HEAD; "" for a removed one."""
         paths = self.index.keys() | self.tree.keys()
         return {path: self.index.get(path, "") for path in paths if self.index.get(path) != self.tree.get(path)}
-
-    @property
-    def is_clean(self) -> bool:
-        return not self.staged
 
     @property
     def tokens(self) -> set[bytes]:
@@ -250,6 +249,7 @@ class GitMachine:
         if not self.session.vault.has_fork(step.fork):
             return
         fork, before = self._in_fork(step.fork, ":"), self.now
+        was_clean = not self._sh(_STATUS)
         self._untouched("a look at a fork")
         with self.session.alone("apply"):
             landed = self.session.changes.apply(step.fork, git=git)
@@ -264,9 +264,9 @@ class GitMachine:
         for result in landed.repositories:
             self._came_over(result.refs, fork)
         moved = {outcome.target for result in landed.repositories for outcome in result.refs if outcome.result == "moved"}
-        whole = not landed.conflicts and not landed.remaining and before.is_clean and fork.head == self.now.head
+        whole = was_clean and not (landed.conflicts or landed.remaining or landed.merged) and fork.head == self.now.head
         if whole and self.now.head.encode() in moved and not [line for line in fork.status if line[:2] != "??"]:
-            status = self._sh("git status --porcelain --untracked-files=no")
+            status = self._sh(_STATUS)
             self._require(not status, "the work tree is not that of the commit after an apply of all", status)
             self.counts["whole applies"] += 1
         self._forget_if_gone(step.fork)
@@ -286,7 +286,8 @@ class GitMachine:
                 is_right = self.now.refs.get(here) == value
                 if outcome.result == "there" and not is_right:  # the project is ahead
                     is_right = bool(self._sh(f"git merge-base --is-ancestor {value} {here} && echo yes"))
-                self._require(is_right, "a ref is not what the result says", str(outcome))
+                details = f"{outcome}: {value} in the fork, {here} is {self.now.refs.get(here)}"
+                self._require(is_right, "a ref is not what the result says", details)
 
     def do_commits(self, step: Step) -> None:
         if not self.session.vault.has_fork(step.fork):
@@ -401,7 +402,6 @@ class GitMachine:
         gone = (before.commits & self._user_commits) - after.commits
         self._require(not gone, "commits of the user are reached by nothing", f"{gone}\n{_difference(before, after)}")
         staged = {path: entry for path, entry in before.staged.items() if after.index.get(path, "") != entry}
-        staged = {path: entry for path, entry in staged.items() if before.tree.get(path) != after.tree.get(path) or True}
         self._require(not staged, "staged entries changed", f"{staged}\n{_difference(before, after)}")
         stashes = set(before.stashes) - set(after.stashes) - {stash for look in self.forks.values() for stash in look.stashes}
         self._require(not stashes & self._user_commits, "a stash of the user is gone", str(stashes))
