@@ -11,7 +11,8 @@ from git_history import BINARY, LINK, PROGRAM, SECRETS, TEXTS, UNTRACKED_SECRET
 
 FINISH = (
     "git add -A; git rebase --continue || git rebase --skip || git rebase --abort;"
-    " git cherry-pick --continue || git cherry-pick --abort; git revert --abort; git merge --abort; git commit -qm finished"
+    " git cherry-pick --continue || git cherry-pick --abort; git revert --abort; git merge --abort;"
+    " git commit -qm finished"
 )
 """Ends an operation that a conflict has stopped."""
 COLLECTING = re.compile(r"git (gc|repack|prune)")
@@ -36,7 +37,9 @@ class CommandSource:
     def script(self, names: Names) -> str:
         """Return one to three commands."""
         weights = [weight for weight, _make in _KINDS]
-        makers = self._chance.choices([make for _weight, make in _KINDS], weights, k=self._chance.choice((1, 1, 1, 2, 3)))
+        makers = self._chance.choices(
+            [make for _weight, make in _KINDS], weights, k=self._chance.choice((1, 1, 1, 2, 3))
+        )
         return "; ".join(make(self, names) for make in makers)
 
     # --- words ---
@@ -57,7 +60,9 @@ class CommandSource:
     def commit(self, names: Names) -> str:
         """Return an expression for a commit."""
         tags = tuple(names.tags) or ("HEAD",)
-        return self._chance.choice((self.branch(names), self.branch(names) + "~1", "HEAD~1", "HEAD~2", self._chance.choice(tags)))
+        return self._chance.choice(
+            (self.branch(names), self.branch(names) + "~1", "HEAD~1", "HEAD~2", self._chance.choice(tags))
+        )
 
     def pick(self, *choices: str) -> str:
         return self._chance.choice(choices)
@@ -73,8 +78,8 @@ class CommandSource:
 
     def replace_line(self, _names: Names) -> str:
         path = self.text()
-        line = 1 + self.number(12)
-        return f"test ! -s {path} || {{ sed '{line}s/.*/{self.new('line')}/' {path} > .sed.tmp; cat .sed.tmp > {path}; rm -f .sed.tmp; }}"
+        edit = f"sed '{1 + self.number(12)}s/.*/{self.new('line')}/' {path} > .sed.tmp"
+        return f"test ! -s {path} || {{ {edit}; cat .sed.tmp > {path}; rm -f .sed.tmp; }}"
 
     def create(self, _names: Names) -> str:
         folder = self.pick(".", "src", "new/folder")
@@ -98,11 +103,14 @@ class CommandSource:
     # --- commits ---
 
     def add(self, _names: Names) -> str:
-        return self.pick("git add -A", "git add -A", "git add -u", f"git add {self.text()}", f"git add -f {UNTRACKED_SECRET}")
+        return self.pick(
+            "git add -A", "git add -A", "git add -u", f"git add {self.text()}", f"git add -f {UNTRACKED_SECRET}"
+        )
 
     def commit_all(self, names: Names) -> str:
         change = self.append(names)
-        return f"{change}; {self.pick('git add -A; git commit -qm', 'git commit -qam', 'git add -u; git commit -qm')} {self.new('c')}"
+        commit = self.pick("git add -A; git commit -qm", "git commit -qam", "git add -u; git commit -qm")
+        return f"{change}; {commit} {self.new('c')}"
 
     def commit_staged(self, _names: Names) -> str:
         return f"git commit -qm {self.new('c')}"
@@ -113,7 +121,8 @@ class CommandSource:
     # --- branches ---
 
     def make_branch(self, names: Names) -> str:
-        return f"git branch {self.pick('', '-f ')}{self.pick(self.new('b'), self.new('dir/b'), self.branch(names))} {self.commit(names)}"
+        name = self.pick(self.new("b"), self.new("dir/b"), self.branch(names))
+        return f"git branch {self.pick('', '-f ')}{name} {self.commit(names)}"
 
     def delete_branch(self, names: Names) -> str:
         return f"git branch -D {self.branch(names)}"
@@ -147,13 +156,16 @@ class CommandSource:
         return FINISH
 
     def stash(self, _names: Names) -> str:
-        return self.pick("git stash push -q", "git stash push -q -u", f"git stash push -q -m {self.new('m')}", "git stash push -q -a")
+        return self.pick(
+            "git stash push -q", "git stash push -q -u", f"git stash push -q -m {self.new('m')}", "git stash push -q -a"
+        )
 
     def unstash(self, _names: Names) -> str:
         return self.pick("git stash pop -q", "git stash apply -q", "git stash drop -q", "git stash pop -q --index")
 
     def reset(self, names: Names) -> str:
-        return f"git reset -q {self.pick('--soft', '--mixed', '--hard', '--hard', '--keep')} {self.pick('HEAD', 'HEAD~1', self.commit(names))}"
+        how = self.pick("--soft", "--mixed", "--hard", "--hard", "--keep")
+        return f"git reset -q {how} {self.pick('HEAD', 'HEAD~1', self.commit(names))}"
 
     def restore(self, _names: Names) -> str:
         return f"git restore {self.pick('--staged ', '', '-s HEAD~1 ')}{self.pick('.', self.any_file())}"

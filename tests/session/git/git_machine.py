@@ -65,8 +65,8 @@ class Look(NamedTuple):
     refs: dict[str, str]
     head: str
     stashes: tuple[str, ...]
-    index: dict[str, str]
-    """Mode, id and stages by path."""
+    entries: dict[str, str]
+    """The index: mode, id and stages by path."""
     tree: dict[str, str]
     """The same of the commit at HEAD."""
     files: Listing
@@ -80,13 +80,13 @@ class Look(NamedTuple):
     @property
     def visible(self) -> tuple[Any, ...]:
         """What an undo restores."""
-        return (self.refs, self.head, self.stashes, self.index, self.files)
+        return (self.refs, self.head, self.stashes, self.entries, self.files)
 
     @property
     def staged(self) -> dict[str, str]:
         """Entries of the index that differ from the commit at HEAD; "" for a removed one."""
-        paths = self.index.keys() | self.tree.keys()
-        return {path: self.index.get(path, "") for path in paths if self.index.get(path) != self.tree.get(path)}
+        paths = self.entries.keys() | self.tree.keys()
+        return {path: self.entries.get(path, "") for path in paths if self.entries.get(path) != self.tree.get(path)}
 
     @property
     def tokens(self) -> set[bytes]:
@@ -263,7 +263,9 @@ class GitMachine:
             self._require(same, "an apply of files changed the repository", _difference(before, self.now))
         for result in landed.repositories:
             self._came_over(result.refs, fork)
-        moved = {outcome.target for result in landed.repositories for outcome in result.refs if outcome.result == "moved"}
+        moved = {
+            outcome.target for result in landed.repositories for outcome in result.refs if outcome.result == "moved"
+        }
         whole = was_clean and not (landed.conflicts or landed.remaining or landed.merged) and fork.head == self.now.head
         if whole and self.now.head.encode() in moved and not [line for line in fork.status if line[:2] != "??"]:
             status = self._sh(_STATUS)
@@ -277,9 +279,13 @@ class GitMachine:
             self.counts[f"ref {outcome.result}"] += 1
             name, target = outcome.ref.decode(), (outcome.target or outcome.ref).decode()
             if outcome.ref == HEAD and outcome.result == "moved":
-                self._require(self.now.head == target, "HEAD is not where the result says", f"{outcome} {self.now.head}")
+                self._require(
+                    self.now.head == target, "HEAD is not where the result says", f"{outcome} {self.now.head}"
+                )
             elif outcome.ref == STASH:
-                self._require(set(fork.stashes) <= {*self.now.stashes, *self.now.commits}, "a stash is missing", str(outcome))
+                self._require(
+                    set(fork.stashes) <= {*self.now.stashes, *self.now.commits}, "a stash is missing", str(outcome)
+                )
             elif outcome.result in ("moved", "beside", "there"):
                 value = fork.commit if outcome.ref == HEAD else fork.refs.get(name, "")
                 here = self.now.head if outcome.ref == HEAD == outcome.target else target
@@ -296,7 +302,7 @@ class GitMachine:
         with self.session.alone("commits"):
             commits = self.session.changes.bring_commits(step.fork)
         self.now = self._look()
-        same = (before.files, before.index, before.head) == (self.now.files, self.now.index, self.now.head)
+        same = (before.files, before.entries, before.head) == (self.now.files, self.now.entries, self.now.head)
         self._require(same, "files, index or HEAD changed with --commits", _difference(before, self.now))
         if commits.name:
             self._applied[commits.name] = Applied(self._number, before, self.now)
@@ -327,7 +333,7 @@ class GitMachine:
         if before.visible == origin.visible:
             self._require(not result.conflicts, f"conflicts in an immediate {word}", str(result.conflicts))
             staged = bool(target.staged or origin.staged)
-            expected, found = (look._replace(index={}) if staged else look for look in (target, self.now))
+            expected, found = (look._replace(entries={}) if staged else look for look in (target, self.now))
             self._require(expected.visible == found.visible, f"a wrong {word}", _difference(expected, found))
             self.counts[f"immediate {word}"] += 1
 
@@ -384,7 +390,7 @@ class GitMachine:
         empty = [path for path, entry in look.files.items() if entry[0] == "file" and not entry[2]]
         self._require(not empty, "an emptied file in the work tree", str(empty))
         missing = {value for value in look.refs.values() if value not in look.objects}
-        missing |= {entry.split()[1] for entry in look.index.values() if entry.split()[1] not in look.objects}
+        missing |= {entry.split()[1] for entry in look.entries.values() if entry.split()[1] not in look.objects}
         self._require(not missing, "a ref or the index names missing objects", str(missing))
         if self.steps[-1].verb in ("user", "write"):
             return
@@ -401,9 +407,11 @@ class GitMachine:
         self._require(before.objects <= after.objects, "objects were removed")
         gone = (before.commits & self._user_commits) - after.commits
         self._require(not gone, "commits of the user are reached by nothing", f"{gone}\n{_difference(before, after)}")
-        staged = {path: entry for path, entry in before.staged.items() if after.index.get(path, "") != entry}
+        staged = {path: entry for path, entry in before.staged.items() if after.entries.get(path, "") != entry}
         self._require(not staged, "staged entries changed", f"{staged}\n{_difference(before, after)}")
-        stashes = set(before.stashes) - set(after.stashes) - {stash for look in self.forks.values() for stash in look.stashes}
+        stashes = (
+            set(before.stashes) - set(after.stashes) - {stash for look in self.forks.values() for stash in look.stashes}
+        )
         self._require(not stashes & self._user_commits, "a stash of the user is gone", str(stashes))
 
     # --- reading ---
@@ -420,7 +428,11 @@ class GitMachine:
 
     def _look(self) -> Look:
         refs, head, stashes, index, tree, commits, objects, problems = self._sh(_LOOK).split(_MARK)
-        files = {name: entry for name, entry in listing(self.place.project).items() if not re.match(r"(.*/)?\.git(/|$)", name)}
+        files = {
+            name: entry
+            for name, entry in listing(self.place.project).items()
+            if not re.match(r"(.*/)?\.git(/|$)", name)
+        }
         return Look(
             _refs(refs), head.strip(), tuple(stashes.split()), _entries(index), _entries(tree), files,
             frozenset(commits.split()), frozenset(objects.split()), problems,
@@ -437,7 +449,11 @@ def _entries(text: str) -> dict[str, str]:
     for line in text.splitlines():
         words, _tab, path = line.partition("\t")
         first, second, third = words.split()
-        entry = f"{first} {third}" if second in ("blob", "commit") else f"{first} {second}" + (f" {third}" if third != "0" else "")
+        entry = (
+            f"{first} {third}"
+            if second in ("blob", "commit")
+            else f"{first} {second}" + (f" {third}" if third != "0" else "")
+        )
         found[path] = f"{found[path]}, {entry}" if path in found else entry
     return found
 
@@ -451,14 +467,20 @@ def _names(refs: dict[str, str]) -> Names:
 
 def _dated(script: str, number: int) -> str:
     when = f"{START + 100_000 + 60 * number} +0000"
-    return f"export GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no; {script}"
+    return (
+        f"export GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no; {script}"
+    )
 
 
 def _difference(before: Look, after: Look) -> str:
     lines = []
-    for name in ("refs", "index", "tree", "files"):
+    for name in ("refs", "entries", "tree", "files"):
         one, other = getattr(before, name), getattr(after, name)
-        lines += [f"{name} {key}: {one.get(key)} -> {other.get(key)}" for key in sorted({*one, *other}) if one.get(key) != other.get(key)]
+        lines += [
+            f"{name} {key}: {one.get(key)} -> {other.get(key)}"
+            for key in sorted({*one, *other})
+            if one.get(key) != other.get(key)
+        ]
     for name in ("head", "stashes"):
         if getattr(before, name) != getattr(after, name):
             lines.append(f"{name}: {getattr(before, name)} -> {getattr(after, name)}")

@@ -34,7 +34,13 @@ def shapes(draw: st.DrawFn) -> Shape:
     count = draw(st.integers(1, 9))
     one = st.integers(0, count - 1)
     parents = [draw(st.lists(st.integers(0, at - 1), max_size=3, unique=True)) if at else [] for at in range(count)]
-    return Shape(parents, draw(st.lists(one, max_size=3)), draw(st.lists(one, max_size=2)), draw(one), draw(st.sampled_from((1, 9))))
+    return Shape(
+        parents,
+        draw(st.lists(one, max_size=3)),
+        draw(st.lists(one, max_size=2)),
+        draw(one),
+        draw(st.sampled_from((1, 9))),
+    )
 
 
 def reached(shape: Shape, starts: list[int]) -> set[int]:
