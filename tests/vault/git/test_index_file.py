@@ -143,3 +143,18 @@ def test_tree_difference(project: Path) -> None:
 
 def test_blob_id(project: Path) -> None:
     assert blob_id(b"1\n", _length(project)).hex() == git(project, "git hash-object file").strip()
+
+
+def test_an_edit_in_the_second_of_the_index_stays_seen(project: Path) -> None:
+    """racy-git.txt: the file has the size of its entry, and no later time than the index."""
+    for path in ("d/deep/a", ".git/index"):
+        os.utime(project / path, (1_700_000_000, 1_700_000_000))
+    git(project, "git update-index --refresh")
+    (project / "d/deep/a").write_text("b\n")
+    for path in ("d/deep/a", ".git/index"):
+        os.utime(project / path, (1_700_000_000, 1_700_000_000))
+    git(project, "git config core.trustctime false; git config core.checkStat minimal")
+    assert git(project, "git diff --name-only") == "d/deep/a\n"
+    git(project, "git update-ref refs/heads/empty $(git commit-tree -p HEAD -m empty HEAD^{tree})")
+    moved(project, "HEAD", "empty")
+    assert git(project, "git diff --name-only") == "d/deep/a\n"

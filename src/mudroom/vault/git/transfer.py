@@ -301,6 +301,8 @@ class Transfer:
         operation = self._live.operation()
         if operation:
             return f"{operation} is not finished"
+        if os.path.lexists(self.sides.place.git + b"/HEAD.lock"):
+            return "another git command has locked HEAD"
         return index_obstacle(self.sides.place.git + b"/index", self._live.format.oid_length)
 
     def _staged_already(self, before: bytes, after: bytes) -> tuple[bytes, ...]:
