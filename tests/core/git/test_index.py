@@ -289,7 +289,7 @@ def test_a_refreshed_index_stages_the_same() -> None:
     assert not is_same_staging(before, encode_index(refreshed[:-1]))
     skipped = encode_index([*refreshed[:-1], last._replace(skip_worktree=True)])
     assert is_same_staging(before, skipped) and is_same_staging(skipped, before)
-    one, other = (
+    first, second = (
         encode_index([last._replace(skip_worktree=True, item=TreeItem(0o100644, i * 20))]) for i in (b"a", b"b")
     )
-    assert not is_same_staging(one, other)
+    assert not is_same_staging(first, second)
