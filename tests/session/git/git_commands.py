@@ -36,7 +36,9 @@ class CommandSource:
     def script(self, names: Names) -> str:
         """Return one to three commands."""
         weights = [weight for weight, _make in _KINDS]
-        makers = self._chance.choices([make for _weight, make in _KINDS], weights, k=self._chance.choice((1, 1, 1, 2, 3)))
+        makers = self._chance.choices(
+            [make for _weight, make in _KINDS], weights, k=self._chance.choice((1, 1, 1, 2, 3))
+        )
         return "; ".join(make(self, names) for make in makers)
 
     # --- words ---
@@ -57,7 +59,9 @@ class CommandSource:
     def commit(self, names: Names) -> str:
         """Return an expression for a commit."""
         tags = tuple(names.tags) or ("HEAD",)
-        return self._chance.choice((self.branch(names), self.branch(names) + "~1", "HEAD~1", "HEAD~2", self._chance.choice(tags)))
+        return self._chance.choice(
+            (self.branch(names), self.branch(names) + "~1", "HEAD~1", "HEAD~2", self._chance.choice(tags))
+        )
 
     def pick(self, *choices: str) -> str:
         return self._chance.choice(choices)
@@ -98,7 +102,9 @@ class CommandSource:
     # --- commits ---
 
     def add(self, _names: Names) -> str:
-        return self.pick("git add -A", "git add -A", "git add -u", f"git add {self.text()}", f"git add -f {UNTRACKED_SECRET}")
+        return self.pick(
+            "git add -A", "git add -A", "git add -u", f"git add {self.text()}", f"git add -f {UNTRACKED_SECRET}"
+        )
 
     def commit_all(self, names: Names) -> str:
         change = self.append(names)
@@ -147,7 +153,9 @@ class CommandSource:
         return FINISH
 
     def stash(self, _names: Names) -> str:
-        return self.pick("git stash push -q", "git stash push -q -u", f"git stash push -q -m {self.new('m')}", "git stash push -q -a")
+        return self.pick(
+            "git stash push -q", "git stash push -q -u", f"git stash push -q -m {self.new('m')}", "git stash push -q -a"
+        )
 
     def unstash(self, _names: Names) -> str:
         return self.pick("git stash pop -q", "git stash apply -q", "git stash drop -q", "git stash pop -q --index")

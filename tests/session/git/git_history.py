@@ -76,7 +76,9 @@ def make_package_repository(project: Path, home: Path, package: str) -> None:
     (project / LINK).symlink_to(TEXTS[0])
     for number, folder in enumerate(sorted(path.name for path in project.iterdir() if path.name != ".git")):
         when = f"{START + number} +0000"
-        script = f"git add -f -- '{folder}'; GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' git commit -qm {number}"
+        script = (
+            f"git add -f -- '{folder}'; GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' git commit -qm {number}"
+        )
         _run(project, home, script)
     _run(project, home, _REFS)
     (project / UNTRACKED_SECRET).write_text("TOKEN=of-the-user\n")

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conftest import Listing, Place, full_listing, listing
 from git_commands import COLLECTING, PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
+
+from conftest import Listing, Place, full_listing, listing
 from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
@@ -263,7 +264,9 @@ class GitMachine:
             self._require(same, "an apply of files changed the repository", _difference(before, self.now))
         for result in landed.repositories:
             self._came_over(result.refs, fork)
-        moved = {outcome.target for result in landed.repositories for outcome in result.refs if outcome.result == "moved"}
+        moved = {
+            outcome.target for result in landed.repositories for outcome in result.refs if outcome.result == "moved"
+        }
         whole = was_clean and not (landed.conflicts or landed.remaining or landed.merged) and fork.head == self.now.head
         if whole and self.now.head.encode() in moved and not [line for line in fork.status if line[:2] != "??"]:
             status = self._sh(_STATUS)
@@ -277,9 +280,13 @@ class GitMachine:
             self.counts[f"ref {outcome.result}"] += 1
             name, target = outcome.ref.decode(), (outcome.target or outcome.ref).decode()
             if outcome.ref == HEAD and outcome.result == "moved":
-                self._require(self.now.head == target, "HEAD is not where the result says", f"{outcome} {self.now.head}")
+                self._require(
+                    self.now.head == target, "HEAD is not where the result says", f"{outcome} {self.now.head}"
+                )
             elif outcome.ref == STASH:
-                self._require(set(fork.stashes) <= {*self.now.stashes, *self.now.commits}, "a stash is missing", str(outcome))
+                self._require(
+                    set(fork.stashes) <= {*self.now.stashes, *self.now.commits}, "a stash is missing", str(outcome)
+                )
             elif outcome.result in ("moved", "beside", "there"):
                 value = fork.commit if outcome.ref == HEAD else fork.refs.get(name, "")
                 here = self.now.head if outcome.ref == HEAD == outcome.target else target
@@ -403,7 +410,9 @@ class GitMachine:
         self._require(not gone, "commits of the user are reached by nothing", f"{gone}\n{_difference(before, after)}")
         staged = {path: entry for path, entry in before.staged.items() if after.index.get(path, "") != entry}
         self._require(not staged, "staged entries changed", f"{staged}\n{_difference(before, after)}")
-        stashes = set(before.stashes) - set(after.stashes) - {stash for look in self.forks.values() for stash in look.stashes}
+        stashes = (
+            set(before.stashes) - set(after.stashes) - {stash for look in self.forks.values() for stash in look.stashes}
+        )
         self._require(not stashes & self._user_commits, "a stash of the user is gone", str(stashes))
 
     # --- reading ---
@@ -420,7 +429,11 @@ class GitMachine:
 
     def _look(self) -> Look:
         refs, head, stashes, index, tree, commits, objects, problems = self._sh(_LOOK).split(_MARK)
-        files = {name: entry for name, entry in listing(self.place.project).items() if not re.match(r"(.*/)?\.git(/|$)", name)}
+        files = {
+            name: entry
+            for name, entry in listing(self.place.project).items()
+            if not re.match(r"(.*/)?\.git(/|$)", name)
+        }
         return Look(
             _refs(refs), head.strip(), tuple(stashes.split()), _entries(index), _entries(tree), files,
             frozenset(commits.split()), frozenset(objects.split()), problems,
@@ -437,7 +450,11 @@ def _entries(text: str) -> dict[str, str]:
     for line in text.splitlines():
         words, _tab, path = line.partition("\t")
         first, second, third = words.split()
-        entry = f"{first} {third}" if second in ("blob", "commit") else f"{first} {second}" + (f" {third}" if third != "0" else "")
+        entry = (
+            f"{first} {third}"
+            if second in ("blob", "commit")
+            else f"{first} {second}" + (f" {third}" if third != "0" else "")
+        )
         found[path] = f"{found[path]}, {entry}" if path in found else entry
     return found
 
@@ -451,14 +468,20 @@ def _names(refs: dict[str, str]) -> Names:
 
 def _dated(script: str, number: int) -> str:
     when = f"{START + 100_000 + 60 * number} +0000"
-    return f"export GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no; {script}"
+    return (
+        f"export GIT_AUTHOR_DATE='{when}' GIT_COMMITTER_DATE='{when}' GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no; {script}"
+    )
 
 
 def _difference(before: Look, after: Look) -> str:
     lines = []
     for name in ("refs", "index", "tree", "files"):
         one, other = getattr(before, name), getattr(after, name)
-        lines += [f"{name} {key}: {one.get(key)} -> {other.get(key)}" for key in sorted({*one, *other}) if one.get(key) != other.get(key)]
+        lines += [
+            f"{name} {key}: {one.get(key)} -> {other.get(key)}"
+            for key in sorted({*one, *other})
+            if one.get(key) != other.get(key)
+        ]
     for name in ("head", "stashes"):
         if getattr(before, name) != getattr(after, name):
             lines.append(f"{name}: {getattr(before, name)} -> {getattr(after, name)}")

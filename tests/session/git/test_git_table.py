@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from git_history import environment
 
 from conftest import Place, full_listing
-from git_history import environment
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import LandingResult, Session
 from mudroom.vault.git.transfer import Commits
@@ -91,7 +91,9 @@ def desk(place: Place) -> Iterator[Desk]:
 def test_an_ordinary_repository(desk: Desk) -> None:
     desk.begin()
     before = desk.sh("git show-ref; git ls-files -s; git status --porcelain")
-    desk.fork(f"{COMMIT}; git branch topic; git tag t; git tag -a -m t u; git notes add -m n; echo s >> a; git stash -q")
+    desk.fork(
+        f"{COMMIT}; git branch topic; git tag t; git tag -a -m t u; git notes add -m n; echo s >> a; git stash -q"
+    )
     landed = desk.apply()
     assert landed.conflicts == () and landed.remaining == 0
     assert {result for result, _target, _reason in outcomes(landed).values()} == {"moved"}
@@ -253,7 +255,10 @@ def test_hooks_in_the_tree(desk: Desk, hooks: str) -> None:
     desk.sh(f"git config core.hooksPath {hooks}")
     desk.fork(f"mkdir -p {hooks}; echo 'touch evil' > {hooks}/pre-commit; chmod +x {hooks}/pre-commit; {COMMIT}")
     assert "executes-later" in {
-        flag for change in desk.session.changes.of("f").changes if change.path.endswith(b"pre-commit") for flag in change.flags
+        flag
+        for change in desk.session.changes.of("f").changes
+        if change.path.endswith(b"pre-commit")
+        for flag in change.flags
     }
 
 
@@ -320,7 +325,9 @@ def test_sha256(desk: Desk) -> None:
 def test_alternates(desk: Desk, inside: bool) -> None:
     desk.begin()
     store = "store" if inside else "../store"
-    desk.sh(f"{CLONE} --bare . {store}; git repack -qad; echo $PWD/{store}/objects > .git/objects/info/alternates; git repack -qadl")
+    desk.sh(
+        f"{CLONE} --bare . {store}; git repack -qad; echo $PWD/{store}/objects > .git/objects/info/alternates; git repack -qadl"
+    )
     if not inside:
         result = desk.session.run([b"git", b"log", b"--format=%s"], fork="f")
         assert result.exit_code != 0 or result.stdout == b"one\n"
@@ -335,7 +342,11 @@ def test_alternates(desk: Desk, inside: bool) -> None:
 def test_replaced_objects(desk: Desk, kind: str) -> None:
     desk.begin()
     desk.sh("echo 2 >> a; git commit -qam second; echo 3 >> a; git commit -qam third")
-    desk.sh("git replace --graft HEAD HEAD~2" if kind == "replace" else "echo $(git rev-parse HEAD HEAD~2) > .git/info/grafts")
+    desk.sh(
+        "git replace --graft HEAD HEAD~2"
+        if kind == "replace"
+        else "echo $(git rev-parse HEAD HEAD~2) > .git/info/grafts"
+    )
     desk.fork("echo two >> a; git commit -qam two; git replace -f HEAD HEAD~1")
     before = desk.sh("git for-each-ref refs/replace; cat .git/info/grafts || true", fails=True)
     landed = desk.apply()
@@ -461,7 +472,9 @@ def test_the_user_meanwhile(desk: Desk, what: str) -> None:
     desk.require_sound()
 
 
-@pytest.mark.parametrize("how", ["git init -q -b main made; cd made; " + SETTINGS, f"{CLONE} --no-hardlinks . made; cd made; " + SETTINGS])
+@pytest.mark.parametrize(
+    "how", ["git init -q -b main made; cd made; " + SETTINGS, f"{CLONE} --no-hardlinks . made; cd made; " + SETTINGS]
+)
 def test_a_repository_that_the_fork_made(desk: Desk, how: str) -> None:
     desk.begin()
     desk.fork(f"{how}; echo m > m; git add m; git commit -qm made")

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from git_history import environment, make_repository
 
 from conftest import Place, listing
-from git_history import environment, make_repository
 from test_vault_verb import Cli
 
 KEY = "secret of the user\n"
@@ -112,9 +112,7 @@ def test_a_commit_of_many_files_with_the_names_of_secrets(user: User, place: Pla
 
 @pytest.mark.parametrize("how", ["--commits", "--git"])
 @pytest.mark.parametrize("script", ["git add -f .env; git commit -qm empty", "git add -f .env; git stash push -q"])
-def test_an_emptied_file_is_refused_before_anything_is_written(
-    user: User, place: Place, how: str, script: str
-) -> None:
+def test_an_emptied_file_is_refused_before_anything_is_written(user: User, place: Place, how: str, script: str) -> None:
     place.write(".env", "TOKEN=1\n")
     user.fork(f"echo x >> a; git commit -qam fix; test ! -s .env; {script}")
     before = listing(place.project)
@@ -159,7 +157,9 @@ def test_undo_after_a_commit_of_the_users_own(user: User) -> None:
 
 
 def test_undo_and_redo_again_and_again(user: User) -> None:
-    user.fork("echo two >> a; git commit -qam two; git branch other; git tag t; git notes add -m n; echo s >> a; git stash")
+    user.fork(
+        "echo two >> a; git commit -qam two; git branch other; git tag t; git notes add -m n; echo s >> a; git stash"
+    )
     before = user.sh("git show-ref; git ls-files -s")
     user.apply("--git")
     after = user.sh("git show-ref; git ls-files -s; git stash list")
@@ -201,7 +201,9 @@ def test_commits_after_more_commits(user: User) -> None:
 # --- 4: what is no change, and work trees ---
 
 
-@pytest.mark.parametrize("command", ["git status", "git update-index --refresh", "git diff", "git log", "git stash list"])
+@pytest.mark.parametrize(
+    "command", ["git status", "git update-index --refresh", "git diff", "git log", "git stash list"]
+)
 def test_a_command_that_refreshes_the_index_leaves_no_fork(user: User, place: Place, command: str) -> None:
     place.write("a", "one\n")  # its time differs from that in the index
     done = user.mudroom("run", "--yes", "--", *command.split())
@@ -233,7 +235,9 @@ def test_the_rebase_of_a_fork_does_not_go_on_in_the_project(user: User, place: P
     user.apply("--git", code=3)  # a rebase detaches HEAD: the commits arrive at mudroom/f
     assert not (user.project / ".git/rebase-merge").exists()
     assert "rebase" not in user.sh("git status").lower()
-    done = subprocess.run(["git", "rebase", "--continue"], cwd=user.project, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "rebase", "--continue"], cwd=user.project, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0 and "no rebase in progress" in done.stderr.lower()
     assert not evil.exists()
 
