@@ -25,6 +25,8 @@ class Shape(NamedTuple):
     left: list[int]
     """Commits of which the project has the objects, with those of what is before them, but no branch."""
     head: int
+    pace: int = 1
+    """Commits in a second: git rebase makes several."""
 
 
 @st.composite
@@ -32,7 +34,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     count = draw(st.integers(1, 9))
     one = st.integers(0, count - 1)
     parents = [draw(st.lists(st.integers(0, at - 1), max_size=3, unique=True)) if at else [] for at in range(count)]
-    return Shape(parents, draw(st.lists(one, max_size=3)), draw(st.lists(one, max_size=2)), draw(one))
+    return Shape(parents, draw(st.lists(one, max_size=3)), draw(st.lists(one, max_size=2)), draw(one), draw(st.sampled_from((1, 9))))
 
 
 def reached(shape: Shape, starts: list[int]) -> set[int]:
@@ -57,13 +59,19 @@ def test_any_history(shape: Shape) -> None:
         shutil.rmtree(root)
 
 
+@pytest.mark.parametrize("head", range(8))
+def test_commits_of_one_second(tmp_path: Path, head: int) -> None:
+    """Their order by time says nothing of which reaches which."""
+    check(Copy(tmp_path), Shape([[], *([at] for at in range(8))], [8], [], head, pace=9))
+
+
 def check(copy: Copy, shape: Shape) -> None:
     ids: list[str] = []
     kept = reached(shape, [*shape.tips, *shape.left])
     for number, above in enumerate(shape.parents):
         blob = copy.object("blob", b"%d" % number)
         tree = copy.tree(("100644", b"f%d" % number, blob))
-        who = b"T <t@example.org> %d +0000" % (1700000000 + number)
+        who = b"T <t@example.org> %d +0000" % (1700000000 + number // shape.pace)
         ids.append(copy.commit(tree, *(ids[at] for at in above), author=who, committer=who, rest=b"\n%d\n" % number))
         for name in (blob, tree, ids[-1]) if number in kept else ():
             target = copy.project / ".git/objects" / name[:2] / name[2:]

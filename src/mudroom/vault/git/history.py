@@ -142,9 +142,12 @@ class History:
             reach(name, by_tip)
         for name in starts:
             reach(name, by_start)
-        while undecided:
-            _time, name = heapq.heappop(heap)
+        oldest: int | None = None  # of the commits that count as unreached; those of the same second may reach them
+        while heap and (undecided or (oldest is not None and -heap[0][0] >= oldest)):
+            negative, name = heapq.heappop(heap)
             undecided.discard(name)
+            if marks[name] == by_start:
+                oldest = -negative
             for above in parents[name]:
                 reach(above, by_tip if marks[name] & by_tip else by_start)
         return {name for name, mark in marks.items() if mark == by_start}
