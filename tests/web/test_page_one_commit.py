@@ -45,9 +45,9 @@ def test_apply_commit_and_undo(project: Place, site: Site, page: Page) -> None:
     page.get_by_role("tree", name="Changed files").wait_for()
     assert message.input_value() == "second\n\nand why", "it is kept"
     button.click()
-    made = git(project.project, "git rev-parse --short=10 HEAD").strip
     page.get_by_text("Committed: ").wait_for()
-    assert f"Committed: {made()} on main, 2 files." in page.locator(".banner.good").inner_text()
+    made = git(project.project, "git rev-parse HEAD")[:10]
+    assert f"Committed: {made} on main, 2 files." in page.locator(".banner.good").inner_text()
     assert git(project.project, "git log -1 --format=%B").strip() == "second\n\nand why"
     assert log(project) == "second\nfirst\n"
     page.get_by_role("button", name="Undo", exact=True).click()
@@ -84,7 +84,7 @@ def test_what_does_not_go_with_it(project: Place, site: Site, page: Page) -> Non
     repository.check()
     page.get_by_text("A repository is chosen: it cannot be part of a commit.").wait_for()
     repository.uncheck()
-    apply(page, "Apply 1 of 2 and commit")
+    apply(page, page.get_by_role("button", name="and commit").inner_text())
     page.get_by_text("Committed: ").wait_for()
     assert log(project) == "second\nfirst\n"
 

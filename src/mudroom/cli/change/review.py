@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
@@ -78,6 +79,7 @@ def _print_json(session: Session, name: str, context: Context) -> int:
 
 def _review(session: Session, name: str | None, recorder: _RecordingTerminal, context: Context) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
+    from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.cli.vault.event_row import line
     from mudroom.tui.app import review
     from mudroom.tui.base_app import ReviewHooks
@@ -90,7 +92,8 @@ def _review(session: Session, name: str | None, recorder: _RecordingTerminal, co
             raise
 
     settings = session.actor.policy
-    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify)
+    git_files = partial(user_git_files, context.environ)
+    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify, git_files)
     end = review(session, name, hooks)
     if end.says:
         context.terminal.say(end.says)
