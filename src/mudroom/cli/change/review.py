@@ -26,8 +26,8 @@ examples:
   mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
-Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 3 conflicts are left, 4
-the fork has changed since it was looked at, 5 the verify command failed."""
+Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 1 applied without the
+requested commit, 3 conflicts are left, 4 the fork has changed since it was looked at, 5 the verify command failed."""
 
 NEEDED_PACKAGE = "textual"
 INSTALL = "pip install 'mudroom[tui]'"
