@@ -160,7 +160,7 @@ def test_a_repository_that_was_left_out_is_not_mixed_with_a_new_one(place: Place
     before = full_listing(place.project / ".git")
     session, result = place.sh("mkdir .git; echo other > .git/HEAD; echo new > .git/packed-refs", SMALL)
     assert "left out of the copy: .git (0.1 MB)" in result.notes
-    with session.alone("test"):
+    with session.alone("test"), pytest.raises(UsageError, match="HEAD does not name an object"):
         session.changes.apply(result.fork, [b".git"])
     assert full_listing(place.project / ".git") == before
 

@@ -139,8 +139,9 @@ class Changes:
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
-        self._forks.secrets.look()  # commits are checked for masked files
         with self._forks.at_rest(name) as fork:
+            if _holds_repository(fork):
+                self._forks.secrets.look()  # commits are checked for masked files
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
@@ -409,6 +410,16 @@ class Changes:
         data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}
         data["conflicts"] = len(applied.conflicts)
         self._forks.journal(kind, fork, data)
+
+
+def _holds_repository(fork: Fork) -> bool:
+    """Return whether the fork may have changed or made a git repository. Its record is not decoded: it may be large."""
+    from mudroom.stage import safe_open
+
+    try:
+        return b".git" in safe_open.read(fork.record_path)
+    except FileNotFoundError:
+        return False
 
 
 def _both_ways(changes: Iterable[Change]) -> bool:

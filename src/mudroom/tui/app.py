@@ -34,7 +34,8 @@ class ReviewEnd(NamedTuple):
     """The outcome of a review."""
 
     code: int
-    """The exit code, as that of an apply: 0, 3 conflicts are left, 4 the fork has changed, 5 verification failed."""
+    """The exit code, as that of an apply: 0, 1 the requested commit was not made, 3 conflicts are left, 4 the fork has
+    changed, 5 verification failed."""
     fork: str
     says: str
     """A sentence about the last action; empty if there was none."""

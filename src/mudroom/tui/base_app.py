@@ -18,6 +18,7 @@ from mudroom.tui.review_model import ReviewModel
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session
+    from mudroom.vault.git.user_settings import UserFiles
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ class ReviewHooks(NamedTuple):
     notes: Sequence[str] = ()
     verifies: tuple[bytes, ...] = ()
     """The policy's verify command; empty if there is none."""
+    git_files: Callable[[], UserFiles] | None = None
+    """Return git's settings files of the user; None: no commit is offered."""
 
 
 class BaseApp(App[None]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -142,6 +142,33 @@ class Confirm(Dialog[bool]):
         self.dismiss(answer)
 
 
+ApplyAnswer: TypeAlias = Literal["apply", "commit"]
+
+
+class ConfirmApply(Dialog["ApplyAnswer | None"]):
+    """Confirm an apply. ``can_commit``: offer to make one commit of it. Its result None: no apply."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "apply", show=False),
+        Binding("c", "commit", show=False),
+        Binding("n,q,escape", "none", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[Pieces], *, can_commit: bool) -> None:
+        super().__init__(title, rows, f"y apply   {'c apply as one commit   ' if can_commit else ''}Esc back")
+        self._can_commit = can_commit
+
+    def action_apply(self) -> None:
+        self.dismiss("apply")
+
+    def action_commit(self) -> None:
+        if self._can_commit:
+            self.dismiss("commit")
+
+    def action_none(self) -> None:
+        self.dismiss(None)
+
+
 class TextDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "close", show=False)]
 
@@ -197,8 +224,8 @@ class TextInput(Dialog["str | None"]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "none", show=False)]
 
-    def __init__(self, title: str, value: str) -> None:
-        super().__init__(title, [], "Enter search   Esc back")
+    def __init__(self, title: str, value: str, *, enter: str = "search") -> None:
+        super().__init__(title, [], f"Enter {enter}   Esc back")
         self._value = value
 
     def compose(self) -> ComposeResult:

@@ -14,11 +14,11 @@ from mudroom.tui import summary
 from mudroom.tui.choice import Choice
 from mudroom.tui.commit import commit_row, commit_rows
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, TextDialog, plain
+from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, ConfirmApply, TextDialog, TextInput, plain
 from mudroom.tui.fork_reader import ReviewParts
 
 if TYPE_CHECKING:
-    from mudroom.session import LandingResult
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
 
 EVENTS = 200
 """Events of the journal that are shown."""
@@ -37,25 +37,43 @@ async def apply(parts: ReviewParts) -> None:
         app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
         return
     question = summary.before_apply(seen, choice, parts.screen.files.flags, app.hooks.verifies)
-    if not await app.push_screen_wait(Confirm(f"Apply to {show_path(model.project)}?", question, "apply")):
+    can_commit = app.hooks.git_files is not None and not choice.git and model.can_commit()
+    dialog = ConfirmApply(f"Apply to {show_path(model.project)}?", question, can_commit=can_commit)
+    answer = await app.push_screen_wait(dialog)
+    commit = await _ask_message(parts) if answer == "commit" else None
+    if answer is None or (answer == "commit" and commit is None):
         return
-    work = partial(model.ask, model.apply, seen, choice, app.verifying)
-    landed = await parts.reader.change("applying", work)
-    if isinstance(landed, MudroomError):
-        _tell_error(parts, landed)
+    work = partial(model.ask, model.apply, seen, choice, app.verifying, commit)
+    done = await parts.reader.change("applying", work)
+    if isinstance(done, MudroomError):
+        _tell_error(parts, done)
     else:
-        await _show_landed(parts, landed, choice)
+        await _show_landed(parts, done, choice)
 
 
-async def _show_landed(parts: ReviewParts, landed: LandingResult, choice: Choice) -> None:
-    """Show the outcome of an apply, and undo the apply if that is asked for."""
+async def _ask_message(parts: ReviewParts) -> CommitRequest | None:
+    """Ask for the message of the commit; None: no apply."""
+    from mudroom.session.commit_apply import CommitRequest
+
     app = parts.screen.app
+    message = await app.push_screen_wait(TextInput("Message of the commit", "", enter="apply and commit"))
+    if message is None or app.hooks.git_files is None:
+        return None
+    if not message.strip():
+        app.notify("nothing was applied: the commit needs a message", severity="warning")
+        return None
+    return CommitRequest(message, app.hooks.git_files())
+
+
+async def _show_landed(parts: ReviewParts, done: CommittedApply, choice: Choice) -> None:
+    """Show the outcome of an apply, and undo the apply if that is asked for."""
+    app, landed = parts.screen.app, done.landed
     failed = landed.verified is not None and not landed.verified.passed
-    app.code = 5 if failed else 3 if landed.conflicts else 0
+    app.code = 5 if failed else 3 if landed.conflicts else 1 if done.problem else 0
     app.applied = app.applied or not failed
     await parts.reader.look()
     title = "Nothing was applied" if failed else "Applied"
-    rows, name = summary.landed(landed, choice), landed.applied.name
+    rows, name = [*summary.landed(landed, choice), *summary.committed(done)], landed.applied.name
     if not name or failed:
         await app.push_screen_wait(TextDialog(title, rows))
     elif await app.push_screen_wait(ApplyOutcomeDialog(title, rows)):

@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.merge import PartialChoice
@@ -23,7 +23,8 @@ from mudroom.tui.diffrow import FileRows, FileText
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
-    from mudroom.session import ApplyResult, ForkConflict, LandingResult, Session
+    from mudroom.session import ApplyResult, ForkConflict, Session
+    from mudroom.session.commit_apply import CommitRequest, CommittedApply
     from mudroom.vault.git.commit_diff import CommitDiff
     from mudroom.vault.git.log import CommitLog
 
@@ -190,24 +191,35 @@ class ReviewModel:
             finally:
                 self.is_applying = False
 
+    def can_commit(self) -> bool:
+        """Return whether the project is a git repository."""
+        return os.path.lexists(self.project + b"/.git")
+
     def apply(
-        self, seen: SeenFork, choice: Choice, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
-    ) -> LandingResult:
-        """Apply the choice. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the fork has changed since it was
-        read, or Busy."""
+        self,
+        seen: SeenFork,
+        choice: Choice,
+        on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]],
+        commit: CommitRequest | None = None,
+    ) -> CommittedApply:
+        """Apply the choice; ``commit``: as one commit. ``on_verify``: see ``Changes.apply``. Raise ForkMoved if the
+        fork has changed since it was read, or Busy; UsageError, with nothing applied, if no commit could be made."""
+        from mudroom.session.commit_apply import CommittedApply
+
         self._require_exists()
 
-        def land() -> LandingResult:
-            parts = self._parts(choice.picks)
-            return self.session.changes.apply(
-                self.fork,
-                choice.paths,
-                parts=parts,
-                exact=bool(choice.paths),
-                git=choice.git,
-                reviewed=seen.fingerprint,
-                on_verify=on_verify,
-            )
+        def land() -> CommittedApply:
+            options: dict[str, Any] = {
+                "parts": self._parts(choice.picks),
+                "exact": bool(choice.paths),
+                "git": choice.git,
+                "reviewed": seen.fingerprint,
+                "on_verify": on_verify,
+            }
+            changes = self.session.changes
+            if commit is None:
+                return CommittedApply(changes.apply(self.fork, choice.paths, **options), None)
+            return changes.apply_as_commit(self.fork, commit, choice.paths, **options)
 
         return self.alone(f"applying {self.fork}", land)
 

@@ -19,6 +19,7 @@ from mudroom.tui.review_model import SeenFork
 
 if TYPE_CHECKING:
     from mudroom.session import ApplyResult, LandingResult
+    from mudroom.session.commit_apply import CommittedApply
 
 MOST_PATHS = 8
 """Paths of each kind that are named."""
@@ -98,6 +99,19 @@ def landed(result: LandingResult, choice: Choice) -> list[Pieces]:
     if applied.name:
         rows.append([(f"u takes it back, and so does mudroom undo ({applied.name})", "dim")])
     return rows
+
+
+def committed(done: CommittedApply) -> list[Pieces]:
+    """Return the outcome of the commit of an apply; empty if none was requested."""
+    if done.problem:
+        return [[(f"not committed: {done.problem}", "bad")]]
+    commit = done.commit
+    if commit is None:
+        return []
+    files = "1 file" if commit.files == 1 else f"{commit.files:,} files"
+    rows: list[Pieces] = [[(f"committed: {commit.id[:10]} on {commit.branch or 'a detached HEAD'}, {files}", "good")]]
+    rows += _named_paths("with changes of yours that were not committed:", "warn", [*commit.with_changes])
+    return rows + _named_paths("not in the commit, ignored by git or of another repository:", "dim", [*commit.left_out])
 
 
 def undone(applied: ApplyResult) -> list[Pieces]:

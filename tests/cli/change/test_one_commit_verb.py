@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from conftest import Place
-from mudroom.cli.change.one_commit import user_git_files
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -79,13 +78,3 @@ def test_bad_input(cli: Cli) -> None:
     done = cli("apply", "x", "--yes", "--commit", "-m", "two")
     assert "user.name is not set (git config --global user.name NAME)" in done.stderr
     assert (cli.place.project / "f").read_text() == "1\n"
-
-
-def test_where_the_settings_are() -> None:
-    found = user_git_files({b"HOME": b"/h"})
-    assert found == (b"/h", (b"/etc/gitconfig", b"/h/.config/git/config", b"/h/.gitconfig"))
-    assert user_git_files({b"HOME": b"/h", b"XDG_CONFIG_HOME": b"/x", b"GIT_CONFIG_NOSYSTEM": b"1"}).paths == (
-        b"/x/git/config",
-        b"/h/.gitconfig",
-    )
-    assert user_git_files({b"HOME": b"/h", b"GIT_CONFIG_GLOBAL": b"", b"GIT_CONFIG_SYSTEM": b"/s"}).paths == (b"/s",)

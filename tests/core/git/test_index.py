@@ -269,3 +269,27 @@ def test_a_move_is_that_of_read_tree(tmp_path_factory: pytest.TempPathFactory, d
 
 def _entries(repository: Path) -> tuple[IndexEntry, ...]:
     return parse_index(index_of(repository)).entries
+
+
+def test_a_refreshed_index_stages_the_same() -> None:
+    """Stat data alone makes no difference; a mode, an id, a name, a flag or one entry more does."""
+    entries = [IndexEntry(b"d/f%d" % number, TreeItem(0o100644, bytes([number] * 20))) for number in range(50)]
+    before = encode_index(entries)
+    refreshed = [entry._replace(stat=bytes([7] * 40)) for entry in entries]
+    assert is_same_staging(before, encode_index(refreshed))
+    last = entries[-1]
+    for other in (
+        last._replace(item=TreeItem(0o100755, last.item.id)),
+        last._replace(item=TreeItem(0o100644, b"x" * 20)),
+        last._replace(path=b"d/g49"),
+        last._replace(intent_to_add=True),
+        last._replace(stage=1),
+    ):
+        assert not is_same_staging(before, encode_index([*refreshed[:-1], other]))
+    assert not is_same_staging(before, encode_index(refreshed[:-1]))
+    skipped = encode_index([*refreshed[:-1], last._replace(skip_worktree=True)])
+    assert is_same_staging(before, skipped) and is_same_staging(skipped, before)
+    first, second = (
+        encode_index([last._replace(skip_worktree=True, item=TreeItem(0o100644, i * 20))]) for i in (b"a", b"b")
+    )
+    assert not is_same_staging(first, second)

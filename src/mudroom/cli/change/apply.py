@@ -129,7 +129,7 @@ def _land(
 
     if not args.commit:
         return CommittedApply(session.changes.apply(name, paths, **options), None)
-    from mudroom.cli.change.one_commit import user_git_files
+    from mudroom.cli.terminal.git_files import user_git_files
 
     message = args.message
     if message is None:

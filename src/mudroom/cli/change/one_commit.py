@@ -1,8 +1,7 @@
-"""``mudroom apply --commit``: what it says, and where git's settings of the user are."""
+"""What ``mudroom apply --commit`` says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.change.preview import name_some
@@ -11,19 +10,6 @@ from mudroom.core.result import text
 
 if TYPE_CHECKING:
     from mudroom.session.commit_apply import CommittedApply
-    from mudroom.vault.git.user_settings import UserFiles
-
-
-def user_git_files(environ: Mapping[bytes, bytes]) -> UserFiles:
-    """Return git's settings files of the user: git-config(1), "Files"."""
-    from mudroom.vault.git.user_settings import UserFiles
-
-    home = environ.get(b"HOME", b"/")
-    own = environ.get(b"XDG_CONFIG_HOME") or home + b"/.config"
-    system = () if environ.get(b"GIT_CONFIG_NOSYSTEM") else (environ.get(b"GIT_CONFIG_SYSTEM") or b"/etc/gitconfig",)
-    instead = environ.get(b"GIT_CONFIG_GLOBAL")
-    personal = (instead,) if instead is not None else (own + b"/git/config", home + b"/.gitconfig")
-    return UserFiles(home, tuple(path for path in (*system, *personal) if path))
 
 
 def one_commit_to_json(done: CommittedApply) -> dict[str, Any]:

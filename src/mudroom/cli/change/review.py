@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
@@ -25,8 +26,8 @@ examples:
   mudroom review --json      its data: files, flags, hunks, fingerprint; needs no terminal
 
 Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
-Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 3 conflicts are left, 4
-the fork has changed since it was looked at, 5 the verify command failed."""
+Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 1 applied without the
+requested commit, 3 conflicts are left, 4 the fork has changed since it was looked at, 5 the verify command failed."""
 
 NEEDED_PACKAGE = "textual"
 INSTALL = "pip install 'mudroom[tui]'"
@@ -78,6 +79,7 @@ def _print_json(session: Session, name: str, context: Context) -> int:
 
 def _review(session: Session, name: str | None, recorder: _RecordingTerminal, context: Context) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
+    from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.cli.vault.event_row import line
     from mudroom.tui.app import review
     from mudroom.tui.base_app import ReviewHooks
@@ -90,7 +92,8 @@ def _review(session: Session, name: str | None, recorder: _RecordingTerminal, co
             raise
 
     settings = session.actor.policy
-    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify)
+    git_files = partial(user_git_files, context.environ)
+    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify, git_files)
     end = review(session, name, hooks)
     if end.says:
         context.terminal.say(end.says)

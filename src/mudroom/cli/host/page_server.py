@@ -48,6 +48,7 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
     """Return the functions of the server, by the environment of this process."""
     from mudroom.cli.policy.approve import keep_host
     from mudroom.cli.terminal.approver import remember_command
+    from mudroom.cli.terminal.git_files import user_git_files
     from mudroom.web.state.server_environment import ServerEnvironment
 
     locations = places(context.environ)
@@ -70,6 +71,7 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         start,
         __version__,
         lambda project: _outlook(context, project),
+        lambda: user_git_files(context.environ),
     )
 
 

@@ -169,13 +169,37 @@ def is_same_staging(first: bytes, second: bytes, id_length: int = 20) -> bool:
     """Return whether two indexes stage the same files. Stat data, caches and the flags of masked files do not count.
 
     False if one of them cannot be parsed."""
-    if first == second:
+    if first == second or _differ_in_stat_data(first, second, id_length):
         return True
     try:
         one, other = parse_index(first, id_length), parse_index(second, id_length)
     except ValueError:
         return False
     return one.required == other.required and _staging(one) == _staging(other)
+
+
+def _differ_in_stat_data(first: bytes, second: bytes, id_length: int) -> bool:
+    """Return whether two indexes of version 2 or 3 are equal but for stat data and optional extensions: a fast answer
+    for an index that was only refreshed. False: not known."""
+    if first[: _HEADER.size] != second[: _HEADER.size] or first[:8] not in (b"DIRC\0\0\0\2", b"DIRC\0\0\0\3"):
+        return False
+    fixed = _STAT_LENGTH + id_length + 2
+    position = _HEADER.size
+    for _number in range(int.from_bytes(first[8:12])):
+        end = first.find(b"\0", position + fixed)
+        identity = position + _STAT_LENGTH
+        if first[position + fixed - 2] & _EXTENDED >> 8:
+            return False  # more flags come before the name
+        if end < 0 or first[identity : end + 1] != second[identity : end + 1]:
+            return False
+        if (
+            first[position + _MODE.start : position + _MODE.stop]
+            != second[position + _MODE.start : position + _MODE.stop]
+        ):
+            return False
+        position += (end - position + _ALIGNMENT) // _ALIGNMENT * _ALIGNMENT
+    sides = (_required_extensions(memoryview(data), position, len(data) - id_length) for data in (first, second))
+    return not any(sides)
 
 
 def _staging(index: Index) -> list[tuple[bytes, TreeItem, int, bool]]:

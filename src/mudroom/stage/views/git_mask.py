@@ -21,6 +21,7 @@ from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference
+from mudroom.stage.views.secret import write_beside
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Copy, Overlay
@@ -151,9 +152,7 @@ class GitMasks:
         if data == self._saved:
             return
         beside = self._cache + _OURS % (os.getpid(), get_ident()) + b".new"
-        with open(beside, "wb") as stream:
-            stream.write(data)
-        os.rename(beside, self._cache)
+        write_beside(beside, data, self._cache)
         self._saved = data
 
 

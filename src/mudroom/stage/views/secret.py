@@ -131,9 +131,18 @@ class Finder:
         the same mtime."""
         self._known = {path: row for path, row in known.items() if is_settled(row[0], began)}
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
+        write_beside(beside, marshal.dumps(self._known), self._index)
+
+
+def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
+    """Replace the file at ``path``, by a file at ``beside`` that only the caller uses."""
+    try:
         with open(beside, "wb") as stream:
-            stream.write(marshal.dumps(self._known))
-        os.rename(beside, self._index)
+            stream.write(data)
+        os.rename(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 def files_at(source: OpenSource, paths: Sequence[bytes]) -> dict[bytes, Entry]:

@@ -37,7 +37,7 @@ from mudroom.vault.git.write import RepositoryWriter
 FILE_LIMIT = 256 << 20
 """Bytes of a file that is committed; a larger one is refused."""
 _TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 0o160000
-_USE_GIT = "apply without --commit, then git commit"
+_USE_GIT = "apply without a commit, then git commit"
 
 IsIgnored = Callable[[bytes, Entry], bool]
 

@@ -91,7 +91,8 @@ class _Transaction:
         pending = [move for move in self._record.moves if self._value(move.name) != move.after]
         try:
             with self._index() as index:
-                packed = self._prepare(pending)
+                # after a crash, locks of refs that have moved may be left, too
+                packed = self._prepare([*self._record.moves] if self._again else pending)
                 failures = self._failures(pending)
                 if not failures:
                     self._log_moves(pending)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.path import show_path
@@ -42,6 +42,7 @@ def apply(call: ApiCall) -> shape.JobShape:
         fork = require_at_rest(session, call.path["fork"])
         if session.changes.fingerprint(fork) != request.reviewed:
             raise Refusal(409, "moved", "the fork has changed since it was reviewed; nothing was applied", _AGAIN)
+        _require_plain_commit(request)
         changes = session.changes.of(fork).changes
         if not changes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
@@ -49,6 +50,13 @@ def apply(call: ApiCall) -> shape.JobShape:
     return server.jobs.start(
         project, fork, "apply", lambda reporter: _apply(server, project, fork, choice, request, reporter)
     )
+
+
+def _require_plain_commit(request: shape.ApplyRequestShape) -> None:
+    others = {"git": request.git, "backups": request.backups, "markers": request.markers}
+    for option, is_given in others.items():
+        if request.commit and is_given:
+            raise Refusal(400, "bad-request", f"commit makes one commit of the applied files; {option} is not for it")
 
 
 _AGAIN = "look at it again"
@@ -71,19 +79,37 @@ def _apply(
         session.forks.tell_progress(_throttled_progress(reporter))
         with server.hold_vault(session, f"apply {fork}") as recovered, _naming_recovered(recovered, "applied"):
             require_fork(session, fork)
-            landed = session.changes.apply(
-                fork,
-                choice.paths if choice is not None else (),
-                parts=choice.parts if choice is not None else None,
-                exact=choice is not None,
-                reviewed=request.reviewed,
-                git=request.git,
-                backups=request.backups,
-                markers=request.markers,
-                on_verify=verifying,
-            )
-    result = landed_shape(landed)
+            options: dict[str, Any] = {
+                "paths": choice.paths if choice is not None else (),
+                "parts": choice.parts if choice is not None else None,
+                "exact": choice is not None,
+                "reviewed": request.reviewed,
+                "git": request.git,
+                "backups": request.backups,
+                "markers": request.markers,
+                "on_verify": verifying,
+            }
+            if request.commit:
+                result = _apply_as_commit(server, session, fork, request.commit, options)
+            else:
+                result = landed_shape(session.changes.apply(fork, **options))
     result.remarks[:0] = recovered_of(recovered)
+    return result
+
+
+def _apply_as_commit(
+    server: ServerState, session: Session, fork: str, message: str, options: dict[str, Any]
+) -> shape.LandedShape:
+    from mudroom.session.commit_apply import CommitRequest
+
+    request = CommitRequest(message, server.environment.git_files())
+    done = session.changes.apply_as_commit(fork, request, **options)
+    result = landed_shape(done.landed)
+    result.commit_problem = done.problem
+    if done.commit is not None:
+        made = done.commit
+        with_changes, left_out = (list(map(show_path, paths)) for paths in (made.with_changes, made.left_out))
+        result.commit = shape.MadeCommitShape(made.id, made.branch, made.files, with_changes, left_out)
     return result
 
 

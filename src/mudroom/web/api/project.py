@@ -115,6 +115,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
             applies,
             _verify(session),
             [*notes, *notes_around],
+            os.path.lexists(session.project + b"/.git"),
         )
 
 

@@ -6,6 +6,7 @@ import { confirmed } from "./dialog.js";
 import { discard } from "./fork.js";
 import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
+import { Committed, obstacle, OneCommitChoice, useOneCommit } from "./onecommit.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
 import { amount, fates } from "./telling.js";
@@ -39,27 +40,33 @@ const isLanded = (job) => Boolean(job.landed && job.landed.state !== "unverified
 
 /**
  * @param {{project: string, fork: any, name: string, changes: any, picked: import("./picked.js").Picked, standing: any,
- *   reload: (anew: boolean) => void, started: (working: boolean) => void, applied: () => void, keys: {apply: () => void}}} props
+ *   isRepository: boolean, reload: (anew: boolean) => void, started: (working: boolean) => void, applied: () => void, keys: {apply: () => void}}} props
  */
-export function Bar({ project, fork, name, changes, picked, standing, reload, started, applied, keys }) {
+export function Bar({ project, fork, name, changes, picked, standing, isRepository, reload, started, applied, keys }) {
   const [job, setJob] = useState(/** @type {any} */ (null));
   const [how, setHow] = useState({ backups: false, markers: false });
+  const [commit, setCommit, forgetCommit] = useOneCommit(project, name, changes.created);
   const total = changes.total;
   const count = countOf(changes.rows, picked);
+  const commits = isRepository && commit.wanted;
+  const withRepository = repositories(changes.rows, picked).length > 0;
+  const why = commits ? obstacle(commit, withRepository) : "";
+  const label = `Apply ${amount(changes.rows, picked, total)}${commits ? " and commit" : ""}`;
   /** @param {boolean} [byKey] by a key, which may have been pressed by mistake: ask first */
   const apply = async (byKey = false) => {
-    if (!count || job?.state === "running") return;
+    if (!count || why || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
     if (found.length || byKey) {
       const text = !found.length ? html`<p>The chosen changes are applied to the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
-      if (!(await confirmed({ title: `Apply ${amount(changes.rows, picked, total)}?`, text, action: "Apply" }))) return;
+      if (!(await confirmed({ title: label + "?", text, action: "Apply" }))) return;
     }
     started(true);
     setJob({ state: "running", phase: "begins" });
     try {
-      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), git: repositories(changes.rows, picked).length > 0, ...how });
+      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), git: withRepository, ...(commits ? { commit: commit.message } : how) });
       const last = await finished(first, setJob);
       if (isLanded(last)) applied();
+      if (last.landed?.commit) forgetCommit();
       setJob(last);
     } catch (/** @type {any} */ error) {
       setJob({ state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
@@ -74,11 +81,13 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
   };
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
   return html`<div class="bar">
-    ${total > 0 && html`<button type="button" class="primary" disabled=${!count} onClick=${() => apply()}>Apply ${amount(changes.rows, picked, total)}</button>`}
+    ${total > 0 && html`<button type="button" class="primary" disabled=${!count || Boolean(why)} onClick=${() => apply()}>${label}</button>`}
     ${total > 0 && !count && html`<span class="dim">Nothing is chosen.</span>`}
+    ${total > 0 && count > 0 && why && html`<span class="dim" role="status">${why}</span>`}
     ${total > 0 && html`<details class="how"><summary>How</summary><div class="panel">
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
-        <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
+        <label class="check" key=${key}><input type="checkbox" checked=${how[key] && !commits} disabled=${commits} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
+    ${total > 0 && isRepository && html`<${OneCommitChoice} commit=${commit} set=${setCommit} />`}
     <span class="grow"></span>
     ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, { ...fork, summary: changes.summary, fingerprint: changes.fingerprint })) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
   </div>`;
@@ -131,8 +140,9 @@ function Outcome({ job, project, name, close }) {
     if (await act(project, undone ? "redo" : "undo", undo)) setUndone(!undone);
     setBusy(false);
   };
-  return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
+  return html`<div class=${"banner " + (conflicts.length || job.landed.commit_problem ? "warn" : "good")}>
     <strong>${undone ? "Applied, and taken back." : `Applied: ${job.landed.summary}.`}</strong>
+    ${!undone && html`<${Committed} landed=${job.landed} some=${some} />`}
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}

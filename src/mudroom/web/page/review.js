@@ -265,7 +265,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
         <div class="file-body"><${Company} row=${shown} rows=${rows} />${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
           onChoose=${shown.hunks && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
     </section>
-    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
+    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} isRepository=${Boolean(place?.repository)} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
   </main>`;
 }
 

@@ -177,6 +177,9 @@ class ApplyRequestShape(Struct, forbid_unknown_fields=True):
     git: bool = False
     backups: bool = False
     markers: bool = False
+    commit: str = ""
+    """Message: commit the applied files as one commit on the checked-out branch; not with ``git``, ``backups`` or
+    ``markers``. Refused, with nothing applied, if no commit could be made. Empty: no commit."""
 
 
 class UndoRequestShape(Struct, forbid_unknown_fields=True):
@@ -188,6 +191,17 @@ class ConflictRowShape(Struct):
     id: str
     path: str
     reason: str
+
+
+class MadeCommitShape(Struct):
+    id: str
+    branch: str
+    """Short name of the branch; empty: HEAD is detached."""
+    files: int
+    with_changes: list[str] = []
+    """Files that held changes of the user which were not committed: they are in the commit."""
+    left_out: list[str] = []
+    """Applied files that are not in the commit: ignored by git, or of another repository."""
 
 
 class LandedShape(Struct):
@@ -212,6 +226,10 @@ class LandedShape(Struct):
     """The present name of that fork."""
     summary: str = ""
     """The outcome as a phrase (core/merge/apply_summary.py); empty if the verify command failed."""
+    commit: MadeCommitShape | None = None
+    """The commit that was requested."""
+    commit_problem: str = ""
+    """Why the requested commit was not made; applied files stay applied."""
 
 
 class JobShape(Struct):

@@ -111,6 +111,8 @@ class ProjectShape(Struct):
     verify: str
     """The command that has to succeed before an apply; empty: none."""
     notes: list[str] = []
+    repository: bool = False
+    """Whether it is a git repository: an apply can be committed."""
 
 
 class FolderShape(Struct):

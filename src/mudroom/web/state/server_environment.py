@@ -4,11 +4,14 @@ programs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.approval.approval import HostQuestion
 from mudroom.review.new_project import Outlook
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    from mudroom.vault.git.user_settings import UserFiles
 
 
 class ServerEnvironment(NamedTuple):
@@ -29,3 +32,5 @@ class ServerEnvironment(NamedTuple):
     version: str
     outlook: Callable[[bytes], Outlook]
     """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
+    git_files: Callable[[], UserFiles]
+    """Return git's settings files of the user."""
