@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from conftest import Listing, Place, full_listing, listing
 from git_commands import COLLECTING, PRUNING, CommandSource, Names
 from git_history import START, environment, make_package_repository, make_repository
-
-from conftest import Listing, Place, full_listing, listing
 from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client

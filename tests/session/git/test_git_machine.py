@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from git_machine import KINDS, Run, run, shorten
 
+from git_machine import KINDS, Run, run, shorten
 from mudroom.sandbox.client.client import Client
 from tiers import SEED
 
