@@ -99,6 +99,9 @@ def test_on_a_narrow_window(project: Place, site: Site, open_page: OpenPage) -> 
     assert page.evaluate(WIDE) <= 0
     bar = page.locator(".bar").bounding_box()
     assert bar is not None and bar["height"] < 400
+    page.locator(".how summary").click()
+    panel = page.locator(".how > .panel").bounding_box()
+    assert panel is not None and panel["x"] >= 0 and panel["x"] + panel["width"] <= 390 and panel["y"] >= 0
     if AXE.exists():
         assert violations(page) == []
 

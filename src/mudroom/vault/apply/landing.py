@@ -30,6 +30,7 @@ from mudroom.vault.apply.git_landing import (
     GitLanding,
     RefTurn,
     bring_refs,
+    committed_files,
     existing_units,
     is_complete,
     load_refs,
@@ -196,6 +197,7 @@ def reconciling(
             answer=answers(fork, staged) if answered else None,
             markers=request.markers,
             label=fork.name.encode(),
+            is_committed=committed_files(vault.project, opened, record),
         )
         with reconciler:
             yield reconciler
