@@ -130,8 +130,12 @@ def remove_vault(vault: Vault) -> None:
 
 
 def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFork:
-    """Export a fork to a new file."""
+    """Export a fork to a new file. Raise UsageError if a commit in it holds a masked file as an empty one."""
+    from mudroom.vault.apply.git_landing import require_unemptied_commits
+
+    session.forks.secrets.look()
     with session.forks.at_rest(fork) as resting:
+        require_unemptied_commits(session.vault, resting)
         exported = export_fork(session.vault, resting, path, now)
     session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
     return exported

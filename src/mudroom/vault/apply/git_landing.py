@@ -239,6 +239,26 @@ def open_git_landing(
         yield GitLanding(transfers, fork.name)
 
 
+def require_unemptied_commits(vault: Vault, fork: Fork) -> None:
+    """Raise UsageError with the path if a commit that the fork made holds a masked file as an empty one. Hold the
+    fork's lock. A repository that cannot be read is no reason to refuse: where it is brought, that is checked."""
+    record = fork.record
+    if record is None or not git_directories(vault.project, record.changeset.changes):
+        return
+    from mudroom.vault.git.commits import require_dulwich
+
+    require_dulwich()
+    from mudroom.vault.git.walk import EmptiedFile
+
+    try:
+        with open_git_landing(vault, fork, record):
+            return
+    except EmptiedFile:
+        raise
+    except UsageError:
+        return
+
+
 @contextmanager
 def _fork_side(vault: Vault, fork: Fork, record: ForkRecord) -> Iterator[tuple[ForkSide, Emptied]]:
     """Yield the fork as a transfer reads it, and its masked files."""

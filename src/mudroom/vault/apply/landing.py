@@ -163,10 +163,21 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     removed = {change.path for change in chosen if change.staged is None} & {*request.paths}
     named -= existing_units(live.look, chosen) - removed
     landing = plan_landing(chosen, live, named, blocked, masked)
-    ops = (op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) else op for op in landing.ops)
+    # the original of a merged file is the fork's own, so it must stay in the fork (remainder.py)
+    staying = landing.differing.union(above for path in landing.differing for above in ancestors(path))
+    ops = (
+        op._replace(copy=not op.merged) if _must_copy(fork, op, request.parts) or _stays(op, staying) else op
+        for op in landing.ops
+    )
+    landing = landing._replace(ops=tuple(ops))
     told = remarks_on(landing.withheld, record.changeset.remarks)
-    landing = landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *told))
+    landing = landing._replace(remarks=(*landing.remarks, *told))
     return LandingPlan(record, tuple(chosen), landing)
+
+
+def _stays(op: Op, staying: Collection[bytes]) -> bool:
+    """Whether the operation takes a file of ``staying`` or a directory that holds one."""
+    return op.path in staying or op.origin in staying
 
 
 def _must_copy(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:

@@ -31,9 +31,12 @@ def tree_item(entry: TreeEntry) -> TreeItem:
     return TreeItem(int(entry.mode, 8), bytes.fromhex(entry.id.decode()))
 
 
-def emptied_refusal(path: bytes, place: str) -> UsageError:
-    """Return the refusal of a commit or index that holds a masked file as an empty file."""
-    return UsageError(
+class EmptiedFile(UsageError):
+    """A commit or index holds a masked file as an empty file."""
+
+
+def emptied_refusal(path: bytes, place: str) -> EmptiedFile:
+    return EmptiedFile(
         f"{show(path)} is masked, and the {place} of the fork holds it as an empty file",
         f"commit it anew without that file: git rm --cached {show_path(path)}; or show it to the fork: --show PATH",
     )
