@@ -286,3 +286,15 @@ def test_the_reproductions_on_a_repository_with_a_history(place: Place) -> None:
     user.undo()
     user.require_sound()
     assert user.sh("git status --porcelain") == ""
+
+
+@pytest.mark.xfail(strict=True, reason="HEAD's branch does not stand still once the fork has packed it")
+def test_a_branch_that_the_fork_has_packed_stands_still(user: User) -> None:
+    user.sh("git pack-refs --all")
+    user.fork("echo fork >> a; git commit -qam two")
+    user.sh("echo user >> a; git commit -qam mine")
+    user.fork("git pack-refs --all")
+    assert user.fork("git log --format=%s").split() == ["two", "one"]
+    user.mudroom("apply", "f", "--yes", "--git")
+    assert (user.project / "a").read_text() == "one\nuser\n"
+    assert user.sh("git log --format=%s mudroom/f").split() == ["two", "one"]
