@@ -373,7 +373,7 @@ class Changes:
 
     def redo(self, name: str | None = None) -> ApplyResult:
         """Redo an undone apply: ``name``, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.landing import redo_apply
+        from mudroom.vault.apply.turn import redo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
@@ -384,7 +384,7 @@ class Changes:
 
     def undo(self, name: str | None = None) -> ApplyResult:
         """Undo an apply: ``name``, or the last. Hold the vault's lock."""
-        from mudroom.vault.apply.landing import undo_apply
+        from mudroom.vault.apply.turn import undo_apply
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
@@ -397,7 +397,7 @@ class Changes:
         """Finish or revert the applies that a killed process left unfinished. Hold the vault's lock."""
         if not self._vault.has_unfinished():
             return []
-        from mudroom.vault.apply.landing import recover_all
+        from mudroom.vault.apply.turn import recover_all
 
         recoveries = recover_all(self._vault)
         for outcome in recoveries:

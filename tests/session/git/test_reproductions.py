@@ -288,7 +288,6 @@ def test_the_reproductions_on_a_repository_with_a_history(place: Place) -> None:
     assert user.sh("git status --porcelain") == ""
 
 
-@pytest.mark.xfail(strict=True, reason="HEAD's branch does not stand still once the fork has packed it")
 def test_a_branch_that_the_fork_has_packed_stands_still(user: User) -> None:
     user.sh("git pack-refs --all")
     user.fork("echo fork >> a; git commit -qam two")

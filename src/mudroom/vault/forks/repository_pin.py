@@ -4,6 +4,9 @@ A fork sees the live project. Once it has an index or refs of its own, a commit 
 them: the fork's next commit would be made from the old index on the new HEAD, and take back the user's commit. So the
 present HEAD and its branch are copied into the fork's layer, as originals that are no change.
 
+A ref that the fork has packed (``git gc``) is no file of its layer any more, and a commit of the user's would show
+through in its place. So packed refs that the fork has changed become files of its layer again.
+
 A repository without changes is the other case: its refreshed index is removed from the layer, so that the fork follows
 the project again.
 """
@@ -24,7 +27,8 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
 _GIT = b".git"
-_HEAD, _INDEX = b".git/HEAD", b".git/index"
+_HEAD, _INDEX, _PACKED = b".git/HEAD", b".git/index", b".git/packed-refs"
+_MOST_UNPACKED = 10_000
 _REF_LIMIT, _PACKED_LIMIT = 4096, 64 << 20
 
 
@@ -55,6 +59,8 @@ def _follow(fork: Fork) -> None:
 
 def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> None:
     staged, base, ground = opened.staged(), opened.base, opened.ground()
+    if _PACKED in changed:
+        _unpack(fork, opened)
     if staged.look(_INDEX) is None:
         return  # the index follows the project, and so does HEAD
     head = _settled_file(base, _HEAD, started)
@@ -67,11 +73,36 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
     value = _settled_file(base, branch, started)
     if value is not None:
         pins.append((branch, *value))
-    elif base.look(branch) is None:
+    elif base.look(branch) is None and _PACKED not in changed:
         pins += _packed(base, branch, started)
     pins = [pin for pin in pins if staged.look(pin[0]) is None and ground.originals.get(pin[0]) is None]
     if pins:
         _write(fork, opened.lower, ground, pins)
+
+
+def _unpack(fork: Fork, opened: OpenFork) -> None:
+    """Write the packed refs that the fork has changed, and that of its HEAD, as files of its layer."""
+    from mudroom.core.git.repository_state import parse_packed_refs
+
+    staged = opened.staged()
+    sides = [_read(source, _PACKED) for source in (opened.base, opened.merged())]
+    before, after = (parse_packed_refs(data) for data in sides)
+    names = [name for name, value in after.items() if before.get(name) != value]
+    head = _read(opened.merged(), _HEAD).removeprefix(b"ref: ").strip()
+    names += [head] if head in after and head not in names else []
+    for name in names[:_MOST_UNPACKED]:
+        path = _GIT + b"/" + name
+        if is_below(path, b".git/refs") and b".." not in path.split(b"/") and staged.look(path) is None:
+            _write_file(fork, opened.lower, path, after[name] + b"\n", 0o644)
+
+
+def _read(source: Source, path: bytes) -> bytes:
+    try:
+        return read_all(source, path, _PACKED_LIMIT) or b""
+    except OSError as error:
+        if is_absence(error):
+            return b""
+        raise
 
 
 def _settled_file(base: Source, path: bytes, started: int) -> tuple[Entry | None, bytes] | None:
@@ -100,11 +131,15 @@ def _write(fork: Fork, lower: Source, ground: Ground, pins: list[tuple[bytes, En
     for path, entry, data in pins:
         ground.originals.keep(path, entry, data if entry is not None else None)
     ground.originals.save()
+    for path, entry, data in pins:
+        _write_file(fork, lower, path, data, entry.mode if entry is not None else 0o644)
+
+
+def _write_file(fork: Fork, lower: Source, path: bytes, data: bytes, mode: int) -> None:
     root = open_root(fork.upper)
     try:
         writer = LayerWriter(root, lower)
-        for path, entry, data in pins:
-            writer.data(path, data, mode=entry.mode if entry is not None else 0o644)
+        writer.data(path, data, mode=mode)
         writer.finish()
     finally:
         os.close(root)

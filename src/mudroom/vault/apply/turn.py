@@ -1,0 +1,191 @@
+"""Undo, redo and recovery of applies, with the fork's records and the refs of git.
+
+``undo_apply``, ``redo_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.path import is_below
+from mudroom.errors import UsageError
+from mudroom.stage.layers.union import Union
+from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
+from mudroom.vault.apply.execution import Progress
+from mudroom.vault.apply.git_landing import RefTurn, load_refs, move_refs, ref_remarks
+from mudroom.vault.apply.landing import read_record
+from mudroom.vault.apply.remainder import keep_remainder
+from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, Recovery, recover, redo, undo
+from mudroom.vault.forks.stacking import is_standing_on
+from mudroom.vault.record import ApplyRecord, ForkRecord
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+LACKING = "is missing from the fork, so the rest of its change is lost"
+
+Resting = Callable[[str], AbstractContextManager[Fork]]
+"""Open a fork by name, with its lock held and no command running in it."""
+
+
+def undo_apply(
+    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+) -> ApplyResult:
+    """Undo the named apply, or the last that was not undone. Changes it discarded from the fork are restored there."""
+    place = _find_apply(vault, name, "done", "undo")
+    record = place.load() if place.state() == "done" else None
+    refs = RefTurn(place, back=True)
+    if record is None or not record.dropped:
+        return refs.added_to(undo(place, progress, refs.settle))
+    with _locked_holder(vault, record, resting) as fork:
+        applied = undo(
+            place, progress, lambda done: (*refs.settle(done), *restore_dropped(vault, fork, record, place.path))
+        )
+        return refs.added_to(_with_restored(applied, record, fork))
+
+
+def redo_apply(
+    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+) -> ApplyResult:
+    """Redo the named apply, or the one undone last. Changes it discarded from the fork are discarded again, unless the
+    fork has changed since.
+    """
+    place = _find_apply(vault, name, "undone", "redo")
+    record = place.load() if place.state() == "undone" else None
+    refs = RefTurn(place, back=False)
+    if record is None or not record.dropped:
+        return refs.added_to(redo(place, progress, refs.settle))
+    with _locked_holder(vault, record, resting) as fork:
+        unchanged = fork if fork is not None and not _has_changed_since(fork, record) else None
+        applied = redo(
+            place, progress, lambda done: (*refs.settle(done), *_drop_again(vault, fork, place.load(), done))
+        )
+        return refs.added_to(_with_restored(applied, record, unchanged))
+
+
+def _with_restored(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
+    """Add the discarded paths and the fork's name to the result. ``fork`` is None if the fork was not changed."""
+    if fork is None or record.checkpoint is None:
+        return applied
+    return applied._replace(again=record.dropped, holder=fork.name)
+
+
+@contextmanager
+def _locked_holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[Fork | None]:
+    """Yield the fork that holds the changes discarded by an apply, or None if it is gone."""
+    fork = find_holder(vault, record)
+    if fork is None or resting is None:
+        yield fork
+        return
+    with resting(fork.name) as held:
+        yield held
+
+
+def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: ApplyResult) -> tuple[Remark, ...]:
+    if fork is None or record.checkpoint is None:
+        return ()
+    if _has_changed_since(fork, record):
+        return tuple(Remark(path, f"stays in {fork.name}, which has changed since") for path in record.dropped)
+    return _settle_fork(vault, record._replace(fork=fork.name), {conflict.path for conflict in applied.conflicts})
+
+
+def _has_changed_since(fork: Fork, record: ApplyRecord) -> bool:
+    """Whether the fork has changed since its discarded changes were restored."""
+    if record.checkpoint is not None and is_standing_on(fork, record.checkpoint):
+        return False
+    return not is_reset(fork)  # discarding them was interrupted
+
+
+def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
+    """Return the named apply, or the last in this state. Raise UsageError if there is none."""
+    places = [ApplyDirectory(path) for path in vault.applies()]
+    if name is None:
+        candidates = [place for place in places if place.state() == state]
+        if not candidates:
+            raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
+        return candidates[-1] if verb == "undo" else max(candidates, key=lambda place: place.since())
+    place = next((place for place in places if place.name == name), None)
+    if place is None:
+        names = ", ".join(place.name for place in places[-5:]) or "none"
+        raise UsageError(f"there is no apply named {name}", f"the last ones: {names}")
+    return place
+
+
+def recover_all(vault: Vault) -> list[Recovery]:
+    """Finish or take back the applies that a killed mudroom left unfinished. Return what was done."""
+    recoveries = []
+    for path in vault.applies():
+        place = ApplyDirectory(path)
+        applying, turning = place.is_applying(), place.is_turning()
+        outcome = recover(place)
+        if outcome is not None:
+            recoveries.append(outcome)
+        if applying and place.state() == "done":
+            conflicts = outcome.applied.conflicts if outcome is not None else ()
+            record = place.load()
+            remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
+            remarks += ref_remarks(move_refs(load_refs(place.path), again=True))
+            if remarks:
+                recoveries.append(
+                    Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks))
+                )
+        elif turning:
+            _settle_turn(vault, place)
+            place.end()
+    for path in vault.applies()[-1:]:
+        ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: the apply had not begun
+    return recoveries
+
+
+def _settle_turn(vault: Vault, place: ApplyDirectory) -> None:
+    """Settle the fork after an interrupted undo or redo. Repeatable; does nothing if the operation had not begun."""
+    state = place.state()
+    record = place.load() if state in ("done", "undone") else None
+    if record is not None:
+        move_refs(load_refs(place.path), back=state == "undone", again=True)
+    if record is None or not record.dropped:
+        return
+    fork = find_holder(vault, record)
+    if state == "undone":
+        restore_dropped(vault, fork, record, place.path)
+    else:
+        _drop_again(vault, fork, record, ApplyResult(place.name))
+
+
+def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:
+    """After a finished apply, keep in the fork only the changes that did not land. Repeatable.
+
+    Return a remark for each file that should stay in the fork but is missing from it. Such a file cannot be kept, and
+    other forks of the vault must not wait for it.
+    """
+    try:
+        fork = vault.fork(done.fork)
+        record = read_record(fork)
+    except UsageError:
+        return ()  # the fork was removed or reset before the crash
+    landed = {*(op.origin or op.path for op in done.ops), *done.dropped}
+    whole = tuple(op.path for op in done.ops if op.whole)
+    paths = {
+        change.path
+        for change in record.changeset.changes
+        if change.path in landed or any(is_below(change.path, top) for top in whole)
+    }
+    paths -= set(kept)
+    parts = {path: part for path, part in done.parts if path in paths}
+    missing = _missing(fork, record, paths & {*parts, *done.differing})
+    parts = {path: part for path, part in parts.items() if path not in missing}
+    keep_remainder(vault, fork, record, paths, {*done.differing} - missing, parts)
+    return tuple(Remark(path, LACKING) for path in sorted(missing))
+
+
+def _missing(fork: Fork, record: ForkRecord, paths: Collection[bytes]) -> set[bytes]:
+    """Return the paths at which the record has a file but the fork has none."""
+    if not paths:
+        return set()
+    with Union(fork.layered, None) as layers:
+        return {
+            change.path
+            for change in record.changeset.changes
+            if change.path in paths and change.staged is not None and layers.look(change.path) is None
+        }
