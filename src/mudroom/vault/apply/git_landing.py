@@ -136,8 +136,11 @@ def committed_files(project: bytes, opened: OpenFork, record: ForkRecord) -> Cal
 
             require_dulwich()
             from mudroom.vault.git.committed import CommittedFiles
+            from mudroom.vault.git.fork_refs import OriginalFiles
 
-            files.append(CommittedFiles(project, opened.merged()))
+            changes = {change.path: change for change in record.changeset.changes}
+            original = OriginalFiles(opened.ground(record.changeset), changes)
+            files.append(CommittedFiles(project, opened.merged(), original))
         return files[0].is_committed(live, path)
 
     return is_committed

@@ -67,14 +67,15 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
     if head is None or not head[1].startswith(b"ref: refs/heads/"):
         return
     branch = _GIT + b"/" + head[1][5:].strip()
-    if not is_below(branch, b".git/refs/heads") or b".." in branch.split(b"/") or branch in changed:
+    if not is_below(branch, b".git/refs/heads") or b".." in branch.split(b"/"):
         return
     pins = [(_HEAD, *head)]
-    value = _settled_file(base, branch, started)
-    if value is not None:
-        pins.append((branch, *value))
-    elif base.look(branch) is None and _PACKED not in changed:
-        pins += _packed(base, branch, started)
+    if branch not in changed:
+        value = _settled_file(base, branch, started)
+        if value is not None:
+            pins.append((branch, *value))
+        elif base.look(branch) is None and _PACKED not in changed:
+            pins += _packed(base, branch, started)
     pins = [pin for pin in pins if staged.look(pin[0]) is None and ground.originals.get(pin[0]) is None]
     if pins:
         _write(fork, opened.lower, ground, pins)

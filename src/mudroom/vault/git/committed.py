@@ -11,7 +11,7 @@ from mudroom.core.git.ref_plan import HEAD
 from mudroom.errors import MudroomError
 from mudroom.stage.source import Source, read_all
 from mudroom.vault.git.check import TREE, parse_commit, parse_tree
-from mudroom.vault.git.fork_refs import ForkFiles, SideRefs
+from mudroom.vault.git.fork_refs import ForkFiles, SideFiles, SideRefs, UnknownOriginal
 from mudroom.vault.git.place import find_repository
 from mudroom.vault.git.repository import Repository
 
@@ -20,10 +20,11 @@ _MOST_COMMITS = 10_000
 
 
 class CommittedFiles:
-    """The files at the fork's HEAD in the project's repository. ``view``: the fork; it must stay open."""
+    """The files at the fork's HEAD in the project's repository. ``view``: the fork, which must stay open.
+    ``original``: the files as they were when the fork began."""
 
-    def __init__(self, project: bytes, view: Source) -> None:
-        self._project, self._view = project, view
+    def __init__(self, project: bytes, view: Source, original: SideFiles) -> None:
+        self._project, self._view, self._original = project, view, original
         self._trees: dict[bytes, dict[bytes, tuple[bytes, bytes]]] | None = None
         self._top = b""
         self._id_length = 20
@@ -48,21 +49,19 @@ class CommittedFiles:
         return data is not None and bytes.fromhex(blob.decode()) in blob_ids(data, self._id_length)
 
     def _reached_tree(self, repository: Repository) -> bytes:
-        """Return the tree of the fork's HEAD, b"" unless the project's HEAD is that commit or comes after it."""
-        commit = SideRefs(ForkFiles(self._view), b".git", b".git", repository.format.hex_length).value(HEAD)
+        """Return the tree of the fork's HEAD, b"" unless the fork made that commit and the project's HEAD has it."""
+        length = repository.format.hex_length
+        commit = SideRefs(ForkFiles(self._view), b".git", b".git", length).value(HEAD)
+        try:
+            before = SideRefs(self._original, b".git", b".git", length).value(HEAD)
+        except UnknownOriginal:
+            return b""
+        if not commit or commit == before or _reaches(repository, before, commit):
+            return b""
         head = repository.head()
-        pending, seen = [head] if head else [], {head}
-        while pending and len(seen) < _MOST_COMMITS:
-            name = pending.pop(0)
-            kind, data = repository.get(name) or (b"", b"")
-            if kind != b"commit":
-                continue
-            text = parse_commit(data)
-            if name == commit:
-                return text.tree
-            pending += [parent for parent in text.parents if parent not in seen]
-            seen.update(text.parents)
-        return b""
+        if head is None or not _reaches(repository, head, commit):
+            return b""
+        return parse_commit((repository.get(commit) or (b"", b""))[1]).tree
 
     def _blob(self, repository: Repository, path: bytes) -> bytes:
         """Return the id of a file in that tree, b"" if there is none."""
@@ -82,3 +81,18 @@ class CommittedFiles:
             entries = parse_tree(data, repository.format.oid_length) if kind == b"tree" else {}
             self._trees[tree] = {name: (entry.mode, entry.id) for name, entry in entries.items()}
         return self._trees[tree]
+
+
+def _reaches(repository: Repository, start: bytes, commit: bytes) -> bool:
+    """Return whether a commit is ``start`` or an ancestor of it, among the nearest ``_MOST_COMMITS``."""
+    pending, seen = [start] if start else [], {start}
+    while pending and len(seen) < _MOST_COMMITS:
+        name = pending.pop(0)
+        if name == commit:
+            return True
+        kind, data = repository.get(name) or (b"", b"")
+        if kind == b"commit":
+            parents = [parent for parent in parse_commit(data).parents if parent not in seen]
+            pending += parents
+            seen.update(parents)
+    return False
