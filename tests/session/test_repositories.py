@@ -446,33 +446,6 @@ def test_of_a_file_in_it_that_is_left_out_not_even_the_directory_comes(place: Pl
     assert sorted(listing(place.project)) == [".git", ".git/HEAD", ".git/hooks", ".git/hooks/post-commit"]
 
 
-def test_what_the_fork_changed_after_a_commit_that_the_user_merged(project: Place) -> None:
-    """The project's files are the fork's committed ones then: the rest of the fork's change applies to them."""
-    session, result = project.sh(
-        with_settings(
-            "echo two >> file; echo n > new; git add -A; git commit -qm two;"
-            "echo three >> file; echo m >> new; echo u > untracked"
-        )
-    )
-    assert result.exit_code == 0, result.stderr
-    project.write("theirs", "theirs\n")
-    git(project.project, "git add theirs; git commit -qm theirs")
-    landed = session.changes.apply(result.fork, git=True)
-    assert [conflict.path for conflict in landed.conflicts] == [b".git/refs/heads/main"]
-    assert landed.applied.written == 0 and (project.project / "file").read_text() == "one\n"
-    git(project.project, f"git merge -qm merged mudroom/{result.fork}")
-    assert not session.changes.apply(result.fork).conflicts
-    assert (project.project / "file").read_text() == "one\ntwo\nthree\n"
-    assert (project.project / "new").read_text() == "n\nm\n"
-    assert git(project.project, "git status --porcelain").splitlines() == [
-        " M file",
-        " M new",
-        "?? untracked",
-    ]
-    session.changes.undo()
-    assert git(project.project, "git status --porcelain") == ""
-
-
 def test_a_file_that_the_user_changed_after_the_merge_is_still_a_conflict(project: Place) -> None:
     session, result = project.sh(with_settings("echo two >> file; git commit -qam two; echo three >> file"))
     git(project.project, "git commit -q --allow-empty -m theirs")

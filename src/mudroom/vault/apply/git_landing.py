@@ -32,12 +32,10 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.git.emptied import Emptied
-    from mudroom.vault.git.committed import CommittedFiles
     from mudroom.vault.git.ref_transaction import RefFailure
     from mudroom.vault.git.transfer import Commits, ForkSide, RepositorySides, Transfer, TransferResult
 
 _REFS = b"/refs"
-_COMMITTED = frozenset((b".git/HEAD", b".git/packed-refs"))
 NOT_WHOLE = "not all files of the fork were applied"
 
 
@@ -119,31 +117,6 @@ def _sides(project: bytes, directory: bytes, view: Source) -> RepositorySides:
         work_tree = live.work_tree()
     inside = work_tree if work_tree and is_below(work_tree, root) else b""
     return RepositorySides(directory, place, git, common, inside)
-
-
-def committed_files(project: bytes, opened: OpenFork, record: ForkRecord) -> Callable[[Source, bytes], bool] | None:
-    """Return a function that says whether a file of the project is as the fork has committed it; None if the fork has
-    made no commit. ``opened``: stays open as long as the function is used."""
-    if not any(
-        change.path in _COMMITTED or change.path.startswith(b".git/refs/heads/") for change in record.changeset.changes
-    ):
-        return None
-    files: list[CommittedFiles] = []
-
-    def is_committed(live: Source, path: bytes) -> bool:
-        if not files:
-            from mudroom.vault.git.commits import require_dulwich
-
-            require_dulwich()
-            from mudroom.vault.git.committed import CommittedFiles
-            from mudroom.vault.git.fork_refs import OriginalFiles
-
-            changes = {change.path: change for change in record.changeset.changes}
-            original = OriginalFiles(opened.ground(record.changeset), changes)
-            files.append(CommittedFiles(project, opened.merged(), original))
-        return files[0].is_committed(live, path)
-
-    return is_committed
 
 
 # --- on the way ---

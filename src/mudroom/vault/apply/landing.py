@@ -29,7 +29,6 @@ from mudroom.vault.apply.git_landing import (
     NOT_WHOLE,
     GitLanding,
     bring_refs,
-    committed_files,
     existing_units,
     is_complete,
     open_git_landing,
@@ -198,7 +197,6 @@ def reconciling(
             answer=answers(fork, staged) if answered else None,
             markers=request.markers,
             label=fork.name.encode(),
-            is_committed=committed_files(vault.project, opened, record),
         )
         with reconciler:
             yield reconciler

@@ -56,12 +56,9 @@ class Reconciler:
         answer: Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None = None,
         markers: bool = False,
         label: bytes = b"fork",
-        is_committed: Callable[[Source, bytes], bool] | None = None,
     ) -> None:
-        """``is_committed``: returns whether a file of the project is as the fork has committed it."""
         self._project, self._staged, self._ground, self._since = project, staged, ground, since
         self._place, self._partial, self._answer = place, partial or {}, answer
-        self._is_committed = is_committed
         self.partial: Collection[bytes] = self._partial.keys()
         self._live = OpenSource(project)
         self._merged = b""
@@ -135,12 +132,6 @@ class Reconciler:
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
         if same_stamp(change.base, ours):
             return "same"
-        delta = self._delta_to_base(change, ours)
-        if delta == "same" or self._is_committed is None or ours is None or ours.kind != "file":
-            return delta
-        return "same" if self._is_committed(self._live, change.path) else delta
-
-    def _delta_to_base(self, change: Change, ours: Entry | None) -> Delta:
         base = change.base
         if base is None or ours is None or not base.kind == ours.kind == "file":
             return delta_of(base, ours, content=False)
