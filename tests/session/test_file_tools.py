@@ -11,7 +11,9 @@ import pytest
 from conftest import Place, full_listing, listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.sandbox.client.client import Running
 from mudroom.session import Stdio
+from mudroom.vault.store.fork import Fork
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 
@@ -93,6 +95,54 @@ def test_while_a_command_runs_tools_go_through_its_mount(place: Place, view: str
     assert files.read("file") == b"edited\n"
     assert {change.path for change in session.changes.of("f").changes} == {b"file", b"new", b"made"}
     assert (place.project / "file").read_text() == "base\n"
+
+
+def test_a_tool_waits_while_a_command_starts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write between the command's first output and the use of its mount reaches the command."""
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    files.write("before", "b\n")
+    tools = session.forks.tools
+    go_live = tools.go_live
+    writing = threading.Thread(target=files.write, args=("new", "from the tool\n"))
+
+    def late(name: str, running: Running) -> None:
+        writing.start()
+        writing.join(0.3)  # it ends if it does not wait
+        go_live(name, running)
+
+    monkeypatch.setattr(tools, "go_live", late)
+    result = session.run([b"sh", b"-c", b"until test -s new; do :; done; cat new"], fork="f", timeout=20)
+    writing.join()
+    assert result.stdout == b"from the tool\n"
+    assert {change.path for change in session.changes.of("f").changes} == {b"before", b"new"}
+
+
+def test_a_tool_waits_while_a_command_ends(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tool reads after the mount is gone is what the command has left."""
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    files.write("file", "before\n")
+    tools = session.forks.tools
+    refresh = tools.refresh
+    seen: list[bytes] = []
+    waited: list[bool] = []
+    reading = threading.Thread(target=lambda: seen.append(files.read("file")))
+
+    def late(fork: Fork) -> None:
+        if not reading.ident:
+            reading.start()
+            reading.join(0.3)  # it ends if it does not wait
+            waited.append(reading.is_alive())
+        refresh(fork)
+
+    monkeypatch.setattr(tools, "refresh", late)
+    session.run([b"sh", b"-c", b"echo after > file"], fork="f")
+    reading.join()
+    assert waited == [True]
+    assert seen == [b"after\n"]
 
 
 def test_an_edit_by_the_user_after_the_tools_is_a_conflict(place: Place) -> None:

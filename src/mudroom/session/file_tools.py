@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,20 @@ if TYPE_CHECKING:
 
 class FileTools:
     """Thread-safe: an editor is made while its fork's lock is held, which excludes other threads, too, and is reopened
-    while its buffer's lock is held. The dicts are changed by single operations."""
+    while its buffer's lock is held. The dicts are changed by single operations.
+
+    While a command starts or ends, calls of other threads on its fork wait: from the flush of the buffer until the
+    mount is there, and from the end of the mount until the buffer shows the files that the command left. A write to
+    the buffer in between would not reach the command.
+    """
 
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
         self._vault, self._clock = vault, clock
         self._editors: dict[str, Editor] = {}
         self._live: dict[str, LiveTree] = {}
+        self._paused: dict[str, int] = {}
+        """Identifier of the thread that starts or ends a command in the fork."""
+        self._resumed = threading.Condition()
 
     def __contains__(self, name: str) -> bool:
         """Whether file tools have been used on this fork."""
@@ -39,7 +48,9 @@ class FileTools:
 
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
         """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
-        mask than the session's."""
+        mask than the session's. Wait while another thread starts or ends a command in the fork."""
+        with self._resumed:
+            self._resumed.wait_for(lambda: self._paused.get(name) in (None, threading.get_ident()))
         live = self._live.get(name)
         if live is None:
             require_idle(self._vault.fork(name))
@@ -74,9 +85,20 @@ class FileTools:
             return  # the mount failed: the thread that runs the command raises the reason
 
     def end_live(self, name: str) -> None:
-        live = self._live.pop(name, None)
-        if live is not None:
-            live.close()
+        """Stop using the mount of the command. If it was used, the tools are paused until ``resume``."""
+        if name in self._live:
+            self.pause(name)
+            self._live.pop(name).close()
+
+    def pause(self, name: str) -> None:
+        """Let calls of other threads wait until ``resume``. Hold the fork's lock."""
+        with self._resumed:
+            self._paused[name] = threading.get_ident()
+
+    def resume(self, name: str) -> None:
+        with self._resumed:
+            self._paused.pop(name, None)
+            self._resumed.notify_all()
 
     def flush(self, fork: Fork) -> list[str]:
         """Write the buffer into the fork. Hold the fork's lock. Return notes."""

@@ -50,6 +50,8 @@ class Opening:
         mask, notes = forks.secrets.look(self._order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
+        resources.callback(forks.tools.resume, fork.name)
+        forks.tools.pause(fork.name)
         self._outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
         return vault
 
@@ -107,6 +109,7 @@ class Opening:
             gate.began(held.running)
             attempt.callback(flows_of, forks, fork, gate, Outcome())
         forks.tools.go_live(fork.name, held.running)
+        forks.tools.resume(fork.name)
         attempt.callback(forks.tools.end_live, fork.name)
         self._resources.push(attempt.pop_all())
         environment = dict(equipment.environment) if equipment is not None else {}

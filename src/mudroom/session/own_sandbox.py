@@ -230,6 +230,7 @@ class OwnSandbox:
             relay.start(running)
         if edited:
             tools.go_live(fork.name, running)
+        tools.resume(fork.name)
         return running
 
     def _watch(self, running: Running, keeper: Doorkeeper | None, mirror: Mirror | None) -> Watch | None:

@@ -116,6 +116,8 @@ class Sandboxes:
         mask, notes = forks.secrets.look(order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
+        stack.callback(forks.tools.resume, fork.name)
+        forks.tools.pause(fork.name)
         outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running)
         stack.callback(own.close)
