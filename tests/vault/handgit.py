@@ -11,12 +11,12 @@ import zlib
 from pathlib import Path
 
 from mudroom.core.git.emptied import Emptied
-from mudroom.core.git.ref_plan import RefMove, RefPlanOptions
+from mudroom.core.git.ref_plan import RefMove, RefPlanOptions, RepositoryMoves
 from mudroom.errors import UsageError
 from mudroom.stage.source import OpenSource, Source
 from mudroom.vault.git.commits import branch_name, directories_in_view, require_dulwich, require_free
 from mudroom.vault.git.fork_refs import ForkFiles
-from mudroom.vault.git.ref_transaction import RefFailure, RepositoryMoves, perform_moves, reversed_moves
+from mudroom.vault.git.ref_transaction import RefFailure, perform_moves, reversed_moves
 from mudroom.vault.git.repository import find_repository
 from mudroom.vault.git.transfer import Commits, ForkSide, RepositorySides, open_transfer
 

@@ -85,7 +85,7 @@ def _obstacle(landed: LandingResult) -> str:
 
 def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: bytes) -> CommittedApply:
     from mudroom.stage.source import OpenSource
-    from mudroom.vault.apply.git_landing import MovedRefs, load_refs, move_refs, save_refs
+    from mudroom.vault.apply.git_landing import load_refs, move_refs, save_refs
     from mudroom.vault.apply.transaction import ApplyDirectory
     from mudroom.vault.git.one_commit import CommitTime
 
@@ -97,8 +97,7 @@ def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: byt
         made = commit.make(place.load().ops, message, when, _ignored_by_git(project))
     if made is None:
         return CommittedApply(landed, None, "the applied files are in HEAD already, or git ignores them")
-    moves, done = made
-    record = MovedRefs(*moves)
+    record, done = made
     save_refs(place.path, [*load_refs(place.path), record])
     failures = move_refs([record])
     if failures:

@@ -7,11 +7,11 @@ import pytest
 from mudroom.core.git.ref_plan import (
     HEAD,
     HeadSides,
+    RefLookup,
     RefMove,
     RefPlan,
     RefPlanOptions,
     RefSides,
-    Repositories,
     name_conflicts,
     plan_refs,
 )
@@ -32,7 +32,7 @@ def plan(
 ) -> RefPlan:
     """Plan with commits ``a1``, ``a2``, … in one line of history, and ``b1``, … in others."""
     values = {name: sides.live for name, sides in refs.items() if sides.live} | (live or {})
-    repositories = Repositories(
+    repositories = RefLookup(
         lambda name: values.get(name, b""),
         {MAIN: True} if checked_out is None else checked_out,
         lambda one, other: one[:1] == other[:1] == b"a" and one <= other,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from handgit import fsck, git, moves_of
-from mudroom.core.git.ref_plan import HEAD, STASH, RefMove
-from mudroom.vault.git.ref_transaction import RepositoryMoves, perform_moves, reversed_moves, without_packed
+from mudroom.core.git.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
+from mudroom.vault.git.ref_transaction import perform_moves, reversed_moves, without_packed
 from mudroom.vault.git.write import RepositoryWriter
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -23,7 +23,7 @@ from mudroom.core.tree.path import show
 
 HEADS, TAGS, NOTES, STASH, HEAD = b"refs/heads/", b"refs/tags/", b"refs/notes/", b"refs/stash", b"HEAD"
 _LEFT = (
-    (b"refs/remotes/", "is what a fetch saw: git fetch brings it"),
+    (b"refs/remotes/", "is the state of a fetch: git fetch brings it"),
     (b"refs/replace/", "would change how history is read"),
     (b"refs/bisect/", "belongs to a work tree"),
     (b"refs/worktree/", "belongs to a work tree"),
@@ -66,6 +66,25 @@ class RefMove(NamedTuple):
     """New stashes, oldest first: commit and message."""
 
 
+class RepositoryMoves(NamedTuple):
+    """What an apply does to the refs of one repository; kept for undo, redo and recovery."""
+
+    label: bytes
+    """The repository's path in the project, for display: ``.git``."""
+    git: bytes
+    common: bytes
+    """Directories of HEAD and of the branches: absolute, without links."""
+    moves: tuple[RefMove, ...]
+    message: bytes
+    """For the logs of the refs."""
+    checkout: tuple[bytes, bytes] | None = None
+    """The checked-out commit before and after, if it moves; b"" before the first commit."""
+    work_tree: bytes = b""
+    """Absolute path of the work tree whose index moves."""
+    staged: tuple[bytes, ...] = ()
+    """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
+
+
 class RefOutcome(NamedTuple):
     ref: bytes
     """Full name in the fork."""
@@ -90,7 +109,7 @@ class RefPlanOptions(NamedTuple):
     """Full name of the branch at which the fork's HEAD arrives in any case, or empty."""
 
 
-class Repositories(NamedTuple):
+class RefLookup(NamedTuple):
     """Functions that read the project's repository and the fork's history."""
 
     live: Callable[[bytes], bytes]
@@ -105,11 +124,9 @@ class Repositories(NamedTuple):
     """Return whether a ref of this name cannot exist beside another: one is a directory of the other."""
 
 
-def plan_refs(
-    refs: Mapping[bytes, RefSides], head: HeadSides, repositories: Repositories, options: RefPlanOptions
-) -> RefPlan:
+def plan_refs(refs: Mapping[bytes, RefSides], head: HeadSides, lookup: RefLookup, options: RefPlanOptions) -> RefPlan:
     """Return the moves and what happens to each ref that differs in the fork. Stashes are planned apart."""
-    planner = _Planner(repositories, options)
+    planner = _Planner(lookup, options)
     for name in sorted(refs):
         planner.ref(name, refs[name], is_head=name == head.fork)
     planner.head(head)
@@ -117,8 +134,8 @@ def plan_refs(
 
 
 class _Planner:
-    def __init__(self, repositories: Repositories, options: RefPlanOptions) -> None:
-        self._repositories, self._options = repositories, options
+    def __init__(self, lookup: RefLookup, options: RefPlanOptions) -> None:
+        self._lookup, self._options = lookup, options
         self.moves: list[RefMove] = []
         self.outcomes: list[RefOutcome] = []
 
@@ -139,7 +156,7 @@ class _Planner:
     def _has_merged(self, name: bytes, sides: RefSides) -> bool:
         """Return whether the project's branch moved on from the fork's value: the user has merged it."""
         is_behind = sides.live and sides.base != sides.live and name.startswith(HEADS)
-        return bool(is_behind) and self._repositories.is_ancestor(sides.fork, sides.live)
+        return bool(is_behind) and self._lookup.is_ancestor(sides.fork, sides.live)
 
     def _move(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         reason = self._obstacle(name, sides)
@@ -151,17 +168,17 @@ class _Planner:
 
     def _obstacle(self, name: bytes, sides: RefSides) -> str:
         """Return why the ref itself cannot move; empty if it can."""
-        repositories = self._repositories
-        is_here = repositories.checked_out.get(name)
+        lookup = self._lookup
+        is_here = lookup.checked_out.get(name)
         if is_here is False:
             return "is checked out in another work tree, or in an operation that is not finished"
         if is_here and self._options.not_whole:
             return f"is checked out, and {self._options.not_whole}"
-        if not sides.live and repositories.conflicts(name):
+        if not sides.live and lookup.conflicts(name):
             return "cannot exist beside another ref of the project"
         if sides.base == sides.live:
             return ""
-        forward = bool(sides.live) and not name.startswith(TAGS) and repositories.is_ancestor(sides.live, sides.fork)
+        forward = bool(sides.live) and not name.startswith(TAGS) and lookup.is_ancestor(sides.live, sides.fork)
         return "" if forward else _MOVED
 
     def head(self, head: HeadSides) -> None:
@@ -170,7 +187,7 @@ class _Planner:
             return
         is_branch = head.fork.startswith(HEADS)
         if not is_branch:
-            if head.fork_commit and not self._repositories.is_reached(head.fork_commit):
+            if head.fork_commit and not self._lookup.is_reached(head.fork_commit):
                 self._beside(HEAD, head.fork_commit, "is on no branch in the fork", is_head=True)
             return
         if head.fork == head.base or head.fork == head.live:
@@ -179,7 +196,7 @@ class _Planner:
             self._tell(HEAD, "kept", reason="has moved in the project meanwhile")
         elif self._options.not_whole:
             self._tell(HEAD, "kept", reason=f"stays where it is: {self._options.not_whole}")
-        elif self._repositories.checked_out.get(head.fork) is False:
+        elif self._lookup.checked_out.get(head.fork) is False:
             self._tell(HEAD, "kept", reason="stays where it is: its branch is checked out in another work tree")
         elif not head.fork_commit:
             self._tell(HEAD, "kept", reason=f"stays where it is: {_short(head.fork)} has no commit in the fork")
@@ -192,26 +209,26 @@ class _Planner:
     def _value_after(self, name: bytes) -> bytes:
         """Return the value of a ref of the project after the moves."""
         moved = next((move.after for move in self.moves if move.name == name), b"")
-        return moved or self._repositories.live(name)
+        return moved or self._lookup.live(name)
 
     def _exactly(self, name: bytes, head: HeadSides) -> None:
         """Bring HEAD to the branch that the user named, or to the fork's."""
-        before, value = self._repositories.live(name), head.fork_commit
+        before, value = self._lookup.live(name), head.fork_commit
         if value and before == value:
             self._tell(HEAD, "there", name)
-        elif value and not self._repositories.is_reached(value):
+        elif value and not self._lookup.is_reached(value):
             self._add(name, before, value)
             self._tell(HEAD, "beside", name)
 
     def _beside(self, name: bytes, value: bytes, reason: str, *, is_head: bool) -> None:
         for target in _names_beside(name, self._options.fork, is_head=is_head):
-            before = self._repositories.live(target)
+            before = self._lookup.live(target)
             if before == value:
                 self._tell(name, "there", target)
                 return
-            is_free = not before or (target.startswith(HEADS) and self._repositories.is_ancestor(before, value))
-            taken = target in self._repositories.checked_out or any(move.name == target for move in self.moves)
-            if is_free and not taken and (before or not self._repositories.conflicts(target)):
+            is_free = not before or (target.startswith(HEADS) and self._lookup.is_ancestor(before, value))
+            taken = target in self._lookup.checked_out or any(move.name == target for move in self.moves)
+            if is_free and not taken and (before or not self._lookup.conflicts(target)):
                 self._add(target, before, value)
                 self._tell(name, "beside", target, reason)
                 return

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mudroom.core.git.ref_plan import HEADS, NOTES, TAGS, RefMove
+from mudroom.core.git.ref_plan import HEADS, NOTES, TAGS, RefPlanOptions, RepositoryMoves
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing
 from mudroom.core.tree.change import Change, Remark
@@ -37,19 +37,6 @@ if TYPE_CHECKING:
 
 _REFS = b"/refs"
 NOT_WHOLE = "not all files of the fork were applied"
-
-
-class MovedRefs(NamedTuple):
-    """As ``RepositoryMoves``: its fields on disk."""
-
-    label: bytes
-    git: bytes
-    common: bytes
-    moves: tuple[RefMove, ...]
-    message: bytes
-    checkout: tuple[bytes, bytes] | None
-    work_tree: bytes
-    staged: tuple[bytes, ...] = ()
 
 
 # --- which repositories ---
@@ -140,8 +127,6 @@ class GitLanding:
 
         No file is applied then: the files of the commits would be in the way of the ``git merge`` that takes them.
         ``not_whole``: why not all files can be applied; empty if they can."""
-        from mudroom.core.git.ref_plan import RefPlanOptions
-
         conflicts = []
         for transfer in self._transfers:
             _moves, result = transfer.plan(RefPlanOptions(os.fsencode(self._fork), not_whole))
@@ -154,13 +139,11 @@ class GitLanding:
                     conflicts.append(Conflict(transfer.sides.label + b"/" + outcome.ref, reason.removeprefix("; ")))
         return conflicts
 
-    def bring(self, save: Callable[[Sequence[MovedRefs]], None], not_whole: str) -> list[TransferResult]:
+    def bring(self, save: Callable[[Sequence[RepositoryMoves]], None], not_whole: str) -> list[TransferResult]:
         """Move the refs. ``save``: keeps the moves durably; called before the first move."""
-        from mudroom.core.git.ref_plan import RefPlanOptions
-
         options = RefPlanOptions(os.fsencode(self._fork), not_whole)
         planned = [transfer.plan(options) for transfer in self._transfers]
-        records = [MovedRefs(*record) for record, _result in planned if record.moves]
+        records = [record for record, _result in planned if record.moves]
         if records:
             save(records)
         failures = move_refs(records)
@@ -267,7 +250,7 @@ def bring_refs(
     """Move the refs of an apply. Return the apply's directory, made now if there was none and a ref moves."""
     made = [place] if place is not None else []
 
-    def save(records: Sequence[MovedRefs]) -> None:
+    def save(records: Sequence[RepositoryMoves]) -> None:
         if made:
             save_refs(made[0].path, records)
         else:
@@ -279,7 +262,7 @@ def bring_refs(
     return made[0], applied._replace(name=made[0].name), transferred
 
 
-def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[MovedRefs]) -> ApplyDirectory:
+def _begin_without_files(vault: Vault, fork: Fork, time: int, records: Sequence[RepositoryMoves]) -> ApplyDirectory:
     """Begin an apply that changes no file of the project. The caller ends it."""
     place = ApplyDirectory(vault.new_apply())
     place.begin("apply")
@@ -297,7 +280,6 @@ def bring_commits(
     Raise UsageError, with nothing changed: if the fork has no commits that the repository does not have; if the branch
     cannot be moved forward to them; if an object is refused.
     """
-    from mudroom.core.git.ref_plan import RefPlanOptions
     from mudroom.vault.git.commits import branch_name, require_dulwich, require_free
 
     require_dulwich()
@@ -316,7 +298,7 @@ def bring_commits(
         applied = ApplyResult("")
         if result.moved:
             transfer.add_objects()
-            records = [MovedRefs(*transfer.plan(options)[0])]
+            records = [transfer.plan(options)[0]]
             place = _begin_without_files(vault, fork, time, records)
             failures = move_refs(records)
             place.end()
@@ -330,7 +312,7 @@ def bring_commits(
 # --- undo, redo, recovery ---
 
 
-def save_refs(place: bytes, records: Sequence[MovedRefs]) -> None:
+def save_refs(place: bytes, records: Sequence[RepositoryMoves]) -> None:
     """Keep the moves of an apply, durably. ``place``: the apply's directory."""
     beside = place + _REFS + b".new"
     with suppress(FileNotFoundError):
@@ -343,16 +325,16 @@ def save_refs(place: bytes, records: Sequence[MovedRefs]) -> None:
     sync_directory(place)
 
 
-def load_refs(place: bytes) -> list[MovedRefs]:
+def load_refs(place: bytes) -> list[RepositoryMoves]:
     """Return the moves of an apply; empty if it moved no refs."""
     try:
         data = safe_open.read(place + _REFS)
     except FileNotFoundError:
         return []
-    return msgspec.msgpack.decode(data, type=list[MovedRefs])
+    return msgspec.msgpack.decode(data, type=list[RepositoryMoves])
 
 
-def move_refs(records: Sequence[MovedRefs], *, back: bool = False, again: bool = False) -> list[RefFailure]:
+def move_refs(records: Sequence[RepositoryMoves], *, back: bool = False, again: bool = False) -> list[RefFailure]:
     """Move refs forward, or back. Return those that could not be moved; of their repositories none has moved.
     ``again``: they were begun before, and may have been cut off."""
     if not records:
@@ -360,13 +342,12 @@ def move_refs(records: Sequence[MovedRefs], *, back: bool = False, again: bool =
     from mudroom.vault.git.commits import require_dulwich
 
     require_dulwich()
-    from mudroom.vault.git.ref_transaction import RefFailure, RepositoryMoves, perform_moves, reversed_moves
+    from mudroom.vault.git.ref_transaction import RefFailure, perform_moves, reversed_moves
 
     failures: list[RefFailure] = []
     for record in records:
-        moves = RepositoryMoves(*record)
         try:
-            failures += perform_moves(reversed_moves(moves) if back else moves, back=back, again=again)
+            failures += perform_moves(reversed_moves(record) if back else record, back=back, again=again)
         except MudroomError as error:
             failures.append(RefFailure(record.label, b"HEAD", str(error)))
     return failures
@@ -385,7 +366,7 @@ def _conflicts(failures: Iterable[RefFailure], *, back: bool) -> list[Conflict]:
     ]
 
 
-def _require_unlocked(records: Iterable[MovedRefs]) -> None:
+def _require_unlocked(records: Iterable[RepositoryMoves]) -> None:
     for record in records:
         places = {b"index": record.git, b"HEAD": record.git} if record.checkout is not None else {}
         places |= {move.name: record.git if move.name == b"HEAD" else record.common for move in record.moves}

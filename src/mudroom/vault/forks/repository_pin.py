@@ -14,6 +14,7 @@ the project again.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
@@ -30,6 +31,7 @@ _GIT = b".git"
 _HEAD, _INDEX, _PACKED = b".git/HEAD", b".git/index", b".git/packed-refs"
 _MOST_UNPACKED = 10_000
 _REF_LIMIT, _PACKED_LIMIT = 4096, 64 << 20
+_REF_MODE = 0o644
 
 
 def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, started: int) -> None:
@@ -51,8 +53,7 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, starte
 def _follow(fork: Fork) -> None:
     root = open_root(fork.upper)
     try:
-        if os.path.lexists(b"/proc/self/fd/%d/.git" % root):
-            remove_at(root, _GIT)
+        remove_at(root, _GIT)
     finally:
         os.close(root)
 
@@ -76,9 +77,24 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
             pins.append((branch, *value))
         elif base.look(branch) is None and _PACKED not in changed:
             pins += _packed(base, branch, started)
-    pins = [pin for pin in pins if staged.look(pin[0]) is None and ground.originals.get(pin[0]) is None]
+    pins = [pin for pin in pins if staged.look(pin[0]) is None and _is_original(ground, *pin)]
     if pins:
-        _write(fork, opened.lower, ground, pins)
+        for path, entry, data in pins:
+            ground.originals.keep(path, entry, data if entry is not None else None)
+        ground.originals.save()
+        _write(
+            fork,
+            opened.lower,
+            {path: (data, entry.mode if entry is not None else _REF_MODE) for path, entry, data in pins},
+        )
+
+
+def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) -> bool:
+    """Return whether a pin is no change of the fork: its original is not known yet, or is the same."""
+    kept = ground.originals.get(path)
+    if kept is None or kept.entry is None:
+        return kept is None or entry is None
+    return ground.read_original(path, kept.entry, _REF_LIMIT) == data
 
 
 def _unpack(fork: Fork, opened: OpenFork) -> None:
@@ -91,10 +107,9 @@ def _unpack(fork: Fork, opened: OpenFork) -> None:
     names = [name for name, value in after.items() if before.get(name) != value]
     head = _read(opened.merged(), _HEAD).removeprefix(b"ref: ").strip()
     names += [head] if head in after and head not in names else []
-    for name in names[:_MOST_UNPACKED]:
-        path = _GIT + b"/" + name
-        if is_below(path, b".git/refs") and b".." not in path.split(b"/") and staged.look(path) is None:
-            _write_file(fork, opened.lower, path, after[name] + b"\n", 0o644)
+    files = {_GIT + b"/" + name: (after[name] + b"\n", _REF_MODE) for name in names[:_MOST_UNPACKED]}
+    inside = (path for path in files if is_below(path, b".git/refs") and b".." not in path.split(b"/"))
+    _write(fork, opened.lower, {path: files[path] for path in inside if staged.look(path) is None})
 
 
 def _read(source: Source, path: bytes) -> bytes:
@@ -128,19 +143,13 @@ def _packed(base: Source, branch: bytes, started: int) -> list[tuple[bytes, Entr
     return [(branch, None, value + b"\n")] if value is not None else []
 
 
-def _write(fork: Fork, lower: Source, ground: Ground, pins: list[tuple[bytes, Entry | None, bytes]]) -> None:
-    for path, entry, data in pins:
-        ground.originals.keep(path, entry, data if entry is not None else None)
-    ground.originals.save()
-    for path, entry, data in pins:
-        _write_file(fork, lower, path, data, entry.mode if entry is not None else 0o644)
-
-
-def _write_file(fork: Fork, lower: Source, path: bytes, data: bytes, mode: int) -> None:
+def _write(fork: Fork, lower: Source, files: Mapping[bytes, tuple[bytes, int]]) -> None:
+    """Write contents with their modes into the fork's upper layer."""
     root = open_root(fork.upper)
     try:
         writer = LayerWriter(root, lower)
-        writer.data(path, data, mode=mode)
+        for path, (data, mode) in files.items():
+            writer.data(path, data, mode=mode)
         writer.finish()
     finally:
         os.close(root)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mudroom.core.git.blob import blob_id, object_id
 from mudroom.core.git.index import TreeItem
-from mudroom.core.git.ref_plan import HEAD, HEADS, RefMove
+from mudroom.core.git.ref_plan import HEAD, HEADS, RefMove, RepositoryMoves
 from mudroom.core.git.tree_edit import edit_tree
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry
@@ -29,7 +29,6 @@ from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.check_in import CheckIn
 from mudroom.vault.git.index_file import index_obstacle
-from mudroom.vault.git.ref_transaction import RepositoryMoves
 from mudroom.vault.git.repository import Repository, find_repository
 from mudroom.vault.git.user_settings import UserFiles, UserSettings
 from mudroom.vault.git.write import RepositoryWriter

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dulwich.refs import Ref
 
-from mudroom.core.git.ref_plan import HEAD, STASH, RefMove
+from mudroom.core.git.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.vault.git.index_file import IndexMove, IndexUpdate, move_index
@@ -27,29 +27,6 @@ from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.write import RepositoryWriter, sync_directory
 
 _NO_PACKED = b"# pack-refs with: peeled fully-peeled sorted \n"
-
-
-class RepositoryMoves(NamedTuple):
-    """What an apply does to the refs of one repository; kept for undo, redo and recovery."""
-
-    label: bytes
-    """The repository's path in the project, for display: ``.git``."""
-    git: bytes
-    common: bytes
-    """As in RepositoryPlace: absolute, without links."""
-    moves: tuple[RefMove, ...]
-    message: bytes
-    """For the logs of the refs."""
-    checkout: tuple[bytes, bytes] | None = None
-    """The checked-out commit before and after, if it moves; b"" before the first commit."""
-    work_tree: bytes = b""
-    """Absolute path of the work tree whose index moves."""
-    staged: tuple[bytes, ...] = ()
-    """Paths that the user had staged before as the new commit has them: undo leaves them staged."""
-
-    @property
-    def place(self) -> RepositoryPlace:
-        return RepositoryPlace(self.git, self.common)
 
 
 class RefFailure(NamedTuple):
@@ -73,7 +50,7 @@ def perform_moves(record: RepositoryMoves, *, back: bool = False, again: bool = 
 
     Raise UsageError if the repository is gone or of an unsupported kind.
     """
-    with Repository(record.place) as live:
+    with Repository(RepositoryPlace(record.git, record.common)) as live:
         return _Transaction(live, record, back=back, again=again).run()
 
 

@@ -24,11 +24,12 @@ from mudroom.core.git.ref_plan import (
     STASH,
     TAGS,
     HeadSides,
+    RefLookup,
     RefMove,
     RefOutcome,
     RefPlanOptions,
     RefSides,
-    Repositories,
+    RepositoryMoves,
     name_conflicts,
     plan_refs,
 )
@@ -50,7 +51,6 @@ from mudroom.vault.git.history import History
 from mudroom.vault.git.index_file import index_obstacle, staged_already, tree_difference
 from mudroom.vault.git.objects import ForkObjects
 from mudroom.vault.git.read import refusal
-from mudroom.vault.git.ref_transaction import RepositoryMoves
 from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.walk import NewObjects, Walk
 from mudroom.vault.git.write import RepositoryWriter
@@ -280,7 +280,7 @@ class Transfer:
         commits = tuple(describe(name, text) for name, text in self._listed)
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
 
-    def _repositories(self) -> Repositories:
+    def _repositories(self) -> RefLookup:
         live, operation = self._live, self._live.operation()
         new = {name for name, _text in self.commits}
         checked_out = {
@@ -288,7 +288,7 @@ class Transfer:
         }
         if not self.sides.work_tree:
             checked_out = dict.fromkeys(checked_out, False)
-        return Repositories(
+        return RefLookup(
             live.ref,
             checked_out,
             lambda one, other: self._history.reaches(self._history.peel(other), self._history.peel(one)),
