@@ -288,6 +288,24 @@ def test_the_reproductions_on_a_repository_with_a_history(place: Place) -> None:
     assert user.sh("git status --porcelain") == ""
 
 
+@pytest.mark.parametrize("between", ["checkpoint", "none"])
+def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str) -> None:
+    """The repository of a sealed layer does not show through when the layer above it has no change of its own."""
+    user.fork("git switch -qc x; echo c > c; git add c; git commit -qm c")
+    if between == "checkpoint":
+        user.mudroom("checkpoint", "f")
+    user.fork("git switch -q main; git branch -qD x")
+    assert user.fork("cat .git/HEAD; git branch --format='%(refname)'; git status --porcelain") == (
+        "ref: refs/heads/main\nrefs/heads/main\n"
+    )
+    user.sh("echo user >> a; git commit -qam mine; git branch -m trunk")
+    assert user.fork("git log --format=%s; git diff --cached --stat") == "one\n"
+    user.mudroom("apply", "f", "--yes", "--git")
+    assert user.sh("git log --format=%s; git status --porcelain; git branch --format='%(refname)'") == (
+        "mine\none\nrefs/heads/trunk\n"
+    )
+
+
 def test_a_branch_that_the_fork_has_packed_stands_still(user: User) -> None:
     user.sh("git pack-refs --all")
     user.fork("echo fork >> a; git commit -qam two")

@@ -8,7 +8,7 @@ A ref that the fork has packed (``git gc``) is no file of its layer any more, an
 through in its place. So packed refs that the fork has changed become files of its layer again.
 
 A repository without changes is the other case: its refreshed index is removed from the layer, so that the fork follows
-the project again.
+the project again. Not above a sealed layer that has a repository: removed, the sealed one would show through.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, starte
     if entry is None or entry.kind != "directory" or base.look(_HEAD) is None:
         return
     changed = {change.path for change in changeset.changes if is_below(change.path, _GIT)}
-    if not changed:
+    is_sealed = any(os.path.lexists(layer + b"/" + _GIT) for layer in fork.sealed)
+    if not changed and not is_sealed:
         _follow(fork)
     elif not {_GIT, _HEAD} & changed:
         _pin(fork, opened, changed, started)
@@ -82,11 +83,8 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
         for path, entry, data in pins:
             ground.originals.keep(path, entry, data if entry is not None else None)
         ground.originals.save()
-        _write(
-            fork,
-            opened.lower,
-            {path: (data, entry.mode if entry is not None else _REF_MODE) for path, entry, data in pins},
-        )
+        files = {path: (data, entry.mode if entry is not None else _REF_MODE) for path, entry, data in pins}
+        _write(fork, opened.lower, files)
 
 
 def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) -> bool:
