@@ -306,6 +306,26 @@ def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str
     )
 
 
+def test_a_fork_packs_refs_whose_directory_it_has_removed(user: User) -> None:
+    user.sh("git branch folder/one; git branch folder/two")
+    user.fork("echo fork >> a; git commit -qam two; git branch -f folder/one; git pack-refs --all --prune")
+    assert user.fork("git rev-parse folder/one main") == 2 * user.fork("git rev-parse HEAD")
+    assert user.fork("git rev-parse folder/two") == user.sh("git rev-parse HEAD")
+    user.mudroom("apply", "f", "--yes", "--git")
+    assert user.sh("git log --format=%s folder/one; git log --format=%s folder/two") == "two\none\none\n"
+
+
+def test_packed_refs_of_a_fork_may_be_anything(user: User) -> None:
+    names = [
+        b"refs/heads/" + name for name in (b"a\0b", 300 * b"n", b"x", b"x/y", b"../../up", b"main/below", b".lock")
+    ]
+    rows = b"".join(b"%s %s\n" % (b"1" * 40, name) for name in names)
+    shown = rows.decode().replace("\0", "\\0")
+    user.fork(f"git commit -q --allow-empty -m two; printf '{shown}' > .git/packed-refs")
+    assert user.fork("git log --format=%s").split() == ["two", "one"]
+    assert not (user.project / "up").exists()
+
+
 def test_a_branch_that_the_fork_has_packed_stands_still(user: User) -> None:
     user.sh("git pack-refs --all")
     user.fork("echo fork >> a; git commit -qam two")

@@ -31,6 +31,15 @@ def parse_packed_refs(data: bytes) -> dict[bytes, bytes]:
     return {row[1]: row[0] for row in rows if len(row) == 2}
 
 
+def is_ref_name(name: bytes) -> bool:
+    """Return whether a ref may have this full name, by the rules of git-check-ref-format(1), and can be a file."""
+    parts = name.split(b"/")
+    is_word = all(0 < len(part) <= 250 and part[:1] != b"." and not part.endswith(b".lock") for part in parts)
+    is_clean = all(byte > 32 and byte != 127 and byte not in b"~^:?*[\\" for byte in name)
+    is_whole = not name.endswith(b".") and b".." not in name and b"@{" not in name and len(name) <= 2000
+    return parts[0] == b"refs" and len(parts) > 1 and is_word and is_clean and is_whole
+
+
 def is_unchanged(unit: bytes, changes: Iterable[Change], base: Read, staged: Read) -> bool:
     """Return whether the repository ``unit`` (the path of its ``.git``) is as before but for caches.
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import is_below
+from mudroom.core.tree.path import ancestors, is_below
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter, remove_at
@@ -84,7 +84,7 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
             ground.originals.keep(path, entry, data if entry is not None else None)
         ground.originals.save()
         files = {path: (data, entry.mode if entry is not None else _REF_MODE) for path, entry, data in pins}
-        _write(fork, opened.lower, files)
+        _write(fork, opened, files)
 
 
 def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) -> bool:
@@ -97,7 +97,7 @@ def _is_original(ground: Ground, path: bytes, entry: Entry | None, data: bytes) 
 
 def _unpack(fork: Fork, opened: OpenFork) -> None:
     """Write the packed refs that the fork has changed, and that of its HEAD, as files of its layer."""
-    from mudroom.core.git.repository_state import parse_packed_refs
+    from mudroom.core.git.repository_state import is_ref_name, parse_packed_refs
 
     staged = opened.staged()
     sides = [_read(source, _PACKED) for source in (opened.base, opened.merged())]
@@ -105,9 +105,9 @@ def _unpack(fork: Fork, opened: OpenFork) -> None:
     names = [name for name, value in after.items() if before.get(name) != value]
     head = _read(opened.merged(), _HEAD).removeprefix(b"ref: ").strip()
     names += [head] if head in after and head not in names else []
-    files = {_GIT + b"/" + name: (after[name] + b"\n", _REF_MODE) for name in names[:_MOST_UNPACKED]}
-    inside = (path for path in files if is_below(path, b".git/refs") and b".." not in path.split(b"/"))
-    _write(fork, opened.lower, {path: files[path] for path in inside if staged.look(path) is None})
+    valid = [name for name in names[:_MOST_UNPACKED] if is_ref_name(name)]
+    files = {_GIT + b"/" + name: (after[name] + b"\n", _REF_MODE) for name in valid}
+    _write(fork, opened, {path: files[path] for path in files if staged.look(path) is None})
 
 
 def _read(source: Source, path: bytes) -> bytes:
@@ -141,13 +141,26 @@ def _packed(base: Source, branch: bytes, started: int) -> list[tuple[bytes, Entr
     return [(branch, None, value + b"\n")] if value is not None else []
 
 
-def _write(fork: Fork, lower: Source, files: Mapping[bytes, tuple[bytes, int]]) -> None:
-    """Write contents with their modes into the fork's upper layer."""
+def _write(fork: Fork, opened: OpenFork, files: Mapping[bytes, tuple[bytes, int]]) -> None:
+    """Write contents with their modes into the fork's upper layer. Directories that the fork has removed are made
+    again (``git pack-refs`` prunes them). A path below a file is left out."""
+    merged = opened.merged()
     root = open_root(fork.upper)
+    writer = LayerWriter(root, opened.lower)
+    kinds: dict[bytes, str] = {}
     try:
-        writer = LayerWriter(root, lower)
-        for path, (data, mode) in files.items():
-            writer.data(path, data, mode=mode)
+        for path, (data, mode) in sorted(files.items()):
+            for above in ancestors(path):
+                if above not in kinds:
+                    entry = merged.look(above)
+                    kinds[above] = "directory" if entry is None else entry.kind
+                    if entry is None:
+                        writer.directory(above, 0o755)
+                if kinds[above] != "directory":
+                    break
+            else:
+                kinds[path] = "file"
+                writer.data(path, data, mode=mode)
         writer.finish()
     finally:
         os.close(root)
