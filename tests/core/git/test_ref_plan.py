@@ -214,9 +214,29 @@ def test_head_arrives_at_the_named_branch() -> None:
     name = b"refs/heads/mudroom/f"
     refs = {MAIN: RefSides(b"a1", b"a2", b"a1"), **NEW}
     found = plan(refs, head_beside=name)
-    assert found.moves == (RefMove(FEATURE, b"", b"a2"), RefMove(name, b"", b"a2"))
-    assert results(found) == [(FEATURE, "moved", FEATURE), (HEAD, "beside", name)]
+    assert found.moves == (RefMove(name, b"", b"a2"), RefMove(FEATURE, b"", b"a2"))
+    assert results(found) == [(HEAD, "beside", name), (FEATURE, "moved", FEATURE)]
     assert results(plan({}, head_beside=name, live={name: b"a2"})) == [(HEAD, "there", name)]
     assert plan({}, head_beside=name, live={name: b"a1"}).moves == (RefMove(name, b"a1", b"a2"),)
     assert plan({}, head_beside=name, reached=(b"a2",)) == RefPlan((), ())
     assert plan({}, ON_MAIN._replace(fork_commit=b""), head_beside=name) == RefPlan((), ())
+
+
+@pytest.mark.parametrize("live", [b"", b"a2"])
+def test_a_branch_of_the_fork_has_the_name_at_which_head_arrives(live: bytes) -> None:
+    name = b"refs/heads/mudroom/f"
+    beside = b"refs/heads/mudroom/f-mudroom/f"
+    found = plan({name: RefSides(None, b"a3", live)}, head_beside=name, live={name: live} if live else {})
+    assert results(found) == [(HEAD, "there" if live else "beside", name), (name, "beside", beside)]
+    assert [move.name for move in found.moves] == [*([] if live else [name]), beside]
+
+
+def test_no_two_refs_of_the_fork_arrive_at_one_name() -> None:
+    """A branch arrives beside its name, and another has that name, or makes a directory of it."""
+    beside = b"refs/heads/mudroom/f-feature"
+    rows = {FEATURE: RefSides(b"a1", b"a2", b"b1")}
+    for other in (beside, beside + b"/more"):
+        found = plan(rows | {other: RefSides(None, b"a3", b"")})
+        names = [move.name for move in found.moves]
+        assert names[0] == beside and len(set(names)) == len(names) == 2
+        assert not name_conflicts(names[:1])(names[1])

@@ -127,9 +127,12 @@ class RefLookup(NamedTuple):
 def plan_refs(refs: Mapping[bytes, RefSides], head: HeadSides, lookup: RefLookup, options: RefPlanOptions) -> RefPlan:
     """Return the moves and what happens to each ref that differs in the fork. Stashes are planned apart."""
     planner = _Planner(lookup, options)
+    if options.head_beside:
+        planner.head_beside(head)  # before the fork's own branches: one of them may have this name
     for name in sorted(refs):
         planner.ref(name, refs[name], is_head=name == head.fork)
-    planner.head(head)
+    if not options.head_beside:
+        planner.head(head)
     return RefPlan(tuple(planner.moves), tuple(planner.outcomes))
 
 
@@ -138,6 +141,8 @@ class _Planner:
         self._lookup, self._options = lookup, options
         self.moves: list[RefMove] = []
         self.outcomes: list[RefOutcome] = []
+        self._targets: set[bytes] = set()
+        """Full names in the project at which refs of the fork arrive."""
 
     def ref(self, name: bytes, sides: RefSides, *, is_head: bool) -> None:
         if sides.base == sides.fork or name == STASH or (is_head and self._options.head_beside):
@@ -176,15 +181,14 @@ class _Planner:
             return f"is checked out, and {self._options.not_whole}"
         if not sides.live and lookup.conflicts(name):
             return "cannot exist beside another ref of the project"
+        if self._is_taken(name):
+            return "cannot exist beside another ref of the fork here"
         if sides.base == sides.live:
             return ""
         forward = bool(sides.live) and not name.startswith(TAGS) and lookup.is_ancestor(sides.live, sides.fork)
         return "" if forward else _MOVED
 
     def head(self, head: HeadSides) -> None:
-        if self._options.head_beside:
-            self._exactly(self._options.head_beside, head)
-            return
         is_branch = head.fork.startswith(HEADS)
         if not is_branch:
             if head.fork_commit and not self._lookup.is_reached(head.fork_commit):
@@ -211,10 +215,12 @@ class _Planner:
         moved = next((move.after for move in self.moves if move.name == name), b"")
         return moved or self._lookup.live(name)
 
-    def _exactly(self, name: bytes, head: HeadSides) -> None:
+    def head_beside(self, head: HeadSides) -> None:
         """Bring HEAD to the branch that the user named, or to the fork's."""
-        before, value = self._lookup.live(name), head.fork_commit
+        name, value = self._options.head_beside, head.fork_commit
+        before = self._lookup.live(name)
         if value and before == value:
+            self._targets.add(name)
             self._tell(HEAD, "there", name)
         elif value and not self._lookup.is_reached(value):
             self._add(name, before, value)
@@ -227,15 +233,20 @@ class _Planner:
                 self._tell(name, "there", target)
                 return
             is_free = not before or (target.startswith(HEADS) and self._lookup.is_ancestor(before, value))
-            taken = target in self._lookup.checked_out or any(move.name == target for move in self.moves)
+            taken = target in self._lookup.checked_out or self._is_taken(target)
             if is_free and not taken and (before or not self._lookup.conflicts(target)):
                 self._add(target, before, value)
                 self._tell(name, "beside", target, reason)
                 return
         self._tell(name, "left", reason=f"{reason}, and there is no free name beside it")
 
+    def _is_taken(self, name: bytes) -> bool:
+        """Return whether another ref of the fork arrives at this name, or at one that cannot exist beside it."""
+        return name in self._targets or name_conflicts(self._targets)(name)
+
     def _add(self, name: bytes, before: bytes, after: bytes) -> None:
         self.moves.append(RefMove(name, before, after))
+        self._targets.add(name)
 
     def _tell(self, name: bytes, result: RefResult, target: bytes = b"", reason: str = "") -> None:
         self.outcomes.append(RefOutcome(name, result, target, reason))
