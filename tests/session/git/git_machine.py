@@ -322,12 +322,14 @@ class GitMachine:
         applied = self._applied.get(result.name)
         if applied is None:
             return
-        self._kept(before, self.now, lambda token: self._put.get(token, 0) <= applied.number)
+        origin, target = (applied.after, applied.before) if back else (applied.before, applied.after)
+        same = {path: entry for path, entry in before.files.items() if origin.files.get(path) == entry}
+        as_applied = before._replace(files=same).tokens  # a command of the user's may have made them so again
+        self._kept(before, self.now, lambda token: token in as_applied or self._put.get(token, 0) <= applied.number)
         refs = [conflict for conflict in result.conflicts if conflict.path.startswith(b".git/")]
         if refs:
-            same = (before.refs, before.head, before.stashes) == (self.now.refs, self.now.head, self.now.stashes)
-            self._require(same, "some refs moved and others did not", f"{refs}\n{_difference(before, self.now)}")
-        origin, target = (applied.after, applied.before) if back else (applied.before, applied.after)
+            still = (before.refs, before.head, before.stashes) == (self.now.refs, self.now.head, self.now.stashes)
+            self._require(still, "some refs moved and others did not", f"{refs}\n{_difference(before, self.now)}")
         word = "undo" if back else "redo"
         self.counts[f"{word} with {'conflicts' if result.conflicts else 'no conflict'}"] += 1
         if before.visible == origin.visible:
