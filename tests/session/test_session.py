@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 import threading
@@ -402,3 +403,19 @@ def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
 @pytest.mark.parametrize("name", mudroom.session.__all__)
 def test_every_public_name_is_loaded_when_it_is_asked_for(name: str) -> None:
     assert getattr(mudroom.session, name) is not None
+
+
+@pytest.mark.parametrize("way", ["landed", "unchanged"])
+def test_what_the_user_has_removed_since_does_not_land_with_its_directory(place: Place, way: str) -> None:
+    """The layer of the fork still holds the file, because it landed before, or was written as it is."""
+    place.write("d/one", "1\n")
+    place.write("other", "o\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"cat d/one > o; cat o > d/one; rm o; echo f >> other"], fork="f")
+    if way == "landed":
+        session.run([b"sh", b"-c", b"echo f >> d/one"], fork="f")
+        session.changes.apply("f", [b"d/one"])
+    shutil.rmtree(place.project / "d")
+    session.run([b"sh", b"-c", b"echo f >> d/two"], fork="f")
+    assert session.changes.apply("f").conflicts == ()
+    assert sorted(path.name for path in place.project.rglob("*")) == ["d", "other", "two"]

@@ -50,6 +50,7 @@ class Opening:
         mask, notes = forks.secrets.look(self._order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
+        fork.note_masked(mask.paths)
         resources.callback(forks.tools.resume, fork.name)
         forks.tools.pause(fork.name)
         self._outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]

@@ -116,6 +116,7 @@ class Sandboxes:
         mask, notes = forks.secrets.look(order.actor.settings)
         vault = forks.vault.masked(mask)
         forks.settle(fork, vault)
+        fork.note_masked(mask.paths)
         stack.callback(forks.tools.resume, fork.name)
         forks.tools.pause(fork.name)
         outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]

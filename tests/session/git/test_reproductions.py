@@ -288,6 +288,16 @@ def test_the_reproductions_on_a_repository_with_a_history(place: Place) -> None:
     assert user.sh("git status --porcelain") == ""
 
 
+def test_a_secret_that_the_user_has_moved_away_since_is_no_empty_file(user: User) -> None:
+    """What was masked when the fork committed counts, not what is masked at the apply."""
+    (user.project / ".env").write_text("KEY=1\n")
+    user.fork("echo fork >> a; git add -f .env; git commit -qam two; git stash push -q --all || true")
+    user.sh("mv .env ../kept.env")
+    for words in (("--git",), ("--commits",)):
+        assert ".env is masked" in user.apply(*words, code=125)
+    assert user.sh("git log --format=%s; git branch --format='%(refname)'") == "one\nrefs/heads/main\n"
+
+
 @pytest.mark.parametrize("between", ["checkpoint", "none"])
 def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str) -> None:
     """The repository of a sealed layer does not show through when the layer above it has no change of its own."""

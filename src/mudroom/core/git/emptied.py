@@ -22,9 +22,8 @@ _KIND = 0o170000
 class Emptied:
     """The masked files of a repository. Immutable.
 
-    ``paths``: of the files that are masked, and of those that an older command of the fork may have seen masked
-    (``Mask.known``). A file is known by its name alone, the last component of its path, because a fork may have moved
-    it.
+    ``paths``: of the files that are masked, and of those that an older command of the fork saw masked. A file is known
+    by its name alone, the last component of its path, because a fork may have moved it.
     """
 
     def __init__(self, paths: Iterable[bytes]) -> None:

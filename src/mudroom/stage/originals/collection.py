@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import os
 from _blake2 import blake2b
+from collections import Counter
 from collections.abc import Iterable
 
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import MADE, flags_of, git_directory
-from mudroom.core.tree.path import sort_key
+from mudroom.core.tree.path import ancestors, parent, sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
@@ -214,6 +215,18 @@ class _Collector:
                 for change in changes:
                     del self._changes[change.path]
 
+    def _forget_removed_directories(self) -> None:
+        """Drop directories that the user has removed, and in which the fork has only what the project had."""
+        added = {path for path, c in self._changes.items() if c.verb == "added" and _is_directory(c.staged)}
+        found = added & {above for path in self._ground.had() for above in ancestors(path)} if added else ()
+        if not found:
+            return
+        inside = Counter(map(parent, self._changes))
+        for path in sorted(found, key=len, reverse=True):
+            if not inside[path]:
+                del self._changes[path]
+                inside[parent(path)] -= 1
+
     def _read_live(self, path: bytes) -> bytes | None:
         try:
             return read_all(self._base, path, _STATE_LIMIT)
@@ -237,6 +250,7 @@ class _Collector:
 
     def finish(self) -> Changeset:
         self._forget_unchanged_repositories()
+        self._forget_removed_directories()
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)

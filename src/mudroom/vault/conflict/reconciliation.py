@@ -113,6 +113,10 @@ class Reconciler:
 
     # --- what is where ---
 
+    def had(self) -> set[bytes]:
+        """Return the paths in the fork's layers that the project had when the fork changed them, or after an apply."""
+        return self._ground.had()
+
     def look(self, path: bytes) -> Entry | None:
         """Return the project's present entry."""
         return self._live.look(path)

@@ -157,6 +157,7 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     child = vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers))
     restore_record(vault, child)
     child.note_credentials(parent.credentials)
+    child.note_masked(parent.masked_names)
     landed = parent.path + b"/landed"
     if os.path.exists(landed):
         os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to

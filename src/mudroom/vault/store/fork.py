@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
 
 CREDENTIALS = b"/credentials"
+MASKED = b"/masked"
 _LOOK = 0.005
 """Seconds between two tries to take a lock: flock(2) has no timeout."""
 
@@ -238,6 +239,23 @@ class Fork:
             with open(self.path + CREDENTIALS + b".new", "w", encoding="utf-8") as stream:
                 stream.writelines(f"{name}\n" for name in (*recorded, *new))
             os.rename(self.path + CREDENTIALS + b".new", self.path + CREDENTIALS)
+
+    @property
+    def masked_names(self) -> frozenset[bytes]:
+        """Last components of the paths that were masked when one of its commands began."""
+        try:
+            with open(self.path + MASKED, "rb") as stream:
+                return frozenset(stream.read().split(b"\0"))
+        except FileNotFoundError:
+            return frozenset()
+
+    def note_masked(self, paths: Iterable[bytes]) -> None:
+        """Record masked files before a command: what it commits may hold them empty, also when they have gone since."""
+        names = {path.rpartition(b"/")[2] for path in paths}
+        if names and not names <= (recorded := self.masked_names):
+            with open(self.path + MASKED + b".new", "wb") as stream:
+                stream.write(b"\0".join(sorted(names | recorded)))
+            os.rename(self.path + MASKED + b".new", self.path + MASKED)
 
     @property
     def record(self) -> ForkRecord | None:
