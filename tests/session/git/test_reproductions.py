@@ -298,6 +298,18 @@ def test_a_secret_that_the_user_has_moved_away_since_is_no_empty_file(user: User
     assert user.sh("git log --format=%s; git branch --format='%(refname)'") == "one\nrefs/heads/main\n"
 
 
+def test_an_emptied_secret_does_not_land_from_a_stash_of_the_fork(user: User) -> None:
+    """The user has put the secret away meanwhile: it is not masked now."""
+    (user.project / ".env").write_text("KEY=1\n")
+    user.fork("echo fork >> a; git stash push -q -a")
+    user.sh("git stash push -q -a")
+    user.fork("git stash apply -q")
+    user.apply()
+    assert not (user.project / ".env").exists()
+    user.sh("git checkout -q a; git stash pop -q")
+    assert (user.project / ".env").read_text() == "KEY=1\n"
+
+
 @pytest.mark.parametrize("between", ["checkpoint", "none"])
 def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str) -> None:
     """The repository of a sealed layer does not show through when the layer above it has no change of its own."""

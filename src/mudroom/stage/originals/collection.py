@@ -67,7 +67,7 @@ class _Collector:
         self._remarks.pop(path, None)
         if self._ground.is_left_out(path, staged, self._staged):
             return
-        if path in self._ground.masked:
+        if self._ground.is_masked(path, staged):
             self._remarks[path] = Remark(path, MASKED)
             return
         if staged is not None and staged.kind in ("socket", "device"):

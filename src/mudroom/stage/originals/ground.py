@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ class Ground:
         before: Changeset = Changeset(),  # noqa: B008
         landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
+        masked_names: Callable[[], frozenset[bytes]] = frozenset,
         fork: bytes = b"",
         project: bytes = b"",
         private: PrivateBase | None = None,
@@ -38,13 +39,15 @@ class Ground:
 
         ``sealed``: the changeset of the sealed layers. ``before``: the fork's changeset after its last command; its
         originals stay valid even if the live files change. ``landed``: paths that were applied and that the layers
-        still hold. ``masked``: files that commands see empty. ``fork``: the fork's directory, with the originals that a
-        merge has left. ``project``: the path of the project; b"" if it is not known. ``private``: the base, if the fork
+        still hold. ``masked``: files that commands see empty. ``masked_names``: returns the names of files that
+        commands of the fork saw empty. ``fork``: the fork's directory, with the originals that a merge has left.
+        ``project``: the path of the project; b"" if it is not known. ``private``: the base, if the fork
         has a private repository.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
         self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
         self.project, self._private = project, private
+        self._masked_names = masked_names
 
     def is_private(self, path: bytes) -> bool:
         """Return whether the path is in a private repository of the fork: its base never changes."""
@@ -72,6 +75,15 @@ class Ground:
         kept = ((path, self.originals.get(path)) for path in self.originals.paths())
         had = {path for path, original in kept if original is not None and original.entry is not None}
         return had.union(path for path, row in self.landed.items() if row.project is not None)
+
+    def is_masked(self, path: bytes, staged: Entry | None) -> bool:
+        """Return whether commands see the file empty, or whether it is what git made of such a file: an empty file of
+        the same name, where the project has none."""
+        if path in self.masked:
+            return True
+        if staged is None or staged.kind != "file" or staged.size:
+            return False
+        return path.rpartition(b"/")[2] in self._masked_names() and self.base.look(path) is None
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""

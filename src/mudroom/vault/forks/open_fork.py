@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -118,6 +119,7 @@ class OpenFork:
             before=changes,
             landed=load_landed(fork.path + LANDED),
             masked=self._masked(changes, sealed),
+            masked_names=functools.cache(lambda: fork.masked_names),
             fork=fork.path,
             project=self._vault.project,
             private=self._private,
