@@ -303,6 +303,7 @@ def test_an_emptied_secret_does_not_land_from_a_stash_of_the_fork(user: User) ->
     (user.project / ".env").write_text("KEY=1\n")
     user.fork("echo fork >> a; git stash push -q -a")
     user.sh("git stash push -q -a")
+    user.fork(":")
     user.fork("git stash apply -q")
     user.apply()
     assert not (user.project / ".env").exists()
