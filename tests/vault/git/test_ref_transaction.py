@@ -73,6 +73,15 @@ def forward(moves: RepositoryMoves) -> list[tuple[bytes, str]]:
     return [(failure.ref, failure.reason) for failure in perform_moves(moves)]
 
 
+def test_a_ref_does_not_move_to_a_commit_that_has_been_pruned(project: Project) -> None:
+    """A redo after ``git gc`` would damage the repository."""
+    moves = moves_of(project.path, project.move(NEW, after=project.two))
+    git(project.path, "git branch -D two; git reflog expire --expire=now --all; git prune --expire=now")
+    before = project.show()
+    assert forward(moves) == [(NEW, "is to have a commit that is not in the repository any more")]
+    assert project.show() == before and fsck(project.path) == ""
+
+
 # --- all or none ---
 
 

@@ -54,6 +54,12 @@ def perform_moves(record: RepositoryMoves, *, back: bool = False, again: bool = 
         return _Transaction(live, record, back=back, again=again).run()
 
 
+def _objects(move: RefMove) -> list[bytes]:
+    """Return the ids of the objects that the repository needs for a move: ``git gc`` may have removed them."""
+    needed = [move.after, *(commit for commit, _message in move.entries)]
+    return [name for name in needed if name and not name.startswith(b"refs/")]
+
+
 class _Transaction:
     def __init__(self, live: Repository, record: RepositoryMoves, *, back: bool, again: bool) -> None:
         self._live, self._record, self._back, self._again = live, record, back, again
@@ -111,6 +117,8 @@ class _Transaction:
         value = self._value(move.name)
         if value not in (move.before, move.after):
             return "has moved since" if value else "is not there any more"
+        if value != move.after and not all(map(self._live.has, _objects(move))):
+            return "is to have a commit that is not in the repository any more"
         if value == move.after or move.name == HEAD or self._moves_with_index(move):
             return ""
         return "is checked out" if move.name in self._live.checked_out() else ""
