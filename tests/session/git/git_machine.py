@@ -123,6 +123,8 @@ class GitMachine:
         self._chance = random.Random(seed)
         self._environment = environment(self.place.home)
         self._number = 0
+        self._merged_work_trees: set[str] = set()
+        """Directories that ``git add`` of a fork had made links to commits, and that the user has merged."""
         if kind == "package":
             make_package_repository(self.place.project, self.place.home, "h11")
         else:
@@ -210,6 +212,7 @@ class GitMachine:
         for token in self.now.tokens - before.tokens:
             self._put[token] = self._number
         self._user_commits |= self.now.commits - before.commits
+        self._merged_work_trees |= _work_trees_of_forks(self.now)
         self._learn(self.now)
         self._listing = full_listing(self.place.project)
 
@@ -398,7 +401,7 @@ class GitMachine:
             return
         strange = {name: value for name, value in look.refs.items() if value not in self._values}
         self._require(not strange, "refs with values that nobody gave them", str(strange))
-        ours = [name for name in look.files if re.fullmatch(r"[ab]wt\d+", name)]
+        ours = _work_trees_of_forks(look) - self._merged_work_trees
         self._require(not ours, "a work tree of a fork has landed", str(ours))
         self._listing = full_listing(self.place.project)
 
@@ -439,6 +442,10 @@ class GitMachine:
             _refs(refs), head.strip(), tuple(stashes.split()), _entries(index), _entries(tree), files,
             frozenset(commits.split()), frozenset(objects.split()), problems,
         )  # fmt: skip
+
+
+def _work_trees_of_forks(look: Look) -> set[str]:
+    return {name for name in look.files if re.fullmatch(r"[ab]wt\d+", name)}
 
 
 def _refs(text: str) -> dict[str, str]:

@@ -311,6 +311,20 @@ def test_an_emptied_secret_does_not_land_from_a_stash_of_the_fork(user: User) ->
     assert (user.project / ".env").read_text() == "KEY=1\n"
 
 
+def test_a_secret_that_was_masked_for_a_while_is_not_emptied(user: User) -> None:
+    """The user takes a commit back and makes it again: between them, git did not have the file."""
+    user.sh("echo KEY > server.key; git add server.key; git commit -qm key")
+    user.fork("cat server.key; echo fork >> a; git add a; git commit -qm two")
+    user.sh("git reset -q HEAD^")
+    user.fork("git add -A; git commit -qm three")
+    user.sh("git add server.key; git commit -qm key")
+    user.fork("git reset -q --hard")
+    user.mudroom("apply", "f", "--yes")
+    assert (user.project / "server.key").read_text() == "KEY\n"
+    assert "server.key is masked" in user.apply("--git", code=125)
+    assert (user.project / "server.key").read_text() == "KEY\n"
+
+
 @pytest.mark.parametrize("between", ["checkpoint", "none"])
 def test_a_fork_that_took_its_commit_back_keeps_it_back(user: User, between: str) -> None:
     """The repository of a sealed layer does not show through when the layer above it has no change of its own."""

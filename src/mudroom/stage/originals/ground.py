@@ -78,12 +78,12 @@ class Ground:
 
     def is_masked(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether commands see the file empty, or whether it is what git made of such a file: an empty file of
-        the same name, where the project has none."""
+        the same name. The project may have put it away since, or shown it by committing it."""
         if path in self.masked:
             return True
         if staged is None or staged.kind != "file" or staged.size:
             return False
-        return path.rpartition(b"/")[2] in self._masked_names() and self.base.look(path) is None
+        return path.rpartition(b"/")[2] in self._masked_names()
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether an apply has brought exactly this entry into the project."""
