@@ -419,3 +419,34 @@ def test_what_the_user_has_removed_since_does_not_land_with_its_directory(place:
     session.run([b"sh", b"-c", b"echo f >> d/two"], fork="f")
     assert session.changes.apply("f").conflicts == ()
     assert sorted(path.name for path in place.project.rglob("*")) == ["d", "other", "two"]
+
+
+@pytest.mark.parametrize("script", ["rm -rf d", "rm -rf d; mkdir d; echo f > d/new", "rm -rf d; echo f > d", "mkdir e"])
+def test_what_the_user_makes_in_a_directory_that_the_fork_has_replaced_stays(place: Place, script: str) -> None:
+    """No command of the fork has seen it, so its absence from the fork is no deletion."""
+    place.write("d/sub/one", "1\n")
+    session = place.session()
+    session.run([b"sh", b"-c", script.encode()], fork="f")
+    place.write("d/two", "2\n")
+    place.write("d/sub/three", "3\n")
+    place.write("e/four", "4\n")
+    tick()
+    session.run([b"sh", b"-c", b"echo > other"], fork="f")
+    deleted = [change.path for change in session.changes.of("f").changes if change.staged is None]
+    session.changes.apply("f")
+    assert {b"d/two", b"d/sub/three", b"e/four"}.isdisjoint(deleted)
+    for name, text in {"d/two": "2\n", "d/sub/three": "3\n", "e/four": "4\n"}.items():
+        assert (place.project / name).read_text() == text
+
+
+def test_a_deletion_in_a_replaced_directory_is_one_of_the_fork(place: Place) -> None:
+    """What the fork has made again as it was, and then removed, is a deletion."""
+    for name in ("file", "folder/inner"):
+        place.write(f"d/{name}", "1\n")
+    (place.project / "d/link").symlink_to("file")
+    session = place.session()
+    copy = b"cp -a d d.copy; rm -rf d; mkdir d; cp -a d.copy/. d; rm -rf d.copy"
+    session.run([b"sh", b"-c", copy], fork="f")
+    session.run([b"sh", b"-c", b"rm -rf d/file d/folder d/link; echo > d/new"], fork="f")
+    session.changes.apply("f")
+    assert [path.name for path in (place.project / "d").iterdir()] == ["new"]

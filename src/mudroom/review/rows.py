@@ -70,7 +70,7 @@ def review_fork(session: Session, fork: str) -> ReviewedFork:
 
     gist = view_record(session.vault.reading, session.forks.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
-    changes, remarks = gist.changeset
+    changes, remarks, _hidden = gist.changeset
     return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
 
 

@@ -20,6 +20,8 @@ class RawDifference(NamedTuple):
     lower: Entry | None
     """The entry below the fork's writable layer: from the base, or from a sealed layer over it."""
     staged: Entry | None
+    hides: bool = False
+    """The writable layer hides the whole tree below at this path. No difference by itself: both entries are None."""
 
 
 class View(Protocol):

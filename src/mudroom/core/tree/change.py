@@ -70,6 +70,8 @@ class Changeset(NamedTuple):
     changes: tuple[Change, ...] = ()
     """Sorted by path, so that a directory precedes its contents."""
     remarks: tuple[Remark, ...] = ()
+    hidden: tuple[bytes, ...] = ()
+    """Directories that the writable layer has removed or replaced: what the user makes there later, no command sees."""
 
     def __bool__(self) -> bool:
         return bool(self.changes)

@@ -60,9 +60,15 @@ class _Collector:
         self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
         self._remarks = {remark.path: remark for remark in ground.sealed.remarks if MADE not in remark.text}
         self._links: dict[tuple[int, int], bytes] = {}
+        self._hidden: set[bytes] = set()
+        self._was_hidden = frozenset(ground.before.hidden)
 
     def consider(self, difference: RawDifference) -> None:
-        path, lower, staged = difference
+        path, lower, staged, hides = difference
+        if hides or (_is_directory(lower) and not _is_directory(staged)):
+            self._hidden.add(path)
+        if hides:
+            return
         self._changes.pop(path, None)
         self._remarks.pop(path, None)
         if self._ground.is_left_out(path, staged, self._staged):
@@ -73,6 +79,8 @@ class _Collector:
         if staged is not None and staged.kind in ("socket", "device"):
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None
+        if staged is None and self._is_unseen(path):
+            return
         base, known = self._base_of(path, lower)
         if (base is None and staged is None) or self._ground.has_landed(path, staged):
             return
@@ -80,10 +88,20 @@ class _Collector:
         if base is not None and staged is not None:
             change = self._compared(change, base, staged)
             if not change.flags:
+                if base.kind != "file" and not self._hidden.isdisjoint(ancestors(path)):
+                    self._originals.keep(path, base)  # a later deletion is one of the fork's
                 return
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
         self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
+
+    def _is_unseen(self, path: bytes) -> bool:
+        """Return whether the user has made the entry in a directory that the fork had removed or replaced before: no
+        command of the fork has seen it."""
+        if not self._was_hidden or self._was_hidden.isdisjoint((*ancestors(path), path)):
+            return False
+        is_known = path in self._before or path in self._ground.landed or path in self._originals
+        return not is_known
 
     def _base_of(self, path: bytes, lower: Entry | None) -> tuple[Entry | None, bool]:
         """Return the project's entry before the fork changed it, and whether that is certain."""
@@ -261,7 +279,8 @@ class _Collector:
 
             counted, made = flag_repositories(counted, self._staged, self._base, self._ground.project)
             remarks += made
-        return Changeset(tuple(counted), tuple(sorted(remarks)))
+        hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
+        return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
 
     def _digest(self, change: Change) -> bytes:
         hasher = blake2b(digest_size=20)

@@ -216,7 +216,7 @@ def _write(
     links: dict[tuple[int, int], bytes],
 ) -> None:
     """Write one difference. ``links``: files with several names that are already written, by inode."""
-    path, below, entry = difference
+    path, below, entry, _hides = difference
     if not path or (entry is not None and entry.kind in ("socket", "device")):
         return
     if entry is None:

@@ -213,8 +213,8 @@ class ApartFromGitLayer:
         with OpenSource(self._layer) as layer:
             given = dict(walk(layer))
             for difference in self._view.differences(lower):
-                path, _below, entry = difference
-                if path not in given:
+                path, entry = difference.path, difference.staged
+                if path not in given or difference.hides:
                     yield difference
                 elif entry is None or not self._is_same(layer, path, given[path], entry):
                     yield RawDifference(path, self._base.look(path), entry)

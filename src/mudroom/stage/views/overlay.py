@@ -107,7 +107,9 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
         prefix = path + b"/" if path else b""
         with directory(layer, path) as opened:
             layer_listing = listing(opened, path != b"")
-        hidden = hidden or layer_listing.opaque
+        if layer_listing.opaque and not hidden:
+            yield RawDifference(path, None, None, hides=True)
+            hidden = True
         below = _names_below(lower, path, layer_listing, hidden) if merged else {}
         for name in layer_listing.gone:
             original = below.get(name)

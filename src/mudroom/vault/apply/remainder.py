@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.linediff import count_lines, is_binary
-from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import nameless
@@ -64,7 +64,7 @@ def keep_remainder(
         layers.close()
     order = {change.path: number for number, change in enumerate(changes)}
     rest.sort(key=lambda change: order[change.path])
-    changeset = Changeset(tuple(rest), record.changeset.remarks)
+    changeset = record.changeset._replace(changes=tuple(rest))
     save(fork.record_path, record._replace(changeset=changeset), durable=True)
     return len(rest)
 

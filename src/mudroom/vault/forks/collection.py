@@ -140,7 +140,7 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, started)
-    if changeset.changes or changeset.remarks or fork.state.layers:
+    if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 
         argv = tuple(command.argv)
