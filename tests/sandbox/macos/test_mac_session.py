@@ -25,6 +25,7 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.capture import SIGKILL
+from mudroom.sandbox.client.client import Exit, Running
 from mudroom.sandbox.host.process_table import carries, rows
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.seatbelt import real
@@ -196,6 +197,20 @@ def test_a_program_that_cannot_be_started(mac: Mac, name: bytes, code: int) -> N
         with pytest.raises(CommandNotStarted) as caught:
             session.run([name], fork="f")
         assert caught.value.exit_code == code
+
+
+def test_a_failure_is_the_only_report(mac: Mac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a host that reads late: one read gets all that was reported."""
+    wait = Running.wait
+
+    def late(running: Running) -> Exit:
+        while running._connection.is_open():
+            pass
+        return wait(running)
+
+    monkeypatch.setattr(Running, "wait", late)
+    with pytest.raises(CommandNotStarted):
+        mac.session().run([b"not-there-at-all"], fork="f")
 
 
 def test_how_it_ends_is_told(mac: Mac) -> None:

@@ -270,9 +270,9 @@ def set_rlimit(number: int, soft: int, hard: int) -> None:
         raise OSError(EPERM, str(error)) from error
 
 
-def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
+def become_command(request: Request, profile: bytes, terminal: int, failed: int) -> NoReturn:
     """Become the command, in the forked child. With ``terminal`` it takes the terminal's foreground; with -1 it leads a
-    session of its own."""
+    session of its own. ``failed``: a pipe that gets a byte if a failure was reported; exec closes it."""
     try:
         if terminal >= 0:
             os.setpgid(0, 0)
@@ -295,7 +295,7 @@ def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
         except OSError as error:
             fail(-1, "seatbelt" if error.errno in (ENOENT, EACCES) else "exec", error)
     except WardenError:
-        pass
+        os.write(failed, b"f")
     finally:
         os._exit(127)
 
@@ -315,8 +315,9 @@ class WardenWatch:
         _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
 
-    def run(self) -> None:
-        """Watch until the command has ended, then kill and reap its other processes and report."""
+    def run(self) -> tuple[object, ...] | None:
+        """Watch until the command has ended, then kill and reap its other processes. Return the report; None if the
+        host is gone."""
         ended = self._look()
         while ended is None:
             ready = set(select.select([self._control.fileno(), self._wake], [], [], LOOK)[0])
@@ -325,12 +326,12 @@ class WardenWatch:
                 os.read(self._wake, 4096)
             if self._control.fileno() in ready and not self._handle_message():
                 self._family.end()
-                return
+                return None
             ended = self._look()
         status, use = ended
         empty = self._family.end()
         kib = use.ru_maxrss // 1024 if sys.platform == "darwin" else use.ru_maxrss  # getrusage(2): bytes on macOS
-        tell(REPORT, ("exited", status, use.ru_utime, use.ru_stime, kib, (), empty))
+        return ("exited", status, use.ru_utime, use.ru_stime, kib, (), empty)
 
     def _look(self) -> tuple[int, Any] | None:
         """Return the command's wait status and resource use if it has ended, else None. A stop is reported where there
@@ -416,13 +417,17 @@ def run_command(request: Request, control: _socket.socket) -> None:
             terminal, channel = take_terminal(request["terminal"])
         except OSError as error:
             fail(-1, "terminal", error)
+    failed, failed_write = os.pipe()
     command = os.fork()
     if not command:
-        become_command(request, profile, terminal)
+        become_command(request, profile, terminal, failed_write)
+    os.close(failed_write)
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)  # a pipe of the command must end when the command does
-    WardenWatch(request, command, control, channel).run()
+    report = WardenWatch(request, command, control, channel).run()
+    if report is not None and not os.read(failed, 1):  # the pipe carries one report
+        tell(REPORT, report)
 
 
 def main() -> None:
