@@ -27,6 +27,9 @@ pytest_plugins = ["skip_budget", "tiers"]
 hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
 
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1): programs under test would inherit the ignored signal
+
 CLOCK_REALTIME_COARSE = 5
 LIMIT = int(os.environ.get("MUDROOM_TEST_SECONDS", "90"))
 """For any one test; more for long runs by hand."""
