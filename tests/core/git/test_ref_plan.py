@@ -240,3 +240,12 @@ def test_no_two_refs_of_the_fork_arrive_at_one_name() -> None:
         names = [move.name for move in found.moves]
         assert names[0] == beside and len(set(names)) == len(names) == 2
         assert not name_conflicts(names[:1])(names[1])
+
+
+def test_a_ref_is_not_there_where_another_arrives() -> None:
+    """The branch of HEAD would arrive at ``mudroom/f``, which has its value, but which the fork moves itself."""
+    name, side = b"refs/heads/mudroom/f", b"refs/heads/side"
+    refs = {name: RefSides(b"a2", b"a4", b"a2"), side: RefSides(b"a1", b"a2", b"b1")}
+    found = plan(refs, HeadSides(MAIN, side, MAIN, b"a2"))
+    assert found.moves == (RefMove(name, b"a2", b"a4"), RefMove(name + b"-2", b"", b"a2"))
+    assert results(found)[:2] == [(name, "moved", name), (side, "beside", name + b"-2")]

@@ -154,6 +154,7 @@ class _Planner:
             if sides.live:
                 self._tell(name, "kept", reason=_deletion_hint(name))
         elif sides.fork == sides.live or self._has_merged(name, sides):
+            self._targets.add(name)
             self._tell(name, "there")
         else:
             self._move(name, sides, is_head=is_head)
@@ -229,7 +230,8 @@ class _Planner:
     def _beside(self, name: bytes, value: bytes, reason: str, *, is_head: bool) -> None:
         for target in _names_beside(name, self._options.fork, is_head=is_head):
             before = self._lookup.live(target)
-            if before == value:
+            if self._value_after(target) == value:
+                self._targets.add(target)
                 self._tell(name, "there", target)
                 return
             is_free = not before or (target.startswith(HEADS) and self._lookup.is_ancestor(before, value))
