@@ -27,8 +27,10 @@ pytest_plugins = ["skip_budget", "tiers"]
 hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
 
-if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1): programs under test would inherit the ignored signal
+for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
+    # nohup(1), or the background of a shell script: programs under test would inherit the ignored signal
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
+        signal.signal(getattr(signal, name), action)
 
 CLOCK_REALTIME_COARSE = 5
 LIMIT = int(os.environ.get("MUDROOM_TEST_SECONDS", "90"))
