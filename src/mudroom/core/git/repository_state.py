@@ -32,7 +32,9 @@ def parse_packed_refs(data: bytes) -> dict[bytes, bytes]:
 
 
 def is_ref_name(name: bytes) -> bool:
-    """Return whether a ref may have this full name, by the rules of git-check-ref-format(1), and can be a file."""
+    """Return whether a ref may have this full name, by the rules of git-check-ref-format(1), and can be a file.
+
+    dulwich has such a check, but its import is too slow for each collection."""
     parts = name.split(b"/")
     is_word = all(0 < len(part) <= 250 and part[:1] != b"." and not part.endswith(b".lock") for part in parts)
     is_clean = all(byte > 32 and byte != 127 and byte not in b"~^:?*[\\" for byte in name)

@@ -71,7 +71,8 @@ class Changeset(NamedTuple):
     """Sorted by path, so that a directory precedes its contents."""
     remarks: tuple[Remark, ...] = ()
     hidden: tuple[bytes, ...] = ()
-    """Directories that the writable layer has removed or replaced: what the user makes there later, no command sees."""
+    """Directories that the writable layer has removed or replaced. Commands do not see entries that the user makes
+    there later."""
 
     def __bool__(self) -> bool:
         return bool(self.changes)

@@ -236,7 +236,7 @@ class _Collector:
     def _forget_removed_directories(self) -> None:
         """Drop directories that the user has removed, and in which the fork has only what the project had."""
         added = {path for path, c in self._changes.items() if c.verb == "added" and _is_directory(c.staged)}
-        found = added & {above for path in self._ground.had() for above in ancestors(path)} if added else ()
+        found = added & {above for path in self._ground.project_paths() for above in ancestors(path)} if added else ()
         if not found:
             return
         inside = Counter(map(parent, self._changes))

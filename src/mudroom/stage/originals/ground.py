@@ -70,11 +70,11 @@ class Ground:
         entry = contents.look(top)
         return entry is None or entry.kind != "directory"
 
-    def had(self) -> set[bytes]:
+    def project_paths(self) -> set[bytes]:
         """Return the paths in the fork's layers that the project had when the fork changed them, or after an apply."""
         kept = ((path, self.originals.get(path)) for path in self.originals.paths())
-        had = {path for path, original in kept if original is not None and original.entry is not None}
-        return had.union(path for path, row in self.landed.items() if row.project is not None)
+        found = {path for path, original in kept if original is not None and original.entry is not None}
+        return found.union(path for path, row in self.landed.items() if row.project is not None)
 
     def is_masked(self, path: bytes, staged: Entry | None) -> bool:
         """Return whether commands see the file empty, or whether it is what git made of such a file: an empty file of

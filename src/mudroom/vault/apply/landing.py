@@ -148,7 +148,7 @@ def prepare(fork: Fork, request: LandingRequest, reconciler: Reconciler, record:
     # unselected changes must not land with a directory
     blocked |= {change.path for change in changes} - {change.path for change in chosen}
     # nor files that are as the project had them, and that the user has removed since with their directory
-    blocked |= reconciler.had() - {change.path for change in chosen}
+    blocked |= reconciler.project_paths() - {change.path for change in chosen}
     live = reconciler.live()
     named = {*request.paths, *(repositories(chosen) if request.git else ())}
     removed = {change.path for change in chosen if change.staged is None} & {*request.paths}

@@ -113,9 +113,9 @@ class Reconciler:
 
     # --- what is where ---
 
-    def had(self) -> set[bytes]:
-        """Return the paths in the fork's layers that the project had when the fork changed them, or after an apply."""
-        return self._ground.had()
+    def project_paths(self) -> set[bytes]:
+        """As ``Ground.project_paths``."""
+        return self._ground.project_paths()
 
     def look(self, path: bytes) -> Entry | None:
         """Return the project's present entry."""

@@ -148,17 +148,18 @@ def _write(fork: Fork, opened: OpenFork, files: Mapping[bytes, tuple[bytes, int]
     root = open_root(fork.upper)
     writer = LayerWriter(root, opened.lower)
     kinds: dict[bytes, str] = {}
+
+    def is_directory(path: bytes) -> bool:
+        if path not in kinds:
+            entry = merged.look(path)
+            kinds[path] = "directory" if entry is None else entry.kind
+            if entry is None:
+                writer.directory(path, 0o755)
+        return kinds[path] == "directory"
+
     try:
         for path, (data, mode) in sorted(files.items()):
-            for above in ancestors(path):
-                if above not in kinds:
-                    entry = merged.look(above)
-                    kinds[above] = "directory" if entry is None else entry.kind
-                    if entry is None:
-                        writer.directory(above, 0o755)
-                if kinds[above] != "directory":
-                    break
-            else:
+            if all(map(is_directory, ancestors(path))):
                 kinds[path] = "file"
                 writer.data(path, data, mode=mode)
         writer.finish()

@@ -259,7 +259,7 @@ class Transfer:
         """Return the moves, and what they mean for each ref of the fork. ``options.not_whole`` is extended by the
         obstacles in the project's repository."""
         options = options._replace(not_whole=options.not_whole or self._obstacle())
-        plan = plan_refs(self._refs, self._head, self._repositories(), options)
+        plan = plan_refs(self._refs, self._head, self._lookup(), options)
         moves, outcomes = [*plan.moves], [*plan.outcomes, *self._unread]
         if self._stashes:
             moves.append(RefMove(STASH, self._live.ref(STASH), self._stashes[-1][0], tuple(self._stashes)))
@@ -280,7 +280,7 @@ class Transfer:
         commits = tuple(describe(name, text) for name, text in self._listed)
         return record, TransferResult(self.sides.label, tuple(outcomes), commits, len(self._new.missing))
 
-    def _repositories(self) -> RefLookup:
+    def _lookup(self) -> RefLookup:
         live, operation = self._live, self._live.operation()
         new = {name for name, _text in self.commits}
         checked_out = {

@@ -236,9 +236,7 @@ class Fork:
         recorded = self.credentials
         new = [name for name in names if name not in recorded]
         if new:
-            with open(self.path + CREDENTIALS + b".new", "w", encoding="utf-8") as stream:
-                stream.writelines(f"{name}\n" for name in (*recorded, *new))
-            os.rename(self.path + CREDENTIALS + b".new", self.path + CREDENTIALS)
+            self._replace(CREDENTIALS, "".join(f"{name}\n" for name in (*recorded, *new)).encode())
 
     @property
     def masked_names(self) -> frozenset[bytes]:
@@ -253,9 +251,12 @@ class Fork:
         """Record masked files before a command: what it commits may hold them empty, also when they have gone since."""
         names = {path.rpartition(b"/")[2] for path in paths}
         if names and not names <= (recorded := self.masked_names):
-            with open(self.path + MASKED + b".new", "wb") as stream:
-                stream.write(b"\0".join(sorted(names | recorded)))
-            os.rename(self.path + MASKED + b".new", self.path + MASKED)
+            self._replace(MASKED, b"\0".join(sorted(names | recorded)))
+
+    def _replace(self, name: bytes, content: bytes) -> None:
+        with open(self.path + name + b".new", "wb") as stream:
+            stream.write(content)
+        os.rename(self.path + name + b".new", self.path + name)
 
     @property
     def record(self) -> ForkRecord | None:
