@@ -11,11 +11,10 @@ from mudroom.sandbox.client.held import hold
 from mudroom.session.forks import Forks, start_time
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import flows_of, shown
+from mudroom.session.own_sandbox import flows_of, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
-from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import prepare_repository, stand_on_copy, view_of, with_objects
+from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -46,15 +45,7 @@ class Opening:
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
         resources.enter_context(forks.exclusive.turn(alone=False))
-        stacking.require_idle(fork)
-        mask, notes = forks.secrets.look(self._order.actor.settings)
-        vault = forks.vault.masked(mask)
-        forks.settle(fork, vault)
-        fork.note_masked(mask.paths)
-        resources.callback(forks.tools.resume, fork.name)
-        forks.tools.pause(fork.name)
-        self._outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
-        return vault
+        return settled_vault(forks, fork, self._order, self._outcome, resources)
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command. Return the checkpoint's name."""

@@ -26,10 +26,12 @@ from mudroom.session.retention import keep_journal
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
+from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
     gather,
     keep_artifacts,
+    prepare_repository,
     stand_on_copy,
     view_of,
     with_objects,
@@ -82,6 +84,20 @@ def relay_for(stdio: Stdio) -> Relay | None:
 
 def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
+
+
+def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held: ExitStack) -> Vault:
+    """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed. Hold the
+    fork's lock. Tools of other threads wait until the command has started, or ``held`` is closed."""
+    stacking.require_idle(fork)
+    mask, notes = forks.secrets.look(order.actor.settings)
+    vault = forks.vault.masked(mask)
+    forks.settle(fork, vault)
+    fork.note_masked(mask.paths)
+    held.callback(forks.tools.resume, fork.name)
+    forks.tools.pause(fork.name)
+    outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
+    return vault
 
 
 class OwnSandbox:

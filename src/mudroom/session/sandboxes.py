@@ -19,10 +19,9 @@ from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
-from mudroom.session.own_sandbox import OwnSandbox, RunningCommands
+from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, settled_vault
 from mudroom.session.users import Occupied, is_shared, remote_of
-from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import CollectedCommand, prepare_repository
+from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -112,14 +111,7 @@ class Sandboxes:
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv))))
         stack.enter_context(forks.exclusive.turn(alone=order.alone))
-        stacking.require_idle(fork)
-        mask, notes = forks.secrets.look(order.actor.settings)
-        vault = forks.vault.masked(mask)
-        forks.settle(fork, vault)
-        fork.note_masked(mask.paths)
-        stack.callback(forks.tools.resume, fork.name)
-        forks.tools.pause(fork.name)
-        outcome.notes += [*notes, *forks.tools.flush(fork), *prepare_repository(vault, fork)]
+        vault = settled_vault(forks, fork, order, outcome, stack)
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running)
         stack.callback(own.close)
         return own
