@@ -66,7 +66,20 @@ STANDARD_LINKS = (
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
 """The sandbox has its own of these; parts of the host's can be bound into them where that is allowed."""
-TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
+MOST_FILES = b"1m"
+"""Files of a file system in memory: the kernel's memory of each, about a kilobyte, does not count to its size."""
+
+
+def tmpfs(path: bytes, size: bytes, mode: bytes = b"1777", attributes: int = WRITABLE) -> Step:
+    """Return the step that makes a directory in memory at an absolute path."""
+    return ("tmpfs", path[1:], ((b"mode", mode), (b"size", size), (b"nr_inodes", MOST_FILES)), attributes)
+
+
+def session_limits(spec: SandboxSpec) -> list[Step]:
+    """Return the steps that limit all commands of a session together. They come first, while /proc is the host's, and
+    are inherited: they cost a command nothing."""
+    steps: list[Step] = [("counters", spec.counters)] if spec.counters else []
+    return [*steps, *(("rlimit", *limit) for limit in spec.session_rlimits)]
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
@@ -147,7 +160,11 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     """
     placed = _placed(spec)
     own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: most often the same link
-    steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
+    steps: list[Step] = [
+        *session_limits(spec),
+        ("private",),
+        ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m"))),
+    ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
     steps += [step for path, step in sorted(placed, key=lambda place: place[0]) if not _is_private(path, spec)]
@@ -174,13 +191,13 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [
-        (b"/dev/shm", ("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE)),
-        (b"/tmp", ("tmpfs", b"tmp", TMPFS_LIMIT, WRITABLE)),
+        (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other)),
+        (b"/tmp", tmpfs(b"/tmp", spec.tmpfs.tmp)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
-        (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
+        (spec.home, tmpfs(spec.home, spec.tmpfs.other, b"0700")),
     ]
     if not any(is_below(b"/var/tmp", path) for path in binds):
-        placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", TMPFS_LIMIT, WRITABLE)))
+        placed.append((b"/var/tmp", tmpfs(b"/var/tmp", spec.tmpfs.other)))
     for path, bind in binds.items():
         if bind.path in inside:
             continue
