@@ -16,6 +16,7 @@ from mudroom.core.confinement.default_limit import INOTIFY, PROCESSES
 from mudroom.core.confinement.limit import OFF, PREPARED_PROCESSES, Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
+from mudroom.sandbox.client.client import FIRST_TO_GO
 from mudroom.sandbox.limits.cgroup import Leaf, find, read
 from test_limits import if_held
 
@@ -136,7 +137,13 @@ for child in children:
     os.kill(child, 9)
 """
     settings = Settings(limits=Limits(processes=40, missing="degrade"))
-    assert int(inside(place, program, settings)) <= 40
+    assert int(inside(place, program, settings)) <= 40 + PREPARED_PROCESSES
+
+
+def test_commands_are_the_first_to_go_when_the_machine_has_no_memory(place: Place) -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    found = int(inside(place, 'print(open("/proc/self/oom_score_adj").read())', Settings(), before=2))
+    assert found == max(own, FIRST_TO_GO)
 
 
 def test_the_size_of_tmp_is_the_policys(place: Place) -> None:
