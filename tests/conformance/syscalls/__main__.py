@@ -82,10 +82,10 @@ QUESTIONS = (
 INTRODUCTION = """\
 # System calls: what each filter lets through
 
-`python -m tests.conformance.syscalls > docs/SYSCALLS.md` writes this document; a test compares the two. Our columns are
-computed from the tables in `sandbox/linux/syscall.py`, the others from `tests/conformance/syscalls/profiles.json`, which
-says what the published source of each refuses. Nothing was run: a kernel, a capability or a mount may refuse more.
-All columns are for x86-64. **yes**: the filter lets the call through; otherwise its error.
+`python -m tests.conformance.syscalls > docs/SYSCALLS.md` writes this document; a test compares the two. Our columns
+are computed from the tables in `sandbox/linux/syscall.py`, the others from `tests/conformance/syscalls/profiles.json`,
+which says what the published source of each refuses. Nothing was run: a kernel, a capability or a mount may refuse
+more. All columns are for x86-64. **yes**: the filter lets the call through; otherwise its error.
 """
 AFTERWARDS = """\
 A filter is not a sandbox. Docker's is a list of what is allowed, so a call of a future kernel is refused; the others,

@@ -37,9 +37,7 @@ def ours(title: str, read: str, rules: Sequence[SyscallRule]) -> Profile:
 
 OWN = (
     ours("mudroom 1", "level 1", DENY),
-    ours(
-        "mudroom 1, L", "level 1 without namespaces (Landlock), without a network", (*NO_NETWORK, *NO_NAMESPACES, *DENY)
-    ),
+    ours("mudroom 1, L", "level 1 without namespaces and network", (*NO_NETWORK, *NO_NAMESPACES, *DENY)),
     ours("mudroom 0", "level 0", RULES),
 )
 
@@ -53,7 +51,7 @@ def load() -> tuple[tuple[str, ...], tuple[Profile, ...]]:
 def _profile(data: Mapping[str, Any]) -> Profile:
     plain = [Rule(call, error, ()) for error, calls in data["refused"].items() for call in calls]
     rules = [Rule(call, error, tuple(Cond(*cond) for cond in conditions)) for call, error, conditions in data["rules"]]
-    return Profile(data["title"], data["version"], data["date"], data["read"], data["foreign"], tuple([*plain, *rules]))
+    return Profile(data["title"], data["version"], data["date"], data["read"], data["foreign"], (*plain, *rules))
 
 
 def decide(profile: Profile, call: str, arguments: Sequence[int]) -> str:

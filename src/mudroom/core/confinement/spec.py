@@ -100,5 +100,7 @@ class SandboxSpec(NamedTuple):
     """Limits of the sandbox's user namespace."""
     around: HostView | None = None
     """None: level 1."""
+    sockets: tuple[bytes, ...] = ()
+    """Paths of the host's sockets, and of directories of them, that the user named."""
     stores: tuple[str, ...] = ()
     """Names of the credential stores that are available. On macOS some are services, not files."""

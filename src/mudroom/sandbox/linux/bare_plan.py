@@ -131,7 +131,9 @@ def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
         (path, tmpfs(path, size.tmp if path == b"/tmp" else size.other)) for path in around.private
     ]
     placed.append((spec.home, tmpfs(spec.home, size.other, b"0700", NOSUID | NODEV)))
-    missing = (path for _name, path in spec.caches.places if not any(is_below(path, bind.path) for bind in around.shown))
+    missing = (
+        path for _name, path in spec.caches.places if not any(is_below(path, bind.path) for bind in around.shown)
+    )
     placed += [(path, ("directory", path[1:], 0o700)) for path in missing]
     placed += [(path, ("directory", path[1:], mode)) for path, mode in around.directories]
     placed += [(path, ("symlink", target, path[1:])) for target, path in around.links]

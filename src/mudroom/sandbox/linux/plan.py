@@ -46,6 +46,9 @@ unknown programs: it covers refusals between fork and exec. The second covers do
 the command could request a log of all its refusals, and fill the host's log. The header recommends to make the second a
 choice, for people who debug a sandbox by that log; without the flag the command would make that choice, and the log is
 not its own."""
+SOCKETS_SINCE = 9
+"""The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to the path of a socket."""
+FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
@@ -267,9 +270,25 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps += [("rlimit", *limit) for limit in spec.rlimits]
     if spec.landlock_abi >= 6:
         scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
-        steps.append(("landlock", 0, 0, scoped, (), no_audit_flags(spec.landlock_abi)))
+        handled, rules = socket_rights(spec)
+        steps.append(("landlock", handled, 0, scoped, rules, no_audit_flags(spec.landlock_abi)))
     notifying = filter_for(machine, DENY, notify=True)
     return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
+
+
+def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+    """Return the file rights that Landlock handles in addition to namespaces, and its rules: pathname sockets of others
+    can be connected to only in the fork's own places, and where the user named them.
+
+    A server in the command's own domain, which all processes of its sandbox share, can always be reached, so the
+    private directories need no rule; rules there would cover the stores and sockets of the host below them (landlock(7)
+    has no exceptions). A ruleset that handles any file right forbids renaming between directories unless a rule permits
+    it (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h): it is permitted everywhere, and mounts still decide.
+    """
+    if spec.landlock_abi < SOCKETS_SINCE:
+        return 0, ()
+    own = (spec.project, *(path for _name, path in spec.caches.places), *spec.sockets)
+    return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
 
 
 _FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool], bytes] = {}

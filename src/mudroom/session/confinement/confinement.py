@@ -242,6 +242,7 @@ class Confinement:
             session_rlimits=self._session_rlimits(host, settings) if grant.level < 2 else (),
             tmpfs=tmpfs_size(settings.limits),
             counters=(*counters(settings.limits, host.watchers), *(() if bare else (NO_NAMESPACES,))),
+            sockets=tuple(bind.path for bind in grant.live if not bind.writable),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:
