@@ -27,7 +27,8 @@ mkdir -p a b && echo text > a/file && mkdir a/directory && touch a/directory/bel
 mv a/file b/file && ln b/file a/link && cat a/link
 /usr/bin/python3 -c 'import os; os.rename("a/link", "b/renamed"); os.rename("b/renamed", "a/link")'
 mkdir -p /tmp/x /tmp/y && echo more > /tmp/x/one
-/usr/bin/python3 -c 'import os; os.rename("/tmp/x/one", "/tmp/y/one"); os.link("/tmp/y/one", "/tmp/x/two")' && cat /tmp/x/two
+/usr/bin/python3 -c 'import os; os.rename("/tmp/x/one", "/tmp/y/one"); os.link("/tmp/y/one", "/tmp/x/two")'
+cat /tmp/x/two
 mv /tmp/y/one b/moved && cat b/moved
 """
 
