@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
-from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.limit import OFF, Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -73,6 +73,9 @@ def test_everything_that_can_be_set() -> None:
       total_processes: 400
       total_cpus: 3
       missing: degrade
+      tmp: 100MB
+      inotify: none
+      inotify_watches: 9000
     levels:
       default: 1
       minimum: 0
@@ -100,7 +103,7 @@ def test_everything_that_can_be_set() -> None:
         copy_limit=2_000_000_000,
         copy_exclude=(b"node_modules", b"/build/out/", b"!*.keep"),
         copy_gitignore=True,
-        limits=Limits(512 * 10**6, 100, 1.5, 10**7, 256, 1 << 30, 2 << 30, 400, 3, "degrade"),
+        limits=Limits(512 * 10**6, 100, 1.5, 10**7, 256, 1 << 30, 2 << 30, 400, 3, "degrade", 10**8, OFF, 9000),
     )
 
 

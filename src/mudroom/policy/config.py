@@ -17,7 +17,7 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.setting_row import with_setting
-from mudroom.policy.setting_type import count, image, least, processors, seconds, size
+from mudroom.policy.setting_type import count, image, least, or_off, processors, seconds, size
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -31,6 +31,7 @@ __all__ = [
     "load_card",
     "load_policy",
     "load_settings",
+    "or_off",
     "parse_settings",
     "places",
     "processors",

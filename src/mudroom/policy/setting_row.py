@@ -54,6 +54,10 @@ def more_than(default: int) -> Loosening:
     return Loosening(f"more than {show_size(default)}", lambda value: value > default)
 
 
+def above(default: int) -> Loosening:
+    return Loosening(f"more than {default}", lambda value: value > default)
+
+
 def less_than(default: float, display: str) -> Loosening:
     return Loosening(f"less than {display}", lambda value: value < default)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.confinement.image import HOST, name_error
-from mudroom.core.confinement.limit import parse_size, show_size
+from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
@@ -72,6 +72,15 @@ def least(smallest: int) -> Callable[[Any, str], int]:
         return length
 
     return convert
+
+
+def or_off(convert: Callable[[Any, str], float]) -> Callable[[Any, str], float]:
+    """Return a check that also takes ``none``: the limit is switched off."""
+
+    def check(value: Any, where: str) -> float:
+        return OFF if value == "none" else convert(value, where)
+
+    return check
 
 
 def count(value: Any, where: str) -> int:
@@ -326,3 +335,15 @@ PATTERNS = _texts(_patterns)
 def size_from(smallest: int) -> ValueType:
     """Return the type of sizes with a lower limit, in bytes."""
     return SIZE._replace(convert=least(smallest))
+
+
+def with_off(value_type: ValueType) -> ValueType:
+    """Return the type of a limit that has a default, which ``none`` switches off."""
+    form = f"{value_type.form or 'a number'}; none: switched off"
+    schema = {"anyOf": [*value_type.schema.get("anyOf", [value_type.schema]), {"enum": ["none"]}]}
+    return value_type._replace(
+        convert=or_off(value_type.convert),
+        schema=schema,
+        form=form,
+        show=lambda value: "none" if value == OFF else value_type.show(value),
+    )

@@ -14,6 +14,7 @@ a project's file it applies only once the user of this machine has trusted it.
 from __future__ import annotations
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
+from mudroom.core.confinement.default_limit import INOTIFY, INOTIFY_WATCHES, PROCESSES
 from mudroom.core.confinement.limit import show_size
 from mudroom.policy.setting_row import (
     ANY,
@@ -22,6 +23,7 @@ from mudroom.policy.setting_row import (
     DEFAULTS,
     HEADERS,
     SettingRow,
+    above,
     both,
     common,
     less_than,
@@ -58,6 +60,7 @@ from mudroom.policy.setting_type import (
     WORDS,
     choices,
     size_from,
+    with_off,
 )
 
 ROWS: tuple[SettingRow, ...] = (
@@ -194,18 +197,22 @@ ROWS: tuple[SettingRow, ...] = (
     SettingRow(
         "limits.memory",
         "limits.memory",
-        size_from(4 << 20),
+        with_off(size_from(4 << 20)),
         "memory of a command with its child processes",
-        "4 GiB",
+        "1 GiB",
         stricter=min,
+        loosening=more_than(4 << 30),
+        unset="75 % of the machine's, where a control group is made anyway",
     ),
     SettingRow(
         "limits.processes",
         "limits.processes",
-        COUNT,
+        with_off(COUNT),
         "processes and threads of a command at the same time",
         "500",
         stricter=min,
+        loosening=above(PROCESSES),
+        unset="4096 for all commands of a session together",
     ),
     SettingRow(
         "limits.cpus",
@@ -226,6 +233,36 @@ ROWS: tuple[SettingRow, ...] = (
     SettingRow("limits.open_files", "limits.open_files", COUNT, "open files of each process", "1000", stricter=min),
     SettingRow(
         "limits.file_size", "limits.file_size", SIZE, "size of a file that a command writes", "1 GiB", stricter=min
+    ),
+    SettingRow(
+        "limits.tmp",
+        "limits.tmp",
+        with_off(size_from(1 << 20)),
+        "size of a command's own /tmp; its home, /var/tmp and /dev/shm get half of it each",
+        "256 MiB",
+        stricter=min,
+        loosening=more_than(512 << 20),
+        unset="25 % of the machine's memory; the others 12 %",
+    ),
+    SettingRow(
+        "limits.inotify",
+        "limits.inotify",
+        with_off(COUNT),
+        "instances of inotify of all commands of a session: programs that watch files",
+        "16",
+        stricter=min,
+        loosening=above(INOTIFY),
+        unset="64, at most half of the user's own",
+    ),
+    SettingRow(
+        "limits.inotify_watches",
+        "limits.inotify_watches",
+        with_off(COUNT),
+        "files and directories that all commands of a session watch",
+        "10000",
+        stricter=min,
+        loosening=above(INOTIFY_WATCHES),
+        unset="65536, at most half of the user's own",
     ),
     SettingRow(
         "limits.total_memory",

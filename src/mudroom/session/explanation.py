@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.confinement.fallback import ELSEWHERE, Mode
-from mudroom.core.confinement.limit import explain_limits
+from mudroom.core.confinement.limit import explain_limits, requested
 from mudroom.core.confinement.plan import Plan, explain
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.path import show
@@ -39,7 +39,7 @@ class Explanation:
             from mudroom.core.confinement.container_report import as_json, explain_container
 
             container, lines = as_json(around), list(explain_container(around, mode))
-        lines += [*explain(self._plan(cwd)), *explain_limits(self._actor.settings.limits)]
+        lines += [*explain(self._plan(cwd)), *explain_limits(requested(self._actor.settings.limits))]
         return {"level": self._grant.level, "mode": mode, "container": container, "lines": lines}
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:

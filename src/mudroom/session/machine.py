@@ -15,7 +15,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.confinement.limit import needed_controllers, without_groups
+from mudroom.core.confinement.limit import (
+    NAMES,
+    NAMESPACED,
+    Limits,
+    needed_controllers,
+    requested,
+    show_limit,
+    without_groups,
+)
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import Unsupported
 from mudroom.sandbox.client.client import Client, Running, StepFailed
@@ -172,7 +180,9 @@ class Machine:
                 leaf.close()
 
     def _limits(self, mode: Mode, order: Order, outcome: Outcome) -> tuple[Rlimits, Leaf | None]:
-        limits = order.actor.settings.limits
+        limits = requested(order.actor.settings.limits)
+        if mode in ELSEWHERE or mode in CONTAINERS:
+            outcome.note(*self._without_own_limits(limits))
         if not needed_controllers(limits):
             return (), None
         if order.grant.level == 2:
@@ -187,13 +197,28 @@ class Machine:
                 raise Unsupported(f"a limit of {unheld.missing}", "control groups", found, fix)
             outcome.note(*unheld.notes)
             return unheld.rlimits, None
+        from mudroom.core.confinement.default_limit import group_defaults
+
+        usual = group_defaults(order.actor.settings.limits, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         limiter = self.limiter
         counts_processes = mode not in ELSEWHERE and os.geteuid() != 0
         with self._limiting:
             held = limiter.hold(limits, counts_processes=counts_processes)
-            leaf = limiter.leaf()
+            leaf = limiter.leaf(usual)
         outcome.note(*held.notes)
         return held.rlimits, leaf
+
+    def _without_own_limits(self, limits: Limits) -> Iterator[str]:
+        """Yield notes of requested limits that only a sandbox with its own namespaces holds. Raise Unsupported if they
+        are required."""
+        for kind in NAMESPACED:
+            limit = getattr(limits, kind)
+            if limit is None:
+                continue
+            if limits.missing == "refuse":
+                fix = 'permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml'
+                raise Unsupported(f"a limit of {NAMES[kind]}", "user namespaces", "a sandbox without them", fix)
+            yield f"limit {NAMES[kind]}, {show_limit(kind, limit)}: not enforced (no namespaces here)"
 
     @property
     def limiter(self) -> Limiter:

@@ -12,7 +12,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.confinement.limit import LimitReached, Reading, difference, other_reached_limits, reached_limits
+from mudroom.core.confinement.limit import (
+    LimitReached,
+    Reading,
+    difference,
+    other_reached_limits,
+    reached_limits,
+    requested,
+)
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
@@ -295,12 +302,13 @@ class OwnSandbox:
     def _reached(
         self, group: Leaf | Gauge | None, ended: Exit, *, timed_out: bool, output: CapturedOutput
     ) -> tuple[tuple[LimitReached, ...], Reading | None]:
-        limits, signal = self._order.actor.settings.limits, ended.status & 0x7F
+        limits, signal = requested(self._order.actor.settings.limits), ended.status & 0x7F
         others = other_reached_limits(limits, signal, *_of_output(self._order, timed_out=timed_out, output=output))
         use = group.reading() if group is not None else None
         if group is None or use is None:
             return others, None
         before, now = group.totals()
+        limits = group.completed(limits)
         return (*reached_limits(limits, use, difference(now, before)), *others), use
 
 
@@ -321,7 +329,7 @@ def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: Captur
     """Return the limits that a command has reached in a shared sandbox."""
     signal = ended.status & 0x7F
     return other_reached_limits(
-        order.actor.settings.limits, signal, *_of_output(order, timed_out=timed_out, output=output)
+        requested(order.actor.settings.limits), signal, *_of_output(order, timed_out=timed_out, output=output)
     )
 
 

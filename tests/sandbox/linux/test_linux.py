@@ -186,6 +186,35 @@ def test_what_landlock_refuses_does_not_fill_the_log_of_the_host(abi: int, flags
         assert step[5] == flags
 
 
+SOCKETS = (b"/run/user/1000/agent", b"/tmp/.X11-unix")
+
+
+@pytest.mark.parametrize("abi", [6, 7, 8])
+@pytest.mark.parametrize("sockets", [(), SOCKETS])
+def test_before_its_ninth_abi_landlock_handles_no_socket_beside_namespaces(
+    abi: int, sockets: tuple[bytes, ...]
+) -> None:
+    flags = 0 if abi < 7 else 5
+    assert compiled(USER._replace(landlock_abi=abi, sockets=sockets)).steps[-2] == ("landlock", 0, 0, 3, (), flags)
+
+
+def test_sockets_of_others_are_out_of_reach_but_in_the_forks_own_places() -> None:
+    """A live store, a toolchain and the private directories have no rule: the command's own servers need none."""
+    store = Bind(b"/home/u/.gnupg", b"/home/u/.gnupg", writable=True)
+    spec = USER._replace(landlock_abi=9, sockets=SOCKETS, binds=(*USER.binds, store))
+    refer, resolve = 1 << 13, 1 << 16
+    for view in (spec, spec._replace(view=COPY.view)):
+        step = compiled(view).steps[-2]
+        assert step[:4] == ("landlock", refer | resolve, 0, 3)
+        assert dict(step[4]) == {
+            b"/": refer,
+            PROJECT: resolve,
+            b"/home/u/.cache": resolve,
+            b"/home/u/.npm": resolve,
+            **dict.fromkeys(SOCKETS, resolve),
+        }
+
+
 def test_without_namespaces() -> None:
     assert printed(BARE) == [
         "namespaces: none",

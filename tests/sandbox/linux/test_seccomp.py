@@ -24,6 +24,7 @@ from mudroom.sandbox.linux import syscall
 from mudroom.sandbox.linux.seccomp import compile_filter, disassemble
 from mudroom.sandbox.linux.syscall import (
     DENY,
+    LEFT_OPEN,
     MACHINES,
     NO_NAMESPACES,
     NO_NETWORK,
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.both_users
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, EACCES, ENOSYS, EAFNOSUPPORT = (ERRNO | e for e in (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT))
+EPROTONOSUPPORT, ESOCKTNOSUPPORT = ERRNO | errno.EPROTONOSUPPORT, ERRNO | errno.ESOCKTNOSUPPORT
 AUDIT_ARCH_I386, AUDIT_ARCH_ARM = 0x40000003, 0x40000028
 X32, HIGH = 0x40000000, 0xDEADBEEF << 32
 NEWNS, NEWTIME, NEWUSER, NEWNET = 0x00020000, 0x00000080, 0x10000000, 0x40000000
@@ -161,10 +163,38 @@ def decide(rules: tuple[SyscallRule, ...], machine: str, name: str, args: Sequen
         ("socketpair", [1, 2, 0], ALLOW),
         ("socketpair", [30, 1, 0], EAFNOSUPPORT),  # AF_TIPC
         ("socketpair", [16, 3, 9], EAFNOSUPPORT),
+        ("socketpair", [2, 1, 132], EAFNOSUPPORT),  # the kernel would load SCTP before it refuses the pair
+        ("socket", [2, 1, 6], ALLOW),
+        ("socket", [10, 1 | 0o2004000, 6], ALLOW),
+        ("socket", [2, 2, 17], ALLOW),
+        ("socket", [2, 2 | 0o2000000, 1], ALLOW),  # ping
+        ("socket", [2, 1, 132], EPROTONOSUPPORT),  # SCTP
+        ("socket", [2, 1 | 0o2000000, 132 | HIGH], EPROTONOSUPPORT),
+        ("socket", [10, 1, 132], EPROTONOSUPPORT),
+        ("socket", [2, 5, 132], ESOCKTNOSUPPORT),
+        ("socket", [2, 5, 0], ESOCKTNOSUPPORT),  # SOCK_SEQPACKET of protocol 0: SCTP as well
+        ("socket", [2, 6, 33], ESOCKTNOSUPPORT),  # DCCP
+        ("socket", [10, 6 | HIGH, 0], ESOCKTNOSUPPORT),
+        ("socket", [2, 1, 256], EPROTONOSUPPORT),  # SMC
+        ("socket", [10, 1, 256], EPROTONOSUPPORT),
+        ("socket", [2, 1, 262], EPROTONOSUPPORT),  # MPTCP
+        ("socket", [2, 2, 115], EPROTONOSUPPORT),  # L2TP
+        ("socket", [10, 2, 136], EPROTONOSUPPORT),  # UDP-Lite
+        ("socket", [2, 2, 58], EPROTONOSUPPORT),  # ping of the other family
+        ("listns", [0, 0, 0, 0], ENOSYS),
     ],
 )
 def test_what_is_denied(machine: str, name: str, args: list[int], expected: int) -> None:
     assert decide(DENY, machine, name, args) == expected
+
+
+def test_segments_of_16_bit_programs_are_closed() -> None:
+    assert decide(DENY, "x86_64", "modify_ldt", [1, 0, 16]) == ENOSYS
+
+
+def test_no_call_is_both_closed_and_left_open() -> None:
+    assert not set(LEFT_OPEN) & set(NUMBERS)
+    assert all(len(reason) > 10 for reason in LEFT_OPEN.values())
 
 
 @machines
@@ -323,7 +353,7 @@ def test_unknown_machines_are_named() -> None:
 
 
 def test_calls_a_machine_does_not_have_are_left_out() -> None:
-    rules = [rule for rule in DENY if rule.syscall in ("mknod", "iopl", "ioperm", "_sysctl")]
+    rules = [rule for rule in DENY if rule.syscall in ("mknod", "iopl", "ioperm", "_sysctl", "modify_ldt")]
     assert compile_filter(rules, "aarch64") == compile_filter([], "aarch64")
 
 
@@ -459,6 +489,10 @@ def test_the_kernel_agrees(tmp_path: Path) -> None:
             ("socket", (16, 3, 12), "EAFNOSUPPORT"),
             ("socket", (38, 5, 0), "EAFNOSUPPORT"),
             ("socket", (2, 3, 1), "EPERM"),
+            ("socket", (2, 1, 132), "EPROTONOSUPPORT"),  # SCTP
+            ("socket", (10, 1, 256), "EPROTONOSUPPORT"),  # SMC
+            ("socket", (2, 6, 33), "ESOCKTNOSUPPORT"),  # DCCP
+            ("socketpair", (2, 1, 132, 0), "EAFNOSUPPORT"),
         ],
     )
     assert [path.name for path in tmp_path.iterdir()] == ["fifo"]

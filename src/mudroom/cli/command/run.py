@@ -22,7 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
-from mudroom.policy.config import count, image, least, processors, seconds, size, with_setting
+from mudroom.policy.config import count, image, least, or_off, processors, seconds, size, with_setting
 from mudroom.session import Client, Session, Stdio
 
 EXAMPLES = """\
@@ -42,11 +42,13 @@ MOST_REFUSED_HOSTS = 5
 """Refused hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
-    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; a command that needs more is killed"),
-    "--processes": ("limits.processes", count, "N", "at one time, threads included; no more can be started"),
+    "--memory": ("limits.memory", or_off(least(4 << 20)), "SIZE", "512M, 2GB; a command that needs more is killed"),
+    "--processes": ("limits.processes", or_off(count), "N", "at one time, threads included; no more can be started"),
     "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
     "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
     "--open-files": ("limits.open_files", count, "N", "of each process"),
+    "--tmp": ("limits.tmp", or_off(least(1 << 20)), "SIZE", "of its own /tmp, which is in memory"),
+    "--inotify": ("limits.inotify", or_off(count), "N", "of all commands of a session; programs that watch files"),
     "--file-size": ("limits.file_size", size, "SIZE", "that one file can be made"),
 }
 """Option → setting, converter, placeholder, help."""
@@ -91,7 +93,9 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--image", metavar="NAME", help="the container's image (mudroom image); implies level 2")
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
-    limits = parser.add_argument_group("limits, of the command with all that it starts")
+    limits = parser.add_argument_group(
+        "limits, of the command with all that it starts; none switches a default off (docs/POLICY.md)"
+    )
     for option, (_field, _convert, metavar, text) in LIMITS.items():
         limits.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(

@@ -16,7 +16,7 @@ Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Missing = Literal["refuse", "degrade"]
 RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 2, 4, 6, 7
@@ -38,8 +38,14 @@ UNITS = (
 """kB, MB … are powers of 1000, KiB, MiB … of 1024; K, M, G alone are powers of 1024, as in systemd and Docker."""
 
 
+OFF = float("inf")
+"""The value of a limit that the policy switches off ("none"), where there is a default (``default_limit.py``). It is
+milder than every number."""
+
+
 class Limits(NamedTuple):
-    """None: no limit. Limits without ``total`` apply to one command and all its descendants."""
+    """None: not set, so the default holds if there is one. Limits without ``total`` apply to one command and all its
+    descendants."""
 
     memory: int | None = None
     """Bytes, including the page cache of its files and its data in /tmp."""
@@ -59,6 +65,20 @@ class Limits(NamedTuple):
     total_cpus: float | None = None
     missing: Missing = "refuse"
     """If a limit cannot be enforced here: refuse the command, or run it and report that."""
+    tmp: float | None = None
+    """Bytes of the command's own /tmp, where that is in memory; half as much for each other directory in memory."""
+    inotify: float | None = None
+    """Instances of inotify(7), of all commands of a session together, like the next."""
+    inotify_watches: float | None = None
+
+
+def requested(limits: Limits) -> Limits:
+    """Return the limits that were asked for, without those that are switched off."""
+    off: dict[str, Any] = {name: None for name in DEFAULTED if getattr(limits, name) == OFF}
+    return limits._replace(**off)
+
+
+NO_LIMITS = Limits()
 
 
 class Write(NamedTuple):
@@ -71,6 +91,10 @@ class Write(NamedTuple):
     """Only some kernels have the file; without it the limit is somewhat weaker (swap)."""
 
 
+DEFAULTED = ("memory", "processes", "tmp", "inotify", "inotify_watches")
+"""Limits that hold even if no policy names them."""
+NAMESPACED = ("tmp", "inotify", "inotify_watches")
+"""Limits that need a mount namespace and a user namespace."""
 KINDS = ("memory", "processes", "cpus", "io")
 """Limits that need a control group."""
 CONTROLLERS = {"memory": "memory", "processes": "pids", "cpus": "cpu", "io": "io"}
@@ -81,6 +105,9 @@ NAMES = {
     "io": "io",
     "open_files": "open files",
     "file_size": "file size",
+    "tmp": "/tmp",
+    "inotify": "inotify instances",
+    "inotify_watches": "inotify watches",
     "time": "time",
     "output": "output",
 }
@@ -114,7 +141,7 @@ def _unit(lower: str) -> str:
 
 
 def show_limit(kind: str, limit: float) -> str:
-    if kind in ("memory", "io", "file_size", "output"):
+    if kind in ("memory", "io", "file_size", "output", "tmp"):
         return show_size(int(limit)) + ("/s" if kind == "io" else "")
     return f"{limit:g} s" if kind == "time" else f"{limit:g}"
 

@@ -104,6 +104,10 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     ),
     "hand_over": lambda: "hand the listeners to the gate, outside",
     "rlimit": lambda resource, soft, _hard: f"limit of each process: {_RLIMITS.get(resource, resource)} = {soft}",
+    "counters": lambda limits: (
+        "limits of all commands of a session together: "
+        + ", ".join(f"{show(name)} = {number}" for name, number, _optional in limits)
+    ),
     "umask": lambda mask: f"umask {mask:03o}",
     "cwd": lambda path: f"work in {show(path)}",
     "drop_bounding_set": lambda: "let no program gain a capability",

@@ -176,9 +176,9 @@ PROTECTIONS: tuple[Protection, ...] = (
     Protection(
         "Limits: memory, processes, cpus", "limit: memory",
         {
-            "bare": "control groups, version 2 delegated or as root, 1 as root",
-            "namespaces": "control groups, version 2 delegated or as root, 1 as root",
-            "landlock": "control groups where they can be written",
+            "bare": "control groups, version 2 delegated or as root, 1 as root; defaults: user namespace, tmpfs",
+            "namespaces": "control groups, version 2 delegated or as root, 1 as root; defaults: user namespace, tmpfs",
+            "landlock": "control groups where they can be written; no defaults",
             "nested": "the engine's control groups; rootless Podman: version 2 and delegated",
             "plain": "the engine's control groups; rootless Podman: version 2 and delegated",
             "remote": "the engine's; Apple's: memory and whole processors, no processes",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.cache_place import NO_CACHES, CacheView
+from mudroom.core.confinement.default_limit import Counter, TmpfsSize
 
 Network = Literal["none", "gate", "open"]
 """``gate``: only connections that the gate's rules allow; ``open``: the host's network without restrictions."""
@@ -92,7 +93,14 @@ class SandboxSpec(NamedTuple):
     umask: int = 0o022
     rlimits: tuple[tuple[int, int, int], ...] = ()
     """(resource, soft, hard) with resource numbers of setrlimit(2)."""
+    session_rlimits: tuple[tuple[int, int, int], ...] = ()
+    """The same, set once for all commands of a session."""
+    tmpfs: TmpfsSize = TmpfsSize()
+    counters: tuple[Counter, ...] = ()
+    """Limits of the sandbox's user namespace."""
     around: HostView | None = None
     """None: level 1."""
+    sockets: tuple[bytes, ...] = ()
+    """Paths of the host's sockets, and of directories of them, that the user named."""
     stores: tuple[str, ...] = ()
     """Names of the credential stores that are available. On macOS some are services, not files."""

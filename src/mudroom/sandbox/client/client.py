@@ -36,6 +36,8 @@ TERMINAL_SIGNALS = (2, 3, 20)
 ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
+FIRST_TO_GO = 500
+"""oom_score_adj: as if half of the machine's memory were used in addition."""
 TEMPLATES = 8
 """Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
 
@@ -311,6 +313,19 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
+def _offer_to_the_oom_killer(pid: int) -> None:
+    """Make a process and all that it clones the kernel's first choice when the machine has no memory left: better a
+    command than the user's desktop. As root a command cannot take that back (proc_pid_oom_score_adj(5))."""
+    try:
+        with open("/proc/self/oom_score_adj", "rb", buffering=0) as stream:
+            if int(stream.read()) >= FIRST_TO_GO:
+                return
+        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as stream:
+            stream.write(b"%d" % FIRST_TO_GO)
+    except OSError:
+        pass  # not mounted, or forbidden: the kernel then chooses by size alone
+
+
 class Client:
     """``_choosing`` guards the templates and the choice of a process. ``start`` and ``close`` are for the owner to
     call, and ``prepare_move`` for the holder of the lock of the limits."""
@@ -348,6 +363,7 @@ class Client:
             )
         finally:
             theirs.close()
+        _offer_to_the_oom_killer(self._pid)
         self._launcher = Connection(ours)
 
     def run(

@@ -24,13 +24,14 @@ from mudroom.sandbox.linux.plan import (
     RDONLY,
     READ_ONLY,
     STANDARD_LINKS,
-    TMPFS_LIMIT,
     WRITABLE,
     cache_steps,
     confinement,
     inside_caches,
     own_directory,
     own_system,
+    session_limits,
+    tmpfs,
     view_step,
 )
 
@@ -88,7 +89,7 @@ def _is_inside(path: bytes, spec: SandboxSpec) -> bool:
 
 def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
     placed = _sorted(place for place in _placed(spec, hidden) if not _is_private(place[0], spec))
-    steps: list[Step] = [("private",), ("image", spec.scratch, READ_ONLY)]
+    steps: list[Step] = [*session_limits(spec), ("private",), ("image", spec.scratch, READ_ONLY)]
     steps += [("beneath", path[1:]) for path in places(spec, hidden)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
@@ -104,7 +105,7 @@ def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
 def _ahead(spec: SandboxSpec) -> list[Step]:
     """Return the steps that each command performs for itself but that do not depend on the command."""
     placed = [place for place in _placed(spec, ()) if _is_private(place[0], spec)]
-    steps = _sorted([*placed, (b"/dev/shm", ("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE))])
+    steps = _sorted([*placed, (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other))])
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
     return [*steps, *own_system(spec)]
 
@@ -119,7 +120,7 @@ def _is_private(path: bytes, spec: SandboxSpec) -> bool:
 
 
 def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, Step]]:
-    placed: list[tuple[bytes, Step]] = [(path, _private(path, spec.home)) for path in private(spec.home)]
+    placed: list[tuple[bytes, Step]] = [(path, _private(path, spec)) for path in private(spec.home)]
     placed += [(bind.path, _bind(bind)) for bind in spec.binds if _is_placed(bind, spec)]
     return placed + [(path, ("tmpfs", path[1:], _EMPTY, READ_ONLY | NOEXEC)) for path in _hidden(spec, hidden)]
 
@@ -137,9 +138,12 @@ def private(home: bytes) -> tuple[bytes, ...]:
     return (b"/tmp", b"/run", b"/var/tmp", home)
 
 
-def _private(path: bytes, home: bytes) -> Step:
-    limit = {b"/run": ((b"mode", b"0755"), (b"size", b"64m")), home: ((b"mode", b"0700"), (b"size", b"50%"))}
-    return ("tmpfs", path[1:], limit.get(path, TMPFS_LIMIT), WRITABLE)
+def _private(path: bytes, spec: SandboxSpec) -> Step:
+    if path == b"/run":
+        return ("tmpfs", path[1:], ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)
+    if path == spec.home:
+        return tmpfs(path, spec.tmpfs.other, b"0700")
+    return tmpfs(path, spec.tmpfs.tmp if path == b"/tmp" else spec.tmpfs.other)
 
 
 def _bind(bind: Bind) -> Step:

@@ -65,11 +65,16 @@ class Host(NamedTuple):
     as_root: bool
     landlock_abi: int
     machine: str
+    watchers: tuple[int, int] = (0, 0)
+    """The user's own limits of inotify: instances and watches; 0: unknown."""
+    counts_processes: bool = False
+    """RLIMIT_NPROC counts the processes of a user in each user namespace on its own (Linux 5.14), and holds for this
+    user: it never does for root."""
 
 
 def survey(home: bytes, search: Sequence[bytes]) -> Host:
     """Survey the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
-    uid, gid = os.geteuid(), os.getegid()
+    uid, gid, kernel = os.geteuid(), os.getegid(), os.uname()
     system, links = _system_directories()
     toolchains, masks, files = survey_paths(home, search, [bind.path for bind in system])
     return Host(
@@ -84,8 +89,25 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
         deny_setgroups=uid != 0,
         as_root=uid == 0,
         landlock_abi=landlock_abi(),
-        machine=os.uname().machine,
+        machine=kernel.machine,
+        watchers=(_users_limit("max_inotify_instances"), _users_limit("max_inotify_watches")),
+        counts_processes=uid != 0 and _version(kernel.release) >= (5, 14),
     )
+
+
+def _users_limit(name: str) -> int:
+    """Return a limit of this user namespace (namespaces(7)), or 0 if the kernel does not tell."""
+    try:
+        with open(f"/proc/sys/user/{name}", "rb") as stream:
+            return int(stream.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _version(release: str) -> tuple[int, int]:
+    """Return major and minor of a release as uname(2) gives it, or zeros if it begins with no numbers."""
+    numbers = [part for part in release.split("-")[0].split(".")[:2] if part.isdecimal()]
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (0, 0)
 
 
 def survey_paths(

@@ -430,6 +430,21 @@ def step_rlimit(_context: StepContext, resource: int, soft: int, hard: int) -> N
     check(libc.setrlimit(resource, c_char_p(limits)))
 
 
+def step_counters(_context: StepContext, limits: tuple[tuple[bytes, int, bool], ...]) -> None:
+    """Set limits of this user namespace, as (file of /proc/sys/user, number, whether to go on without it). /proc is the
+    host's: these files show the namespace of whoever opens them, and its CAP_SYS_RESOURCE opens them for writing
+    (set_permissions in kernel/ucount.c). In a container /proc/sys may be read-only."""
+    for name, number, optional in limits:
+        try:
+            descriptor = os.open(b"/proc/sys/user/" + name, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            if optional:
+                continue
+            raise
+        os.write(descriptor, b"%d" % number)
+        os.close(descriptor)
+
+
 def step_umask(_context: StepContext, mask: int) -> None:
     os.umask(mask)
 

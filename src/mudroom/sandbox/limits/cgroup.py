@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mudroom.core.confinement.limit import (
+    NO_LIMITS,
     OWN_PROCESSES,
     READ_V1,
     READ_V2,
@@ -243,12 +244,14 @@ _numbers = itertools.count(1)
 class Leaf:
     """The group of one command. Owner: the thread that runs the command."""
 
-    def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str]) -> None:
-        """Make the group, with its limits. Raise OSError after removing what was made."""
+    def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str], usual: Limits = NO_LIMITS) -> None:
+        """Make the group, with its limits. ``usual``: limits that are held if the group has their controller. Raise
+        OSError after removing what was made."""
         name = f"{os.getpid()}.{next(_numbers)}"
         self._tree = tree
         self._where = {controller: f"{parent}/{name}" for controller, parent in tree.parents.items()}
         self._places = tuple(dict.fromkeys(self._where.values()))
+        self._usual = Limits()
         self.descriptors: tuple[int, ...] = ()
         """For the launcher: in version 2 the directory, in version 1 each ``tasks``."""
         try:
@@ -258,6 +261,7 @@ class Leaf:
             version = tree.version
             writes = writes_v2(own, devices, OWN_PROCESSES) if version == 2 else writes_v1(own, OWN_PROCESSES)
             perform((), writes, self._where)
+            self._usual = self._hold_usual(usual)
             for place in self._places:
                 path, mode = (place, os.O_DIRECTORY) if self.is_cloned_into else (place + "/tasks", os.O_WRONLY)
                 self.descriptors += (os.open(path, mode | os.O_CLOEXEC),)
@@ -265,6 +269,24 @@ class Leaf:
             self.close()
             raise
         self._before = self._total()
+
+    def _hold_usual(self, usual: Limits) -> Limits:
+        """Set the limits that no command is refused for, and return those that hold."""
+        held = Limits()
+        for kind, limit in command_limits(usual):
+            own = ((kind, limit),)
+            writes = writes_v2(own, (), OWN_PROCESSES) if self._tree.version == 2 else writes_v1(own, OWN_PROCESSES)
+            try:
+                perform((), writes, self._where)
+            except (OSError, KeyError):
+                continue  # the controller is not here
+            held = held._replace(memory=int(limit)) if kind == "memory" else held._replace(processes=int(limit))
+        return held
+
+    def completed(self, limits: Limits) -> Limits:
+        """Return the requested limits together with the usual ones that the group holds."""
+        memory, processes = limits.memory or self._usual.memory, limits.processes or self._usual.processes
+        return limits._replace(memory=memory, processes=processes)
 
     @property
     def is_cloned_into(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from mudroom.core.confinement.limit import READ_V1, READ_V2, Reading, difference, reading_v1, reading_v2
+from mudroom.core.confinement.limit import READ_V1, READ_V2, Limits, Reading, difference, reading_v1, reading_v2
 from mudroom.sandbox.limits.cgroup import V1_NAMES, directory, memberships, mounts, read
 
 _Number = TypeVar("_Number", int, float)
@@ -52,6 +52,10 @@ class Gauge:
 
     def begin(self) -> None:
         self._before = self._now()
+
+    def completed(self, limits: Limits) -> Limits:
+        """Return the limits themselves: a container holds no others."""
+        return limits
 
     def totals(self) -> tuple[Reading, Reading]:
         """Return empty counts: containers share no group."""

@@ -14,6 +14,7 @@ from mudroom.core.confinement.limit import (
     CONTROLLERS,
     KINDS,
     NAMES,
+    NO_LIMITS,
     Limits,
     command_limits,
     needed_controllers,
@@ -62,18 +63,18 @@ class Limiter:
             self._held, self._key = self._decide(limits, counts_processes), (limits, counts_processes)
         return self._held
 
-    def leaf(self) -> Leaf | None:
-        """Return the group of the next command, which the caller closes, or None if no group is needed. Raise
-        Unsupported if it cannot be made any more."""
+    def leaf(self, usual: Limits = NO_LIMITS) -> Leaf | None:
+        """Return the group of the next command, which the caller closes, or None if no group is needed. ``usual``:
+        limits that it also holds if it can. Raise Unsupported if it cannot be made any more."""
         held = self._held
         if held is None or held.tree is None:
             return None
         try:
-            return Leaf(held.tree, held.limits, held.devices)
+            return Leaf(held.tree, held.limits, held.devices, usual)
         except FileNotFoundError:  # the last other session has removed the vault's group
             tree = self._tree(held.limits, needed_controllers(held.limits))
             self._held = held._replace(tree=tree)
-            return Leaf(tree, held.limits, held.devices)
+            return Leaf(tree, held.limits, held.devices, usual)
         except OSError as error:
             raise Unsupported("a limit", "a control group", f"{error.strerror} at {error.filename}") from error
 

@@ -35,7 +35,6 @@ from mudroom.sandbox.linux.plan import (
     SCOPE_ABSTRACT_UNIX_SOCKET,
     SCOPE_SIGNAL,
     STANDARD_LINKS,
-    TMPFS_LIMIT,
     WRITABLE,
     cache_steps,
     filesystem_rights,
@@ -43,6 +42,8 @@ from mudroom.sandbox.linux.plan import (
     inside_caches,
     no_audit_flags,
     own_directory,
+    session_limits,
+    tmpfs,
     view_step,
 )
 from mudroom.sandbox.linux.seccomp import rows
@@ -105,7 +106,7 @@ def _bind(bind: Bind) -> Step:
 def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
     """Return the steps of the root that all commands of a session share. The host's directories are read-only and get
     no new entries. Mount points are made in private directories and in those that stand in for the home."""
-    steps: list[Step] = [("private",), ("host", spec.scratch, READ_ONLY)]
+    steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
     steps += [("directory", b"dev/shm", 0o1777)]
@@ -125,11 +126,15 @@ def _in_order(spec: SandboxSpec, around: HostView, *, private: bool) -> list[Ste
 def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
     """Return what is put into the host's tree, by path."""
     inside = {bind.path for bind in inside_caches(spec)}
-    placed: list[tuple[bytes, Step]] = [(path, ("tmpfs", path[1:], TMPFS_LIMIT, WRITABLE)) for path in around.private]
-    placed.append((spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), NOSUID | NODEV)))
-    whole = [bind.path for bind in around.shown]
-    caches = (path for _name, path in spec.caches.places if not any(is_below(path, place) for place in whole))
-    placed += [(path, ("directory", path[1:], 0o700)) for path in caches]
+    size = spec.tmpfs
+    placed: list[tuple[bytes, Step]] = [
+        (path, tmpfs(path, size.tmp if path == b"/tmp" else size.other)) for path in around.private
+    ]
+    placed.append((spec.home, tmpfs(spec.home, size.other, b"0700", NOSUID | NODEV)))
+    missing = (
+        path for _name, path in spec.caches.places if not any(is_below(path, bind.path) for bind in around.shown)
+    )
+    placed += [(path, ("directory", path[1:], 0o700)) for path in missing]
     placed += [(path, ("directory", path[1:], mode)) for path, mode in around.directories]
     placed += [(path, ("symlink", target, path[1:])) for target, path in around.links]
     placed += [(bind.path, (*_bind(bind)[:4], True)) for bind in around.shown]
@@ -149,7 +154,7 @@ def _ahead(spec: SandboxSpec, around: HostView) -> list[Step]:
     visible (mount_too_revealing in fs/namespace.c). For root, the machine's settings are covered: root could change
     them."""
     steps = _in_order(spec, around, private=True)
-    steps += [("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE), ("proc", b"proc"), ("devpts", b"dev/pts")]
+    steps += [tmpfs(b"/dev/shm", spec.tmpfs.other), ("proc", b"proc"), ("devpts", b"dev/pts")]
     if spec.network == "none":
         steps.append(("loopback",))
     if spec.as_root:

@@ -46,6 +46,9 @@ unknown programs: it covers refusals between fork and exec. The second covers do
 the command could request a log of all its refusals, and fill the host's log. The header recommends to make the second a
 choice, for people who debug a sandbox by that log; without the flag the command would make that choice, and the log is
 not its own."""
+SOCKETS_SINCE = 9
+"""The ABI whose LANDLOCK_ACCESS_FS_RESOLVE_UNIX covers connect(2) and sendmsg(2) to the path of a socket."""
+FS_REFER, FS_RESOLVE_UNIX = 1 << 13, 1 << 16
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
@@ -66,7 +69,20 @@ STANDARD_LINKS = (
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
 """The sandbox has its own of these; parts of the host's can be bound into them where that is allowed."""
-TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
+MOST_FILES = b"1m"
+"""Files of a file system in memory: the kernel's memory of each, about a kilobyte, does not count to its size."""
+
+
+def tmpfs(path: bytes, size: bytes, mode: bytes = b"1777", attributes: int = WRITABLE) -> Step:
+    """Return the step that makes a directory in memory at an absolute path."""
+    return ("tmpfs", path[1:], ((b"mode", mode), (b"size", size), (b"nr_inodes", MOST_FILES)), attributes)
+
+
+def session_limits(spec: SandboxSpec) -> list[Step]:
+    """Return the steps that limit all commands of a session together. They come first, while /proc is the host's, and
+    are inherited: they cost a command nothing."""
+    steps: list[Step] = [("counters", spec.counters)] if spec.counters else []
+    return [*steps, *(("rlimit", *limit) for limit in spec.session_rlimits)]
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
@@ -147,7 +163,11 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     """
     placed = _placed(spec)
     own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: most often the same link
-    steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
+    steps: list[Step] = [
+        *session_limits(spec),
+        ("private",),
+        ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m"))),
+    ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
     steps += [step for path, step in sorted(placed, key=lambda place: place[0]) if not _is_private(path, spec)]
@@ -174,13 +194,13 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [
-        (b"/dev/shm", ("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE)),
-        (b"/tmp", ("tmpfs", b"tmp", TMPFS_LIMIT, WRITABLE)),
+        (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other)),
+        (b"/tmp", tmpfs(b"/tmp", spec.tmpfs.tmp)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
-        (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
+        (spec.home, tmpfs(spec.home, spec.tmpfs.other, b"0700")),
     ]
     if not any(is_below(b"/var/tmp", path) for path in binds):
-        placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", TMPFS_LIMIT, WRITABLE)))
+        placed.append((b"/var/tmp", tmpfs(b"/var/tmp", spec.tmpfs.other)))
     for path, bind in binds.items():
         if bind.path in inside:
             continue
@@ -250,9 +270,25 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps += [("rlimit", *limit) for limit in spec.rlimits]
     if spec.landlock_abi >= 6:
         scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
-        steps.append(("landlock", 0, 0, scoped, (), no_audit_flags(spec.landlock_abi)))
+        handled, rules = socket_rights(spec)
+        steps.append(("landlock", handled, 0, scoped, rules, no_audit_flags(spec.landlock_abi)))
     notifying = filter_for(machine, DENY, notify=True)
     return [*steps, ("seccomp", filter_for(machine, DENY), notifying, _rows(machine))]
+
+
+def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+    """Return the file rights that Landlock handles in addition to namespaces, and its rules: pathname sockets of others
+    can be connected to only in the fork's own places, and where the user named them.
+
+    A server in the command's own domain, which all processes of its sandbox share, can always be reached, so the
+    private directories need no rule; rules there would cover the stores and sockets of the host below them (landlock(7)
+    has no exceptions). A ruleset that handles any file right forbids renaming between directories unless a rule permits
+    it (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h): it is permitted everywhere, and mounts still decide.
+    """
+    if spec.landlock_abi < SOCKETS_SINCE:
+        return 0, ()
+    own = (spec.project, *(path for _name, path in spec.caches.places), *spec.sockets)
+    return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
 
 
 _FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool], bytes] = {}

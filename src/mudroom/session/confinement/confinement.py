@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
 from mudroom.core.confinement.container import NOBODY, user_of
+from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.confinement.limit import rlimits
+from mudroom.core.confinement.limit import requested, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.core.settings import Settings
@@ -235,7 +236,13 @@ class Confinement:
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
-            rlimits=tuple(_permitted(rlimit, self.platform) for rlimit in (*rlimits(settings.limits), *stand_ins)),
+            rlimits=tuple(
+                _permitted(rlimit, self.platform) for rlimit in (*rlimits(requested(settings.limits)), *stand_ins)
+            ),
+            session_rlimits=self._session_rlimits(host, settings) if grant.level < 2 else (),
+            tmpfs=tmpfs_size(settings.limits),
+            counters=(*counters(settings.limits, host.watchers), *(() if bare else (NO_NAMESPACES,))),
+            sockets=tuple(bind.path for bind in grant.live if not bind.writable),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:
@@ -253,6 +260,10 @@ class Confinement:
             return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+
+    def _session_rlimits(self, host: Host, settings: Settings) -> Rlimits:
+        usual = session_rlimits(settings.limits, counts_processes=host.counts_processes)
+        return tuple(_permitted(rlimit, self.platform) for rlimit in usual)
 
     def is_writable(self, path: bytes, settings: Settings, grant: Grant) -> bool:
         """Return whether a command can write at an absolute path outside the project, or an earlier command could have:

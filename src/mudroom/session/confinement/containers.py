@@ -26,7 +26,7 @@ from mudroom.core.confinement.container import (
     user_of,
 )
 from mudroom.core.confinement.image import User
-from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.limit import Limits, requested
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
@@ -154,7 +154,7 @@ class Containers:
         return image
 
     def container(self, plan: Plan, settings: Settings) -> Container:
-        limits = self.allowed(settings.limits).limits
+        limits = self.allowed(requested(settings.limits)).limits
         mounts = self._mounts(plan)
         _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(
