@@ -11,8 +11,8 @@ from mudroom.core.merge.apply_summary import apply_words, undo_words
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
 from mudroom.core.tree.path import show, show_path
-from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.quote import show_words
+from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.tui.choice import Choice, is_covered
 from mudroom.tui.pane import Pieces

@@ -11,7 +11,7 @@ that a file system takes for the name (``core/tree/runs_later.py``), at any dept
 ``a/b``       the last components of a path; ``a/b/``: everything below it; ``a/*.end``: such names directly in ``a``
 
 The rows of ``WHOLE`` are directories that nobody reviews file by file: a preview shows one line for each.
-docs/RUNS_LATER.md is made from both tables: ``python -m tests.runs_later_document``.
+docs/RUNS_LATER.md is made from both tables: ``python tests/runs_later_document.py``.
 """
 
 from __future__ import annotations

@@ -161,12 +161,12 @@ def _by_beginning(rules: _Rules, spelling: bytes) -> LaterRow | None:
 
 def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
     """Return the row of a name in certain directories."""
-    candidates = [*rules.paths.get(spelling, ()), *rules.directory_paths.get(spelling, ())]
+    candidates = rules.paths.get(spelling, []) + rules.directory_paths.get(spelling, [])
     if candidates:
         parts = tuple(map(_spelling, above.split(b"/")))
-        for names, row in candidates:
+        for names, placed in candidates:
             if parts[-len(names) :] == names:
-                return row
+                return placed
     ends = rules.ends_in.get(_spelling(above.rpartition(b"/")[2]), [])
     return next((row for end, row in ends if spelling.endswith(end)), None)
 
