@@ -261,7 +261,7 @@ swift, zig, dart, julia, R, perl and others | at the next build, install or prom
     *.groupproj haxelib.json *.hxml
 docker, podman, packagers | at the next build or start of the container or package | docker compose, devcontainers
     Dockerfile Dockerfile.* *.dockerfile Containerfile Containerfile.* .dockerignore.sh docker-compose*
-    compose.yaml compose.yml compose.* podman-compose* docker-bake.hcl docker-bake.json docker-bake.*
+    compose.yaml compose.yml compose.*.yaml compose.*.yml podman-compose* docker-bake.hcl docker-bake.json docker-bake.*
     docker-stack* .devcontainer/ .devcontainer.json devcontainer.json devcontainer-feature.json .gitpod.yml
     .gitpod.yaml .gitpod.Dockerfile .gitpod/ .devfile.yaml devfile.yaml .replit replit.nix .codesandbox/
     sandbox.config.json .stackblitzrc .project-idx/ .lapce/ .coder/ coder.yaml *.nspawn mkosi.conf mkosi.*

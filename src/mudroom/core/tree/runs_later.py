@@ -93,6 +93,7 @@ class _Rules:
         self.ends_in: dict[bytes, list[tuple[bytes, LaterRow]]] = {}
         """Ends of names, by the name of the directory: ``a/*.end`` under ``a``."""
         self.middles: list[tuple[bytes, bytes, LaterRow]] = []
+        self.inner: list[tuple[bytes, LaterRow]] = []
         self.short: dict[tuple[bytes, bytes], LaterRow] = {}
         self.whole: set[bytes] = set()
         self.whole_pairs: set[tuple[bytes, bytes]] = set()
@@ -112,6 +113,10 @@ class _Rules:
             table.setdefault(last, []).append((tuple(above), row))
             if whole:
                 self.whole_pairs.add((above[-1], last))
+        elif last.startswith(b"*") and last.endswith(b"*"):
+            self.inner.append((last.strip(b"*"), row))
+        elif last.startswith(b"*") and not last.startswith(b"*."):
+            self.middles.append((b"", last[1:], row))
         elif last.startswith(b"*"):
             (self.directory_ends if is_directory else self.ends).setdefault(last[1:], row)
         elif last.endswith(b"*"):
@@ -156,7 +161,7 @@ def _by_beginning(rules: _Rules, spelling: bytes) -> LaterRow | None:
     for begin, end, row in rules.middles:
         if spelling.startswith(begin) and spelling.endswith(end) and len(spelling) >= len(begin) + len(end):
             return row
-    return None
+    return next((row for part, row in rules.inner if part in spelling), None)
 
 
 def _by_place(rules: _Rules, above: bytes, spelling: bytes) -> LaterRow | None:
