@@ -1,8 +1,7 @@
 """Places in a project that the settings of the user's own repository make git run or read.
 
 ``core.hooksPath`` can lead into the work tree, and so can an included file of settings. The repository's own settings
-are read, those that they include, and the user's (``~/.gitconfig``), whose relative hooksPath holds in each repository.
-A hooksPath that is the project itself stands for the names of hooks in it.
+are read, and those that they include, without the user's (``~/.gitconfig``). A hooksPath that is the project itself stands for the names of hooks in it.
 """
 
 from __future__ import annotations
@@ -40,16 +39,7 @@ def run_by_git(project: bytes) -> tuple[bytes, ...]:
     for config in (common + b"/config", git + b"/config.worktree"):
         for place in _places(config, top, _MOST_INCLUDED):
             paths |= dict.fromkeys(_within(place, root))
-    for config in _user_settings():
-        for place in _places(config, top, 0):
-            paths |= dict.fromkeys(_within(place, root))
     return tuple(path for path in paths if path)
-
-
-def _user_settings() -> Sequence[bytes]:
-    """Return the user's files of settings: git-config(1), FILES."""
-    home = os.path.expanduser(b"~")
-    return (home + b"/.gitconfig", (os.environb.get(b"XDG_CONFIG_HOME") or home + b"/.config") + b"/git/config")
 
 
 def _places(config: bytes, top: bytes, depth: int) -> Iterator[bytes]:
@@ -64,8 +54,6 @@ def _places(config: bytes, top: bytes, depth: int) -> Iterator[bytes]:
 
 
 def _place(start: bytes, value: bytes) -> Iterator[bytes]:
-    if value.startswith(b"~/"):
-        value = os.path.expanduser(value)
     if not value.startswith(_PREFIXES):
         yield os.path.normpath(os.path.join(start, value))
 
