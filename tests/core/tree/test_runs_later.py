@@ -178,7 +178,7 @@ def test_whole_directories() -> None:
 
 def test_one_group_for_a_directory_and_one_for_a_time() -> None:
     paths = [b"Makefile", b"a.py", *(b"node_modules/p/%d.js" % at for at in range(50)), b"sub/Makefile"]
-    entry = Entry("file", 0o644, 1, 0, 0, 1, 1, 0, 0, 0, 0)
+    entry = Entry("file", 0o644, 1, b"", 0, 1, 1, 0, 0, 0, 0)
     groups = group_later([Change(path, "added", None, entry, runs=runs_later(path)) for path in paths])
     assert [(group.paths, group.files) for group in groups] == [
         ((b"Makefile", b"sub/Makefile"), 2),
