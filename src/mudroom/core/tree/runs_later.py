@@ -102,6 +102,7 @@ class _Rules:
                 for pattern in row.patterns:
                     self._add(pattern.lower().encode(), row, whole=whole)
         self.begin = tuple(self.begins)
+        self.middle_ends = tuple({end for _begin, end, _row in self.middles})
 
     def _add(self, pattern: bytes, row: LaterRow, *, whole: bool) -> None:
         is_directory = pattern.endswith(b"/")
@@ -158,7 +159,7 @@ def _by_part(rules: _Rules, spelling: bytes) -> LaterRow | None:
 def _by_beginning(rules: _Rules, spelling: bytes) -> LaterRow | None:
     if spelling.startswith(rules.begin):
         return next(row for begin, row in rules.begins.items() if spelling.startswith(begin))
-    for begin, end, row in rules.middles:
+    for begin, end, row in rules.middles if spelling.endswith(rules.middle_ends) else ():
         if spelling.startswith(begin) and spelling.endswith(end) and len(spelling) >= len(begin) + len(end):
             return row
     return next((row for part, row in rules.inner if part in spelling), None)

@@ -1,7 +1,8 @@
 """Places in a project that the settings of the user's own repository make git run or read.
 
 ``core.hooksPath`` can lead into the work tree, and so can an included file of settings. The repository's own settings
-are read, and those that they include, without the user's (``~/.gitconfig``). A hooksPath that is the project itself stands for the names of hooks in it.
+are read, and those that they include, without the user's (``~/.gitconfig``). A hooksPath that is the project
+itself stands for the names of hooks in it.
 """
 
 from __future__ import annotations
