@@ -163,6 +163,8 @@ def _file(change: Change, move: Move | None) -> dict[str, Any]:
         "bytes": change.staged.size if change.staged is not None else 0,
         "flags": list(change.flags),
     }
+    if change.runs:
+        row["runs_later"] = change.runs
     if change.source:
         row |= path_fields(change.source, "from")
     if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:

@@ -55,7 +55,8 @@ class DifferenceLoader:
         if shown.text is not None:
             screen.marks.set_blocks(item.path, shown.text.numbers)
         flags = screen.files.flags.get(item.path, frozenset())
-        notes = (show_path(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in flags))
+        told = flags - {"executes-later"} if item.change.runs else flags  # its note says when
+        notes = (show_path(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in told))
         screen.diff.show_item(item, shown._replace(notes=(*notes, *shown.notes)))
         screen.show_choice_of_blocks()
         if at_end:

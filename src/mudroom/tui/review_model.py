@@ -337,7 +337,7 @@ def forks_of(session: Session) -> list[tuple[str, int, int]]:
 
 def _notes_of(change: Change) -> list[str]:
     """Return notes about a change that its lines do not show."""
-    notes = []
+    notes = [f"runs by itself later: {change.runs}"] if change.runs else []
     base, staged = change.base, change.staged
     if change.source:
         notes.append(f"renamed from {show_path(change.source)}")

@@ -12,6 +12,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, is_left_out
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
+from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.tui.choice import Choice, is_covered
 from mudroom.tui.pane import Pieces
@@ -37,7 +38,7 @@ def before_apply(
         ]
     ]
     chosen = [item.path for item in choice.items]
-    rows += _named_paths("! runs by itself later:", "warn", _flagged(flags, chosen, "executes-later"))
+    rows += _later(flags, choice)
     rows += _named_paths("S may hold secrets:", "warn", _flagged(flags, chosen, "secret"))
     rows += _named_paths("P chosen by name:", "warn", [item.path for item in choice.items if item.to_be_named])
     undecided = [path for path, decided in seen.decided.items() if not decided and is_covered(path, choice.items)]
@@ -55,6 +56,19 @@ def before_apply(
     if verify:
         rows.append([("the result is verified first: ", "dim"), (show_words(verify), "")])
     return rows
+
+
+def _later(flags: Mapping[bytes, frozenset[str]], choice: Choice) -> list[Pieces]:
+    """Return what runs later, a directory that nobody reviews file by file as one row."""
+    chosen = [item.change for item in choice.items if "executes-later" in flags.get(item.path, ())]
+    rows = [(path, group.when) for group in group_later(chosen) for path in group.paths]
+    named = {path for path, _when in rows}
+    rows += [(change.path, "") for change in chosen if not change.runs and change.path not in named]
+    if not rows:
+        return []
+    told: list[Pieces] = [[("! runs by itself later:", "warn")]]
+    told += [[("  " + show_path(path), ""), (f"  {when}" if when else "", "dim")] for path, when in rows[:MOST_PATHS]]
+    return [*told, [(f"  … and {len(rows) - MOST_PATHS:,} more", "dim")]] if len(rows) > MOST_PATHS else told
 
 
 def _flagged(flags: Mapping[bytes, frozenset[str]], paths: Iterable[bytes], flag: str) -> list[bytes]:

@@ -11,6 +11,7 @@ from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
+from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 LINES = 20
 """A preview has about this many rows; directories stand for their files until it fits."""
 _SUBJECTS, _SUBJECT_WIDTH, _MOST_REPOSITORIES = 3, 50, 4
+_MOST_TIMES = 6
+"""Lines about files that run later, before the last line that names the rest."""
 
 
 def preview(
@@ -136,9 +139,8 @@ def _coloured(text: str, terminal: Terminal) -> str:
 
 
 def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
-    lines = []
+    lines = _later_lines(changeset.changes)
     for flag, text in (
-        ("executes-later", "runs by itself later"),
         ("secret", "may hold secrets"),
         ("protected", "is left out of apply unless you name it"),
     ):
@@ -155,6 +157,20 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
     if unknown:
         lines.append(f"edited by somebody else meanwhile, will conflict: {name_some(unknown)}")
     return lines + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
+
+
+def _later_lines(changes: Sequence[Change]) -> list[str]:
+    """Return a line for each time at which changes run by themselves; the rest in one line."""
+    flagged = [change for change in changes if change.verb != "deleted" and not is_left_out(change)]
+    groups = group_later(flagged)
+    lines = [f"runs by itself later: {_group_words(group)}" for group in groups[:_MOST_TIMES]]
+    rest = [path for group in groups[_MOST_TIMES:] for path in group.paths]
+    return [*lines, f"runs by itself later: {name_some(rest)}"] if rest else lines
+
+
+def _group_words(group: LaterGroup) -> str:
+    files = f"{group.files:,} files, " if any(path.endswith(b"/") for path in group.paths) else ""
+    return f"{name_some(group.paths)} ({files}{group.when})"
 
 
 def _is_worth_a_line(change: Change) -> bool:

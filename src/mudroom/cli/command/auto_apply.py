@@ -16,8 +16,9 @@ from mudroom.core.command.policy import CommandRule, matches
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.core.tree.change import summarise
+from mudroom.core.tree.change import Change, summarise
 from mudroom.core.tree.path import show_path
+from mudroom.core.tree.runs_later import group_later
 from mudroom.session import Session
 
 _FLAGS = ("executes-later", "protected")
@@ -77,7 +78,14 @@ def _reason_against(result: Result, session: Session) -> str:
         return f"the command exited with {result.exit_code}"
     flagged = [change for change in result.changeset.changes if set(_FLAGS).intersection(change.flags)]
     if flagged and not session.actor.settings.auto_apply_flagged:
-        more = f" and {len(flagged) - 1} more" if len(flagged) > 1 else ""
-        return f"{show_path(flagged[0].path)}{more} runs by itself later"
+        return _runs_later(flagged)
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
+
+
+def _runs_later(flagged: Sequence[Change]) -> str:
+    groups = group_later(flagged)
+    paths = [path for group in groups for path in group.paths] or [change.path for change in flagged]
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    when = f" ({groups[0].when})" if groups else ""
+    return f"{show_path(paths[0])}{more} runs by itself later{when}"

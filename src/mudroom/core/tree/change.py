@@ -35,6 +35,8 @@ class Change(NamedTuple):
     original_known: bool = True
     """False if the project's file was modified while the command ran: the version that the command read is not known.
     """
+    runs: str = ""
+    """When the file runs by itself later, in words; empty if it does not (flag ``executes-later``)."""
 
     @property
     def entry(self) -> Entry:

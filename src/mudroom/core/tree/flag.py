@@ -1,14 +1,15 @@
 """Flags that mark a path for the reviewer.
 
-``executes-later``   the file runs when the project is opened, built, installed or entered
+``executes-later``   the file runs when the project is opened, built, installed or entered (``Change.runs``: when)
 ``secret``           the name is common for keys and passwords
 ``protected``        applied only if the user names the path: the file changes what later commands do on the host
 ``new-repository``   part of a git repository that the fork made (``core/git/new_repository.py``)
 ``work-tree``        part of a work tree that the fork added to a repository of the project
 ``submodule``        part of a submodule that the fork added or initialised
 
-The first three follow from the name. Their patterns match at any depth, including nested repositories (CVE-2025-53773,
-CVE-2026-25725).
+The first three follow from the name; ``executes-later`` also from content and from what a manifest of the project
+names (``stage/originals/later_flags.py``). Their patterns match at any depth, including nested repositories
+(CVE-2025-53773, CVE-2026-25725).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import is_below
+from mudroom.core.tree.runs_later import runs_later
 from mudroom.core.tree.secret import is_secret
 
 EXECUTES, SECRET, PROTECTED = _NAMED = ("executes-later", "secret", "protected")
@@ -29,19 +31,6 @@ LINKED = frozenset((WORK_TREE, SUBMODULE))
 _MADE = frozenset((NEW_REPOSITORY, *LINKED))
 MADE = "that the fork made"
 """Part of each remark about a repository or linked directory. Such remarks are made anew at each collection."""
-
-_EXECUTES_NAMES = frozenset(
-    b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
-    package.json Makefile makefile GNUmakefile CMakeLists.txt conftest.py setup.py setup.cfg pyproject.toml tox.ini
-    noxfile.py sitecustomize.py usercustomize.py pyvenv.cfg Rakefile Gemfile build.rs build.gradle build.gradle.kts
-    justfile Justfile Taskfile.yml Dockerfile docker-compose.yml compose.yaml .pre-commit-config.yaml .gitattributes
-    .gitmodules .gitconfig .mcp.json .gitlab-ci.yml Jenkinsfile lefthook.yml flake.nix shell.nix default.nix""".split()
-)
-_EXECUTES_SUFFIXES = (b".pth", b".code-workspace")
-_EXECUTES_PARTS = ((b".git", b"hooks"), (b".github", b"workflows"))
-_EXECUTES_DIRECTORIES = frozenset(
-    (b".vscode", b".idea", b".husky", b".githooks", b".devcontainer", b".claude", b".cursor", b".codex")
-)
 
 # Files of a repository that choose programs, other directories or other objects: gitrepository-layout(5),
 # gitattributes(5). commondir names another directory for settings and hooks; http-alternates and grafts are historic.
@@ -65,25 +54,29 @@ _HALLMARKS = frozenset((b"HEAD", b"objects", b"refs"))
 
 def flags_of(path: bytes) -> tuple[str, ...]:
     """Return the flags of a path, in a fixed order."""
-    parts = path.split(b"/")
-    protected = is_protected(path)
-    of_git = protected and (git_directory(path) is not None or _has_confusable(path))
     flags = []
-    if _executes_later(parts) or (of_git and parts[-2:] != [b"info", b"grafts"]):
+    if runs_when(path):
         flags.append(EXECUTES)
-    if is_secret(parts[-1]):
+    if is_secret(path.rpartition(b"/")[2]):
         flags.append(SECRET)
-    if protected:
+    if is_protected(path):
         flags.append(PROTECTED)
     return tuple(flags)
 
 
-def _executes_later(parts: list[bytes]) -> bool:
-    if parts[-1] in _EXECUTES_NAMES or parts[-1].endswith(_EXECUTES_SUFFIXES):
-        return True
-    if not _EXECUTES_DIRECTORIES.isdisjoint(parts):
-        return True
-    return any(pair in _EXECUTES_PARTS for pair in itertools.pairwise(parts)) or parts[-2:] == [b".git", b"config"]
+BY_GIT = "at the next git command"
+
+
+def runs_when(path: bytes) -> str:
+    """Return when the file at ``path`` runs by itself, as far as its path tells; "" if it does not."""
+    parts = path.split(b"/")
+    if b".git" in parts:
+        hook = any(pair == (b".git", b"hooks") for pair in itertools.pairwise(parts))
+        if hook or parts[-2:] == [b".git", b"config"]:
+            return BY_GIT
+    if is_protected(path) and (git_directory(path) is not None or _has_confusable(path)):
+        return "" if parts[-2:] == [b"info", b"grafts"] else BY_GIT
+    return runs_later(path)
 
 
 def git_directory(path: bytes) -> bytes | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-_HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
+HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
 _SHORT_NAMES = {
     b".git": re.compile(rb"git~1"),
     b".gitmodules": re.compile(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
@@ -21,7 +21,7 @@ def reads_as(name: bytes, target: bytes) -> bool:
     """
     if name.isascii() and b"g" not in name.lower():
         return False
-    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == target:
+    if name.decode("utf-8", "replace").translate(HFS_IGNORES).lower().encode() == target:
         return True
     for part in name.split(b"\\"):
         plain = part.partition(b":")[0].rstrip(b" .").lower()

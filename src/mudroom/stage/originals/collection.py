@@ -275,10 +275,12 @@ class _Collector:
         counted = [self._with_lines(change, rolled) for change in changes]
         remarks = [*self._remarks.values()]
         if counted:
+            from mudroom.stage.originals.later_flags import flag_later
             from mudroom.stage.originals.repository_flags import flag_repositories
 
             counted, made = flag_repositories(counted, self._staged, self._base, self._ground.project)
             remarks += made
+            counted = flag_later(counted, self._staged, self._base)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
 

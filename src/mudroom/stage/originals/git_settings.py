@@ -1,20 +1,30 @@
 """Places in a project that the settings of the user's own repository make git run or read.
 
-``core.hooksPath`` can lead into the work tree, and so can an included file of settings. Only the repository's own
-settings are read, without those that they include, and without the user's (``~/.gitconfig``).
+``core.hooksPath`` can lead into the work tree, and so can an included file of settings. The repository's own settings
+are read, and those that they include, without the user's (``~/.gitconfig``). A hooksPath that is the project
+itself stands for the names of hooks in it.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mudroom.core.git.settings_file import GitSetting, hook_directories, included, parse_settings
 from mudroom.core.tree.path import is_below, parent
 
 _LIMIT = 1 << 20
 _LINK_LIMIT = 1 << 16
+_MOST_INCLUDED = 4
+"""Files that include each other, at most."""
+HOOKS = tuple(
+    b"""applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
+    post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
+    post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
+    fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change""".split()
+)
+"""Names of hooks: githooks(5)."""
 _PREFIXES = (b"~", b"%(")  # git-config(1), pathname: the home directory, or git's own
 
 
@@ -28,14 +38,33 @@ def run_by_git(project: bytes) -> tuple[bytes, ...]:
     common = _common_directory(git)
     paths: dict[bytes, None] = {}
     for config in (common + b"/config", git + b"/config.worktree"):
-        settings = _settings(config)
-        values = [(top, value) for value in hook_directories(settings)]
-        values += [(parent(config), value) for value in included(settings)]
-        for start, value in values:
-            if not value.startswith(_PREFIXES):
-                place = os.path.normpath(os.path.join(start, value))
-                paths |= dict.fromkeys(_in_project(candidate, root) for candidate in (place, os.path.realpath(place)))
+        for place in _places(config, top, _MOST_INCLUDED):
+            paths |= dict.fromkeys(_within(place, root))
     return tuple(path for path in paths if path)
+
+
+def _places(config: bytes, top: bytes, depth: int) -> Iterator[bytes]:
+    """Yield the places that a file of settings names: directories of hooks, and files that it includes, with theirs."""
+    settings = _settings(config)
+    for value in hook_directories(settings):
+        yield from _place(top, value)
+    for value in included(settings) if depth else ():
+        for place in _place(parent(config), value):
+            yield place
+            yield from _places(place, top, depth - 1)
+
+
+def _place(start: bytes, value: bytes) -> Iterator[bytes]:
+    if not value.startswith(_PREFIXES):
+        yield os.path.normpath(os.path.join(start, value))
+
+
+def _within(place: bytes, root: bytes) -> Iterator[bytes]:
+    for candidate in (place, os.path.realpath(place)):
+        if candidate == root:
+            yield from HOOKS
+        else:
+            yield _in_project(candidate, root)
 
 
 def _in_project(place: bytes, root: bytes) -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Verb
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import flags_of
+from mudroom.core.tree.flag import flags_of, runs_when
 from mudroom.core.tree.path import sort_key
 from mudroom.errors import UsageError
 from mudroom.stage.diff import diff
@@ -148,7 +148,7 @@ class Comparison:
         if before is None and after is None:
             return None
         verb: Verb = "added" if before is None else "deleted" if after is None else "modified"
-        change = Change(path, verb, before, after, flags=tuple(flags_of(path)) if path else ())
+        change = Change(path, verb, before, after, flags=flags_of(path) if path else (), runs=runs_when(path))
         if before is not None and after is not None and before.kind != after.kind:
             return change
         if change.entry.kind != "file":

@@ -130,6 +130,7 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
         change.original_known,
         has_hunks(change),
         f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}",
+        runs=change.runs,
     )
 
 

@@ -317,7 +317,7 @@ function Box({ extent, label, onChange, tabs = false }) {
 
 /** @param {{row: any, most?: number, decided?: string}} props `decided`: what is, about a conflict */
 function Tags({ row, most = 9, decided = "" }) {
-  return html`${decided && html`<span class="tag" title=${decided}>decided</span>`}${row.flags.filter((/** @type {string} */ flag) => TAGS[flag]).slice(0, most).map((/** @type {string} */ flag) => html`<span key=${flag} class=${"tag " + TAGS[flag][1]}>${TAGS[flag][0]}</span>`)}`;
+  return html`${decided && html`<span class="tag" title=${decided}>decided</span>`}${row.flags.filter((/** @type {string} */ flag) => TAGS[flag]).slice(0, most).map((/** @type {string} */ flag) => html`<span key=${flag} class=${"tag " + TAGS[flag][1]} title=${flag === "executes-later" && row.runs ? row.runs : null}>${TAGS[flag][0]}</span>`)}`;
 }
 
 /** @param {{item: import("./tree.js").Item, tree: boolean, extent: string, looked: boolean, decided?: string, toggle: (ids: string[]) => void}} props */

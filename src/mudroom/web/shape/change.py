@@ -37,6 +37,8 @@ class RowShape(Struct):
     """Differs as soon as either side differs: a choice of hunks is void then."""
     needs: list[str] = []
     """Ids of the rows without which this row cannot be applied (core/tree/dependent_rows.py)."""
+    runs: str = ""
+    """When the file runs by itself later, in words; empty if it does not."""
 
 
 class ChangesShape(Struct):

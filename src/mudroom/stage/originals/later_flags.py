@@ -1,0 +1,148 @@
+"""When each change runs by itself later: by its name, by what a manifest of the project names, and by its content.
+
+The names are in ``core/tree/later_table.py``, manifests in ``core/tree/manifest.py``. A few bytes of new and changed
+executables are read, and the manifests of directories in which programs or scripts changed, in the fork's version and
+in the project's. No symbolic link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.flag import BY_GIT, EXECUTES, NEW_REPOSITORY, add_flags, git_directory, runs_when
+from mudroom.core.tree.manifest import LIMIT, MANIFESTS, SUBDIRECTORIES, named_paths
+from mudroom.core.tree.path import parent
+from mudroom.stage.source import Source, is_absence
+
+_SCRIPTS = tuple(
+    b""".sh .bash .zsh .fish .nu .py .js .mjs .cjs .jsx .ts .mts .cts .tsx .rb .pl .pm .php .lua .ps1 .psm1 .bat .cmd
+    .awk .tcl .r .jl .ex .exs .groovy .kts .clj .lisp .scm .el .vim .json .yml .yaml .toml .mk .rs .go""".split()
+)
+"""Ends of names that a manifest may name as code."""
+_HEAD = 4
+_PROGRAMS: Mapping[bytes, str] = {
+    b"\x7fELF": "a program",
+    b"\xfe\xed\xfa\xce": "a program",
+    b"\xfe\xed\xfa\xcf": "a program",
+    b"\xce\xfa\xed\xfe": "a program",
+    b"\xcf\xfa\xed\xfe": "a program",
+    b"\xca\xfe\xba\xbe": "a program",
+    b"MZ": "a program",
+    b"#!": "a script",
+    b"\0asm": "a program",
+}
+"""How an executable begins: elf(5), mach-o/loader.h, PE/COFF, execve(2)."""
+
+
+def flag_later(changes: Sequence[Change], staged: Source, base: Source) -> list[Change]:
+    """Return the changes with ``Change.runs`` and the flag ``executes-later``. ``staged`` reads the fork's layers
+    alone, ``base`` the project."""
+    named = _named_by_manifests(changes, staged, base)
+    return [_with_reason(change, staged, named) for change in changes]
+
+
+def _with_reason(change: Change, staged: Source, named: Mapping[bytes, str]) -> Change:
+    if EXECUTES in change.flags:
+        runs = runs_when(change.path) or named.get(change.path) or change.runs or BY_GIT
+        return change if runs == change.runs else change._replace(runs=runs)
+    runs = "" if _is_of_git(change) else named.get(change.path) or _by_content(change, staged)
+    if runs:
+        return change._replace(runs=runs, flags=add_flags(change.flags, EXECUTES))
+    return change._replace(runs="") if change.runs else change
+
+
+def _is_of_git(change: Change) -> bool:
+    """Return whether other rules judge the file: those of repositories (``repository_flags.py``)."""
+    return NEW_REPOSITORY in change.flags or (b".git" in change.path and git_directory(change.path) is not None)
+
+
+# --- content ---
+
+
+def _by_content(change: Change, staged: Source) -> str:
+    entry = change.staged
+    if change.verb == "renamed":
+        return ""  # the project has this file already
+    if entry is None or entry.kind != "file" or not entry.mode & 0o111 or not entry.size:
+        return ""
+    try:
+        descriptor = staged.open(change.path)
+    except OSError as error:
+        return "" if is_absence(error) else "when it is called: an executable that cannot be read"
+    try:
+        head = os.read(descriptor, _HEAD)
+    finally:
+        os.close(descriptor)
+    kind = _PROGRAMS.get(head) or _PROGRAMS.get(head[:2])
+    return f"when it is called: {kind} that may be executed" if kind else ""
+
+
+# --- place ---
+
+
+def _named_by_manifests(changes: Sequence[Change], staged: Source, base: Source) -> dict[bytes, str]:
+    """Return when changes run that manifests name, by path."""
+    wanted = {change.path for change in changes if _may_be_named(change)}
+    if not wanted:
+        return {}
+    by_path = {change.path: change for change in changes}
+    named: dict[bytes, str] = {}
+    for directory, below in _by_directory(wanted).items():
+        for name, runner in (*MANIFESTS.items(), *SUBDIRECTORIES.items()):
+            path = directory + b"/" + name if directory else name
+            found = _named_by(path, below, by_path, staged, base)
+            for inner in found:
+                full = directory + b"/" + inner if directory else inner
+                named.setdefault(full, f"with {runner}: {name.decode()} names it")
+    return named
+
+
+def _may_be_named(change: Change) -> bool:
+    if EXECUTES in change.flags or change.entry.kind not in ("file", "symlink") or _is_of_git(change):
+        return False
+    name = change.path.rpartition(b"/")[2].lower()
+    return b"." not in name or name.endswith(_SCRIPTS) or bool(change.entry.mode & 0o111)
+
+
+def _by_directory(paths: Iterable[bytes]) -> dict[bytes, set[bytes]]:
+    """Return each directory above the paths, with the paths below it, relative to it."""
+    directories: dict[bytes, set[bytes]] = {}
+    for path in paths:
+        at = path
+        while at:
+            at = parent(at)
+            directories.setdefault(at, set()).add(path[len(at) + 1 :] if at else path)
+    return directories
+
+
+def _named_by(
+    path: bytes, wanted: set[bytes], changes: Mapping[bytes, Change], staged: Source, base: Source
+) -> set[bytes]:
+    change = changes.get(path)
+    manifest = path.rpartition(b"/")[2]
+    found: set[bytes] = set()
+    if change is not None and change.staged is not None and change.staged.kind == "file":
+        found |= _read_names(manifest, path, wanted, staged)
+    if change is not None:
+        has_base = change.base is not None and change.base.kind == "file"
+    else:
+        above = changes.get(parent(path)) if parent(path) else None
+        has_base = above is None or above.verb != "added"
+    return found | (_read_names(manifest, path, wanted, base) if has_base else set())
+
+
+def _read_names(manifest: bytes, path: bytes, wanted: set[bytes], source: Source) -> set[bytes]:
+    """Return the paths that a manifest names: all, if it is too large or cannot be read; none, if there is none."""
+    entry = source.look(path)
+    if entry is None or entry.kind != "file":
+        return set()
+    if entry.size > LIMIT:
+        return set(wanted)
+    try:
+        descriptor = source.open(path)
+    except OSError as error:
+        return set() if is_absence(error) else set(wanted)
+    with os.fdopen(descriptor, "rb") as stream:
+        return named_paths(manifest, stream.read(LIMIT), wanted)
