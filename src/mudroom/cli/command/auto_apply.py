@@ -3,7 +3,7 @@ which diff is shown at once.
 
 Rules of this file: only the changes of a successful command are applied without asking. The user is asked if the
 command was ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself
-later (unless ``auto_apply_flagged: true``).
+later or is a link that leads out of the project (unless ``auto_apply_flagged: true``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from mudroom.core.command.verdict import CommandPart
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import summarise
+from mudroom.core.tree.landing_form import LEADS_OUT
 from mudroom.core.tree.path import show_path
 from mudroom.session import Session
 
-_FLAGS = ("executes-later", "protected")
+_FLAGS = {
+    "executes-later": "runs by itself later",
+    "protected": "runs by itself later",
+    LEADS_OUT: "is a link that leads out of the project",
+}
+"""Flags for which the user is asked, with the reason."""
 
 
 class AutoApply(NamedTuple):
@@ -75,9 +81,10 @@ def _reason_against(result: Result, session: Session) -> str:
         return f"signal {result.signal} ended the command"
     if result.exit_code:
         return f"the command exited with {result.exit_code}"
-    flagged = [change for change in result.changeset.changes if set(_FLAGS).intersection(change.flags)]
+    flagged = [change for change in result.changeset.changes if not _FLAGS.keys().isdisjoint(change.flags)]
     if flagged and not session.actor.settings.auto_apply_flagged:
         more = f" and {len(flagged) - 1} more" if len(flagged) > 1 else ""
-        return f"{show_path(flagged[0].path)}{more} runs by itself later"
+        reason = next(words for flag, words in _FLAGS.items() if flag in flagged[0].flags)
+        return f"{show_path(flagged[0].path)}{more} {reason}"
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
