@@ -123,9 +123,9 @@ def test_a_row_of_each_kind() -> None:
         deleted(b"old", moved_to=b"r"),
         modified(b"x", file(5), file(5, mode=0o4755), flags=("mode",)),
     ) == [
-        {"path": "a", "change": "added", "type": "file", "bytes": 4, **plain, "binary": True},
+        {"path": "a", "change": "added", "type": "file", "bytes": 4, **plain, "binary": True, "mode": [None, "0644"]},
         {"path": "d", "change": "deleted", "type": "symlink", "bytes": 0, **plain},
-        {"path": "e", "change": "added", "type": "directory", "bytes": 0, **plain},
+        {"path": "e", "change": "added", "type": "directory", "bytes": 0, **plain, "mode": [None, "0755"]},
         {
             "path": "m",
             "change": "modified",
@@ -137,7 +137,7 @@ def test_a_row_of_each_kind() -> None:
             "flags": ["executes-later"],
             "original_known": False,
         },
-        {"path": "r", "change": "renamed", "type": "file", "bytes": 6, **plain, "from": "old"},
+        {"path": "r", "change": "renamed", "type": "file", "bytes": 6, **plain, "from": "old", "mode": [None, "0644"]},
         {
             "path": "x",
             "change": "modified",

@@ -111,12 +111,12 @@ def test_a_hunk_does_not_make_a_program_run_as_its_owner(place: Place, page: Pag
     place.write("tool", LINES)
     changed(place, "sed -i -e s/^2$/two/ -e s/^28$/last/ tool; chmod 4755 tool")
     (row,) = page.get(f"{page.project}/forks/agent-1/changes")["rows"]
-    assert (row["mode"], row["hunks"]) == (["0644", "4755"], True)
+    assert (row["mode"], row["hunks"]) == (["0644", "0755"], True)
     page.apply("agent-1", [pick("tool", blocks=[1], mode=False)])
     assert (place.project / "tool").read_text() == edited(LINES, l28="last\n")
     assert (place.project / "tool").stat().st_mode & 0o7777 == 0o644
     page.apply("agent-1", [pick("tool", blocks=[], mode=True)])
-    assert (place.project / "tool").stat().st_mode & 0o7777 == 0o4755
+    assert (place.project / "tool").stat().st_mode & 0o7777 == 0o755
 
 
 def test_a_rename_is_one_row(place: Place, page: PageSide) -> None:

@@ -90,7 +90,10 @@ def test_every_kind_of_change_is_a_row(place: Place) -> None:
     assert found["new-name"]["source"] == "old/name"
     assert found["Makefile"]["flags"] == ["executes-later"]
     assert found["binary"]["flags"] == ["binary"]
-    assert found["was-file"]["flags"] == ["type"]
+    assert found["was-file"]["flags"] == ["type", "leads-outside"]
+    assert (found["was-file"]["target"], found["was-file"]["new_mode"]) == ("/etc/passwd", "")
+    assert [found[path]["new_mode"] for path in ("Makefile", "empty", "gone", "run.sh")] == ["0644", "0755", "", "0755"]
+    assert found["Makefile"]["mode"] is None
     assert {path for path, row in found.items() if row["hunks"]} == {"Makefile", "edited", "full/of", "run.sh"}
 
 
@@ -177,7 +180,6 @@ def test_line_ends(place: Place) -> None:
         ("a\n", ": > x", "text", "", ""),
         (None, ": > x", "text", "", ""),
         ("a\n", "rm x", "text", "", ""),
-        (None, "mkfifo x", "binary", "", ""),
         (None, "mkdir x", "directory", "", ""),
         (None, "head -c 5000000 /dev/zero | tr '\\0' a > x", "large", "", ""),
         (None, "yes | head -n 250001 > x", "large", "", ""),

@@ -10,10 +10,12 @@ from mudroom.core.command.verdict import Verdict
 from mudroom.core.confinement.limit import LimitReached, Reading
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
+from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.rollup import roll_up
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer
+    from mudroom.core.tree.entry import Entry
     from mudroom.core.tree.similar_renames import Move
 
 SCHEMA = "mudroom.result/1"
@@ -167,14 +169,23 @@ def _file(change: Change, move: Move | None) -> dict[str, Any]:
         row["runs_later"] = change.runs
     if change.source:
         row |= path_fields(change.source, "from")
-    if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:
-        row["mode"] = [f"{change.base.mode:04o}", f"{change.staged.mode:04o}"]
+    modes = [_mode(change.base), _mode(change.staged)]
+    if modes[1] is not None and modes[0] != modes[1]:
+        row["mode"] = modes
+    if change.staged is not None and change.staged.kind == "symlink":
+        row |= path_fields(change.staged.target, "target")
+    if change.staged is not None and OWNER in change.flags:
+        row["owner"] = [change.staged.uid, change.staged.gid]
     if not change.original_known:
         row["original_known"] = False
     if move is not None:
         row |= path_fields(move.other(change.path), "moved_from" if change.path == move.new else "moved_to")
         row["similarity"] = move.percent
     return row
+
+
+def _mode(entry: Entry | None) -> str | None:
+    return None if entry is None or entry.kind == "symlink" else f"{entry.mode:04o}"
 
 
 def path_fields(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str, str]:

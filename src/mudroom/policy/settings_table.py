@@ -517,7 +517,7 @@ ROWS: tuple[SettingRow, ...] = (
         "user_commands.auto_apply_flagged",
         "auto_apply_flagged",
         FLAG,
-        "also apply files that run by themselves later without a question",
+        "also apply files that run by themselves later, and links that lead out of the project, without a question",
         "true",
         stricter=both,
         loosening=only(True),

@@ -12,7 +12,25 @@ from typing import Any
 
 
 def get(descriptor: int, name: str) -> bytes:
-    """Return the value. Raise OSError as fgetxattr(2) does."""
+    """Return the value. Raise OSError as fgetxattr(2) does.
+
+    xattr(7): reading a ``user.`` attribute needs read permission, even by an open descriptor. A file that is open
+    although its owner, the user, may not read it is a file of a fork (``open_staged``): it is readable meanwhile.
+    """
+    try:
+        return _get(descriptor, name)
+    except PermissionError:
+        info = os.fstat(descriptor)
+        if info.st_uid != os.geteuid() or info.st_mode & 0o400:
+            raise
+        os.fchmod(descriptor, info.st_mode & 0o7777 | 0o400)
+        try:
+            return _get(descriptor, name)
+        finally:
+            os.fchmod(descriptor, info.st_mode & 0o7777)
+
+
+def _get(descriptor: int, name: str) -> bytes:
     if sys.platform == "darwin":
         return _read_sized(lambda buffer, size: _libc().fgetxattr(descriptor, os.fsencode(name), buffer, size, 0, 0))
     return os.getxattr(descriptor, name)

@@ -195,6 +195,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("executes-later", "!", "runs by itself later"),
     ("secret", "S", "may hold secrets"),
     ("protected", "P", "is left out unless it is chosen by name"),
+    ("leads-outside", "O", "is a link that leads out of the project"),
+    ("reduced-mode", "M", "lands with fewer permissions than the fork has"),
     ("conflict", "C", "conflicts with the project"),
     ("binary", "B", "binary"),
     ("large", "L", "large"),

@@ -13,6 +13,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import select_blocks
 from mudroom.core.tree.change import Change, Remark, Summary
+from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
@@ -335,6 +336,24 @@ def forks_of(session: Session) -> list[tuple[str, int, int]]:
     return forks
 
 
+def _notes_of_form(change: Change) -> list[str]:
+    """Return notes about what lands besides the content: mode, owner, and where a link leads."""
+    staged, notes = change.staged, []
+    if staged is None:
+        return []
+    if staged.mode & 0o6000:
+        notes.append(f"runs with the rights of its owner or group: {staged.mode:04o}")
+    elif change.base is None and unusual_mode(staged):
+        notes.append(f"executable ({staged.mode:04o})" if staged.executable else unusual_mode(staged))
+    if REDUCED in change.flags:
+        notes.append("set-ID and sticky bits, and write permission for others, are not applied")
+    if LEADS_OUT in change.flags:
+        notes.append("the link leads out of the project")
+    if OWNER in change.flags:
+        notes.append(f"owner {staged.uid}:{staged.gid}")
+    return notes
+
+
 def _notes_of(change: Change) -> list[str]:
     """Return notes about a change that its lines do not show."""
     notes = [f"runs by itself later: {change.runs}"] if change.runs else []
@@ -354,10 +373,7 @@ def _notes_of(change: Change) -> list[str]:
         notes.append(f"another name of {show_path(change.link_to)}")
     if change.binary and staged is not None:
         notes.append(f"binary, {staged.size:,} bytes")
-    if staged is not None and staged.mode & 0o6000:
-        notes.append(f"runs with the rights of its owner or group: {staged.mode:04o}")
-    elif change.verb == "added" and staged is not None and staged.kind == "file" and staged.mode & 0o111:
-        notes.append(f"executable ({staged.mode:04o})")
+    notes += _notes_of_form(change)
     if not change.original_known:
         notes.append("edited in the project while the command ran: what it was is not known")
     return notes

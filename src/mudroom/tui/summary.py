@@ -39,6 +39,7 @@ def before_apply(
     ]
     chosen = [item.path for item in choice.items]
     rows += _later(flags, choice)
+    rows += _named_paths("O leads out of the project:", "warn", _flagged(flags, chosen, "leads-outside"))
     rows += _named_paths("S may hold secrets:", "warn", _flagged(flags, chosen, "secret"))
     rows += _named_paths("P chosen by name:", "warn", [item.path for item in choice.items if item.to_be_named])
     undecided = [path for path, decided in seen.decided.items() if not decided and is_covered(path, choice.items)]

@@ -166,3 +166,22 @@ def test_a_stranger_cannot_have_it_applied(cli: Cli) -> None:
         "note: not taken from .mudroom/policy.yaml, it is not trusted on this machine: "
         "user_commands.auto_apply: always; user_commands.trusted: sh … (mudroom policy trust shows all and asks)"
     ) in done.stderr
+
+
+def test_a_link_that_leads_out_is_not_applied_unasked(cli: Cli) -> None:
+    policy(cli, auto_apply="always")
+    done = cli("run", "--", "sh", "-c", "ln -s ~/.ssh keys; echo new > a.txt")
+    assert text(cli) == "old\n"
+    assert "keys is a link that leads out of the project" in done.stderr
+    assert "leads out of the project: keys → " in done.stderr
+    policy(cli, auto_apply="always", auto_apply_flagged="true")
+    cli("run", "--", "sh", "-c", "ln -s ~/.ssh keys")
+    assert (cli.place.project / "keys").is_symlink()
+
+
+def test_what_is_applied_unasked_has_no_set_id_bits(cli: Cli) -> None:
+    policy(cli, auto_apply="always")
+    done = cli("run", "--json", "--", "sh", "-c", "cp /bin/true tool; chmod 6755 tool")
+    assert (cli.place.project / "tool").stat().st_mode & 0o7777 == 0o755
+    (row,) = json.loads(done.stdout)["changes"]["files"]
+    assert (row["mode"], row["flags"]) == ([None, "0755"], ["reduced-mode"])

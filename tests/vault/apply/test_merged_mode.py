@@ -66,7 +66,7 @@ def test_the_forks_version_edited_has_the_forks_mode_but_not_setuid(two: Two) ->
     assert two.applied() == ("theirs!\n", 0o755)
 
 
-@pytest.mark.parametrize(("base", "expected"), [("one\n", 0o777), (None, 0o600)])
+@pytest.mark.parametrize(("base", "expected"), [("one\n", 0o755), (None, 0o600)])
 def test_places_decided_anew_are_merged_and_never_setuid(two: Two, base: str | None, expected: int) -> None:
     two.make("echo theirs > f; chmod 6777 f", base=base, mode=0o644 if base else 0o600)
     two.decide("ours")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.tree.change import Change, Changeset, summarise
 from mudroom.core.tree.flag import git_directory, is_left_out, is_protected, repositories
+from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
@@ -117,7 +118,19 @@ def _describe_change(change: Change) -> str:
             parts.append(f"{change.base.kind} becomes {change.staged.kind}")
         elif change.base.mode != change.staged.mode:
             parts.append(f"mode {change.base.mode:03o} → {change.staged.mode:03o}")
+    parts += _describe_form(change)
     return ", ".join(parts) or "changed"
+
+
+def _describe_form(change: Change) -> list[str]:
+    """Return the target of a link, the mode of a new entry and the owner, as far as they are not the usual ones."""
+    staged = change.staged
+    if staged is None:
+        return []
+    words = [f"→ {show_path(staged.target)}"] if staged.kind == "symlink" else []
+    if change.base is None or change.base.kind != staged.kind:
+        words += [mode] if (mode := unusual_mode(staged)) else []
+    return [*words, f"owner {staged.uid}:{staged.gid}"] if OWNER in change.flags else words
 
 
 def _describe_roll(roll: Roll) -> str:
@@ -148,6 +161,12 @@ def _warnings(changeset: Changeset, commits: Mapping[bytes, str]) -> list[str]:
         paths = [change.path for change in flagged if _is_worth_a_line(change)]
         if paths:
             lines.append(f"{text}: {name_some(paths)}")
+    links = [change for change in changeset.changes if LEADS_OUT in change.flags]
+    if links:
+        lines.append(f"leads out of the project: {_name_links(links)}")
+    reduced = [change.path for change in changeset.changes if REDUCED in change.flags]
+    if reduced:
+        lines.append(f"lands with fewer permissions than the fork has (set-ID, sticky, others): {name_some(reduced)}")
     units = repositories(changeset.changes)
     lines += [commits[unit] for unit in sorted(units & commits.keys())]
     units -= commits.keys()
@@ -171,6 +190,11 @@ def _later_lines(changes: Sequence[Change]) -> list[str]:
 def _group_words(group: LaterGroup) -> str:
     files = f"{group.files:,} files, " if any(path.endswith(b"/") for path in group.paths) else ""
     return f"{name_some(group.paths)} ({files}{group.when})"
+
+
+def _name_links(links: Sequence[Change], limit: int = 4) -> str:
+    shown = [f"{show_path(link.path)} → {show_path(link.entry.target)}" for link in links[:limit]]
+    return ", ".join(shown) + (f" and {len(links) - limit:,} more" if len(links) > limit else "")
 
 
 def _is_worth_a_line(change: Change) -> bool:

@@ -3,7 +3,7 @@ which diff is shown at once.
 
 Rules of this file: only the changes of a successful command are applied without asking. The user is asked if the
 command was ended by a signal, ran out of time or failed, if there is a conflict, or if a changed file runs by itself
-later (unless ``auto_apply_flagged: true``).
+later or is a link that leads out of the project (unless ``auto_apply_flagged: true``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from mudroom.core.command.verdict import CommandPart
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change, summarise
+from mudroom.core.tree.landing_form import LEADS_OUT
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.runs_later import group_later
 from mudroom.session import Session
 
-_FLAGS = ("executes-later", "protected")
+_FLAGS = {
+    "executes-later": "runs by itself later",
+    "protected": "runs by itself later",
+    LEADS_OUT: "is a link that leads out of the project",
+}
+"""Flags for which the user is asked, with the reason."""
 
 
 class AutoApply(NamedTuple):
@@ -76,16 +82,20 @@ def _reason_against(result: Result, session: Session) -> str:
         return f"signal {result.signal} ended the command"
     if result.exit_code:
         return f"the command exited with {result.exit_code}"
-    flagged = [change for change in result.changeset.changes if set(_FLAGS).intersection(change.flags)]
+    flagged = [change for change in result.changeset.changes if not _FLAGS.keys().isdisjoint(change.flags)]
     if flagged and not session.actor.settings.auto_apply_flagged:
-        return _runs_later(flagged)
+        return _why_asked(flagged)
     conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""
 
 
-def _runs_later(flagged: Sequence[Change]) -> str:
+def _why_asked(flagged: Sequence[Change]) -> str:
+    """Return the reason for the first change, and how many more there are."""
+    reason = next(words for flag, words in _FLAGS.items() if flag in flagged[0].flags)
     groups = group_later(flagged)
-    paths = [path for group in groups for path in group.paths] or [change.path for change in flagged]
+    if (flagged[0].flags and LEADS_OUT in flagged[0].flags) or not groups:
+        more = f" and {len(flagged) - 1:,} more" if len(flagged) > 1 else ""
+        return f"{show_path(flagged[0].path)}{more} {reason}"
+    paths = [path for group in groups for path in group.paths]
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    when = f" ({groups[0].when})" if groups else ""
-    return f"{show_path(paths[0])}{more} runs by itself later{when}"
+    return f"{show_path(paths[0])}{more} {reason} ({groups[0].when})"

@@ -171,8 +171,8 @@ def combine_modes(base: int, ours: int, theirs: int) -> int | None:
 
 def merged_mode(base: int | None, ours: int, theirs: int) -> int | None:
     """Merge the permission bits of a fork's file into the project's. Without a base, return the project's bits. Set-id
-    and sticky bits are never gained by a merge: only a project's file that already has them keeps them."""
+    and sticky bits are never gained by a merge: a project's file keeps its own, unless the fork's has lost them."""
     if base is None:
         return ours
-    own = 0o777 | ours
-    return combine_modes(base & own, ours, theirs & own)
+    merged = combine_modes(base & 0o777, ours & 0o777, theirs & 0o777)
+    return None if merged is None else merged | (ours & 0o7000 & ~(base & ~theirs))

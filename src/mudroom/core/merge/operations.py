@@ -28,6 +28,7 @@ from mudroom.core.merge.merge_tree import Judgement, LiveProject, judge
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
+from mudroom.core.tree.landing_form import landing_entry
 from mudroom.core.tree.path import ROOT, ancestors, parent, sort_key
 
 OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
@@ -164,7 +165,7 @@ class _Planner:
             for above in parents:
                 if above in coming or above in self._added_parents or parents[above] is not None:
                     continue
-                entry = self._live.staged_directory(above) or _DIRECTORY
+                entry = landing_entry(self._live.staged_directory(above) or _DIRECTORY, None)
                 self._added_parents[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
         if self._added_parents:
             self._taken += self._added_parents.values()

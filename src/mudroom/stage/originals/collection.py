@@ -5,7 +5,9 @@
 2. An original is trusted only if it did not change while the command ran: its ctime must be older than the command's
    start. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original is kept at once
    (``stage/originals/original.py``), because the live file may be replaced later.
-3. A path that cannot be applied (a socket, a device) becomes a remark; it is never dropped silently.
+3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently.
+4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
+   lead out of the project and modes that land with fewer bits.
 
 Only the writable layer is walked. The changes of the sealed layers below it come from the changeset recorded when they
 were sealed.
@@ -17,11 +19,22 @@ import os
 from _blake2 import blake2b
 from collections import Counter
 from collections.abc import Iterable
+from stat import S_ISGID
 
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.flag import MADE, flags_of, git_directory
+from mudroom.core.tree.flag import MADE, add_flags, flags_of, git_directory
+from mudroom.core.tree.landing_form import (
+    LANDING_KINDS,
+    LEADS_OUT,
+    OWNER,
+    REDUCED,
+    bits_left_out,
+    landing_entry,
+    leads_out,
+    with_new_content,
+)
 from mudroom.core.tree.path import ancestors, parent, sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
@@ -76,24 +89,55 @@ class _Collector:
         if self._ground.is_masked(path, staged):
             self._remarks[path] = Remark(path, MASKED)
             return
-        if staged is not None and staged.kind in ("socket", "device"):
+        if staged is not None and staged.kind not in LANDING_KINDS:
+            theirs = self._base_of(path, lower)[0]
+            if theirs is not None and theirs.kind == staged.kind:  # the project's own, copied up
+                if theirs.mode != staged.mode:
+                    self._remarks[path] = Remark(path, f"the mode of a {staged.kind} is not applied")
+                return
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None
         if staged is None and self._is_unseen(path):
             return
         base, known = self._base_of(path, lower)
+        found, staged = staged, self._as_it_lands(path, staged, base)
         if (base is None and staged is None) or self._ground.has_landed(path, staged):
             return
         change = Change(path, _verb(base, staged), base, staged, original_known=known)
         if base is not None and staged is not None:
             change = self._compared(change, base, staged)
+            if "content" in change.flags and staged.kind == "file":
+                change = _with_new_content(change, base)
             if not change.flags:
+                self._remark_left_out(path, found, base)
                 if base.kind != "file" and not self._hidden.isdisjoint(ancestors(path)):
                     self._originals.keep(path, base)  # a later deletion is one of the fork's
                 return
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
-        self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
+        form = self._flags_of_form(change, found)
+        self._changes[path] = change._replace(flags=named + change.flags + form, link_to=self._link_of(path, staged))
+
+    def _as_it_lands(self, path: bytes, staged: Entry | None, base: Entry | None) -> Entry | None:
+        if staged is None or (base is not None and base.mode == staged.mode):
+            return staged
+        above = None
+        if base is None and staged.kind == "directory" and staged.mode & S_ISGID:
+            above = next((entry for at in reversed(list(ancestors(path))) if (entry := self._base.look(at))), None)
+            above = above or self._base.look(b"")
+        return landing_entry(staged, base, above)
+
+    def _remark_left_out(self, path: bytes, found: Entry | None, base: Entry) -> None:
+        if found is not None and found.mode & ~base.mode:
+            bits = bits_left_out(found.mode, base.mode)
+            self._remarks[path] = Remark(path, f"was given the mode {found.mode:04o}, which is not applied: {bits}")
+
+    def _flags_of_form(self, change: Change, found: Entry | None) -> tuple[str, ...]:
+        if change.staged is None or found is None:
+            return ()
+        owners = (os.geteuid(), change.base.uid) if change.base is not None else (os.geteuid(),)
+        reduced = (REDUCED,) if change.staged.mode != found.mode else ()
+        return (*reduced, OWNER) if change.staged.uid not in owners else reduced
 
     def _is_unseen(self, path: bytes) -> bool:
         """Return whether the user has made the entry in a directory that the fork had removed or replaced before: no
@@ -273,6 +317,8 @@ class _Collector:
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
         counted = [self._with_lines(change, rolled) for change in changes]
+        if any(_is_link(change) for change in counted):
+            counted = self._with_links(counted)
         remarks = [*self._remarks.values()]
         if counted:
             from mudroom.stage.originals.later_flags import flag_later
@@ -283,6 +329,28 @@ class _Collector:
             counted = flag_later(counted, self._staged, self._base)
         hidden = (path for path in self._hidden if self._hidden.isdisjoint(ancestors(path)))
         return Changeset(tuple(counted), tuple(sorted(remarks)), tuple(sorted(hidden)))
+
+    def _with_links(self, changes: list[Change]) -> list[Change]:
+        """Flag the links that lead out of the project. Done anew at each collection: links may lead to other links."""
+        staged = {change.path: change.staged for change in changes}
+        known: dict[bytes, Entry | None] = {}
+
+        def look(path: bytes) -> Entry | None:
+            if path in staged:
+                return staged[path]
+            if path not in known:
+                known[path] = self._base.look(path)
+            return known[path]
+
+        flagged = []
+        for change in changes:
+            if _is_link(change):
+                flags = tuple(flag for flag in change.flags if flag != LEADS_OUT)
+                if leads_out(change.path, change.entry.target, look, self._ground.project):
+                    flags = add_flags(flags, LEADS_OUT)
+                change = change._replace(flags=flags)
+            flagged.append(change)
+        return flagged
 
     def _digest(self, change: Change) -> bytes:
         hasher = blake2b(digest_size=20)
@@ -314,6 +382,18 @@ class _Collector:
         lines = len(split_lines(data))
         added = change.staged is not None
         return change._replace(lines_added=lines * added, lines_removed=lines * (not added))
+
+
+def _with_new_content(change: Change, base: Entry) -> Change:
+    assert change.staged is not None
+    staged = with_new_content(change.staged)
+    if staged.mode == base.mode or "mode" in change.flags:
+        return change._replace(staged=staged)
+    return change._replace(staged=staged, flags=("mode", *change.flags))
+
+
+def _is_link(change: Change) -> bool:
+    return change.staged is not None and change.staged.kind == "symlink"
 
 
 def _is_directory(entry: Entry | None) -> bool:

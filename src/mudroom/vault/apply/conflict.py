@@ -17,6 +17,7 @@ from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.layers.union import Union
@@ -283,7 +284,7 @@ def _decision_id(resolution: Resolution | None) -> bytes:
 
 def _require_unmoved(conflict: ForkConflict, project: Reconciler, staged: Source) -> None:
     ours, theirs = project.look(conflict.ours.path), staged.look(conflict.theirs.path)
-    if not (same_stamp(conflict.ours.entry, ours) and same_stamp(conflict.theirs.entry, theirs)):
+    if not (same_stamp(conflict.ours.entry, ours) and is_reviewed(conflict.theirs.entry, theirs)):
         raise SideMoved(conflict.path, show(conflict.path))
 
 

@@ -17,6 +17,7 @@ from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import select_below, select_exactly
 from mudroom.core.tree.flag import WORK_TREE, git_directory, is_left_out, is_protected, repositories
+from mudroom.core.tree.landing_form import REDUCED
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import Union
@@ -308,7 +309,12 @@ def perform(
         new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(request.parts.items()))
         new = new._replace(dropped=tuple(sorted(landing.dropped)), checkpoint=point)
         applied = apply(
-            place, new, merged=reconciler.merged, verify_fork=options.verify_fork, progress=options.progress
+            place,
+            new,
+            merged=reconciler.merged,
+            modes=_reduced_modes(landing),
+            verify_fork=options.verify_fork,
+            progress=options.progress,
         )
     failed = {conflict.path for conflict in applied.conflicts}
     stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with everything below them
@@ -344,6 +350,11 @@ def perform(
         repositories=tuple(transferred),
         told=frozenset(change.path for change in plan.chosen if is_left_out(change)),
     )
+
+
+def _reduced_modes(landing: Landing) -> dict[bytes, int]:
+    reduced = (change for change in landing.taken if REDUCED in change.flags)
+    return {change.path: change.staged.mode for change in reduced if change.staged is not None}
 
 
 def _transferred(plan: LandingPlan, results: Sequence[TransferResult]) -> set[bytes]:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
@@ -26,6 +27,7 @@ from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op, expand, inverse
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import is_below, parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
@@ -40,6 +42,7 @@ from mudroom.vault.apply.tree import (
     fill_slot,
     first_difference,
     move_tree,
+    set_modes_below,
     settle,
     strip_overlay_xattrs,
     sync_path,
@@ -50,6 +53,7 @@ from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 KEPT = "keeps the edits made since"
+_NO_MODES: Mapping[bytes, int] = MappingProxyType({})
 _ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
 
 
@@ -192,14 +196,16 @@ def apply(
     record: ApplyRecord,
     *,
     merged: bytes = b"",
+    modes: Mapping[bytes, int] = _NO_MODES,
     verify_fork: bool = True,
     progress: Progress | None = None,
 ) -> ApplyResult:
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
     The mark (``begin``) stays: the caller ends it when the fork's records are settled. ``merged``: the directory of
-    content that is not the fork's own (``Op.merged``); such content is taken from there. ``verify_fork``: compare whole
-    directories of the fork with the reviewed ones; False if the fork has been locked since.
+    content that is not the fork's own (``Op.merged``); such content is taken from there. ``modes``: by path, the modes
+    that land with fewer bits than the fork has. ``verify_fork``: compare whole directories of
+    the fork with the reviewed ones; False if the fork has been locked since.
 
     Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails; after an
     OSError call ``recover``.
@@ -213,7 +219,7 @@ def apply(
     place.write("prepare", record._replace(trees={}))  # taking this back does not need the trees
     try:
         _make_slots(record)  # after the plan: the slots may be in the project, and recovery must find them
-        record = _fill_slots(record, merged, verify_fork=verify_fork)
+        record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
         slots = open_root(record.slots)
         try:
             keep_applied(place.path, slots, record.ops)
@@ -410,7 +416,7 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
         return False
 
 
-def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> ApplyRecord:
+def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
     """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
     slots = open_root(record.slots)
     trees = dict(record.trees)
@@ -425,6 +431,8 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
             entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
+            if op.whole and modes and entry.kind == "directory":
+                set_modes_below(slots, op, modes)
             # inode numbers alone can be equal by chance
             moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)
             if op.whole and entry.kind == "directory" and not moved:
@@ -439,7 +447,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
     with Union(contents, None) as staged:
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
-        path = first_difference(below, tree)
+        path = first_difference(below, tree, is_reviewed)
     if path is not None:
         raise ForkMoved(op.path + b"/" + path, show(op.path + b"/" + path))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage import xattr
@@ -54,11 +55,15 @@ def _entries(root: int, path: bytes) -> dict[bytes, Entry]:
         return entries(opened)
 
 
-def first_difference(entries: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
+def first_difference(
+    entries: Iterable[tuple[bytes, Entry]],
+    expected: Mapping[bytes, Entry],
+    is_same: Callable[[Entry | None, Entry | None], bool] = same_stamp,
+) -> bytes | None:
     """Return the first path of a walk that differs from the expected entries, or None."""
     missing = set(expected)
     for path, entry in entries:
-        if not same_stamp(expected.get(path), entry):
+        if not is_same(expected.get(path), entry):
             return path
         missing.discard(path)
     return min(missing, default=None)
@@ -76,6 +81,13 @@ def is_unchanged(expected: Entry | None, current: Entry | None) -> bool:
     if expected is None or current is None or expected.kind != "directory":
         return False
     return same_stamp(expected._replace(mode=expected.mode | 0o200), current)
+
+
+def _is_as_reviewed(reviewed: Entry, current: Entry | None) -> bool:
+    """Like ``is_unchanged``, for an entry of the fork: it may have bits of a mode that do not land."""
+    if is_unchanged(reviewed, current) or is_reviewed(reviewed, current):
+        return True
+    return reviewed.kind == "directory" and is_reviewed(reviewed._replace(mode=reviewed.mode | 0o200), current)
 
 
 def settle(at: At, entry: Entry) -> None:
@@ -160,7 +172,8 @@ def set_mode(at: At, mode: int) -> None:
 def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     """Bring the staged entry of ``op`` into its slot, by rename on one file system, else by copy. Repeatable.
 
-    Return the entry as it is in the slot. Raise ForkMoved if the fork does not hold the reviewed entry.
+    Return the entry as it is in the slot, with its reviewed mode. Raise ForkMoved if the fork does not hold the
+    reviewed entry.
     """
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
@@ -169,7 +182,18 @@ def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     settle(slot, op.new)
     arrived = look(*slot)
     assert arrived is not None
-    return arrived
+    if arrived.mode == op.new.mode or arrived.kind != op.new.kind:
+        return arrived
+    set_mode(slot, op.new.mode)
+    return arrived._replace(mode=op.new.mode)
+
+
+def set_modes_below(slots: int, op: Op, modes: Mapping[bytes, int]) -> None:
+    """Give the entries of a whole directory in its slot their reviewed modes. ``modes``: by path in the fork."""
+    for path in (path for path in modes if path.startswith(op.path + b"/")):
+        above, _slash, name = (b"%d" % op.slot + path[len(op.path) :]).rpartition(b"/")
+        with entered(slots, above) as opened:
+            set_mode((opened, name), modes[path])
 
 
 def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
@@ -192,7 +216,7 @@ def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
 def _fill(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
     if len(contents) > 1 or op.copy or not _move_in(contents[0], slot, op, new):
         with Union(contents, None) as staged:
-            if not is_unchanged(new, staged.look(op.path)):
+            if not _is_as_reviewed(new, staged.look(op.path)):
                 raise ForkMoved(op.path, show(op.path))
             _copy_in(staged, slot, op.path, new)
 
@@ -203,7 +227,7 @@ def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
     root = open_root(content)
     try:
         with entered(root, above) as opened:
-            if not is_unchanged(new, look(opened, name)):
+            if not _is_as_reviewed(new, look(opened, name)):
                 raise ForkMoved(op.path, show(op.path))
             return _rename((opened, name), slot, new)
     except (FileNotFoundError, NotADirectoryError):
@@ -242,7 +266,7 @@ def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
     elif entry.kind == "symlink":
         os.symlink(entry.target, beside[1], dir_fd=beside[0])
     else:
-        os.mkfifo(beside[1], entry.mode, dir_fd=beside[0])
+        raise ForkMoved(path, show(path))  # no such entry is in a changeset: core/tree/landing_form.py
     move(beside, new)
 
 

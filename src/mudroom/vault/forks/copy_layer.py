@@ -93,4 +93,6 @@ def as_in_layer(record: ForkRecord, tree: bytes) -> ForkRecord:
 
 def _in_layer(change: Change, layer: Source) -> Change:
     entry = layer.look(change.path) if change.staged is not None and change.path else None
-    return change if entry is None else change._replace(staged=entry)
+    if entry is None or change.staged is None:
+        return change
+    return change._replace(staged=entry._replace(mode=change.staged.mode))  # the layer's may have more bits

@@ -15,10 +15,10 @@ from typing import IO, Any, cast
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.vault.transfer.pack import ENTRY_LIMIT, HEADER_LIMIT
 
-BLOCK = 1 << 20
+BLOCK = HEADER_LIMIT
 """Maximum bytes of one header, and of one read."""
-_ENTRIES = 2_000_000
 
 
 class RefusedArchive(MudroomError):
@@ -66,14 +66,14 @@ class ArchiveReader:
             )
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        for _number in range(_ENTRIES):
+        for _number in range(ENTRY_LIMIT):
             with refusing():
                 info: tarfile.TarInfo | None = self._tar.next()
                 self._tar.members.clear()  # otherwise it would keep all of them
             if info is None:
                 return
             yield info
-        raise RefusedArchive(f"it has more than {_ENTRIES:,} entries")
+        raise RefusedArchive(f"it has more than {ENTRY_LIMIT:,} entries")
 
     def read(self, info: tarfile.TarInfo, limit: int) -> bytes:
         """Return the content of a file. Raise RefusedArchive if it is not a file, or larger than ``limit`` bytes."""

@@ -110,7 +110,7 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
     for name in sorted(state.references):
         _pack_layer(packer, b"layers/" + name.encode(), vault.layer(name), sealed=name != state.upper)
     if state.base != LIVE:
-        packer.tree(b"base/source", vault.base(state.base) + b"/source")
+        packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False)
     packer.data(b"mudroom-end", b"")
 
 

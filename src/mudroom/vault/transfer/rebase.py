@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
-from mudroom.stage.beneath import directory
+from mudroom.stage.layers.closed_directory import entered
 from mudroom.stage.layers.landed import LandedPaths, elsewhere
-from mudroom.stage.layers.union import Union, staged_source
+from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
@@ -141,7 +141,7 @@ def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> No
 
     These are directories that only lead to a change, and files of which only the content was changed.
     """
-    with OpenSource(tree) as layer:
+    with OpenSource(tree) as opened, OneLayer(tree) as layer:
         for path, entry in (*walk(layer), (b"", layer.look(b""))):
             if entry is None or entry.kind not in ("file", "directory"):
                 continue
@@ -152,10 +152,9 @@ def align_modes(tree: bytes, claims: Mapping[bytes, Change], base: Source) -> No
                 continue
             if theirs == entry.mode or (claim is None and entry.kind == "directory"):
                 above, _slash, name = path.rpartition(b"/")
-                with directory(layer.root, above) as opened:
-                    set_mode(
-                        (opened, name or b"."), base_entry.mode & ~0o6000 if entry.kind == "file" else base_entry.mode
-                    )
+                mode = base_entry.mode & ~0o6000 if entry.kind == "file" else base_entry.mode
+                with entered(opened.root, above) as directory:
+                    set_mode((directory, name or b"."), mode)
 
 
 def collect_layer(

@@ -15,6 +15,7 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
+from mudroom.stage.copy import listed
 from mudroom.stage.layers.landed import LandedPaths, elsewhere
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import Union
@@ -185,7 +186,7 @@ def freeze(place: bytes, live: OpenSource) -> None:
         raise RefusedArchive("its snapshot is missing")
     manifest: dict[bytes, Entry] = {}
     with OpenSource(place + b"/source") as copy:
-        for path, entry in (*walk(copy), (b"", copy.look(b""))):
+        for path, entry in (*listed(copy).items(), (b"", copy.look(b""))):
             assert entry is not None
             project_entry = live.look(path)
             same = project_entry is not None and (project_entry.kind, project_entry.target) == (

@@ -8,6 +8,7 @@ file, or a link to a file outside of the same tree; or change an existing file. 
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.transfer.archive import BLOCK, ArchiveReader, RefusedArchive, name_of
-from mudroom.vault.transfer.pack import XATTR
+from mudroom.vault.transfer.pack import DIRECTORY_MODE, FILE_MODE, XATTR
 
 _ZEROS = bytes(BLOCK)
-_FILE_MODE, _DIRECTORY_MODE = 0o1777, 0o3777
+_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 _TIME_LIMIT = 1 << 33
 """Seconds since 1970. Every present file system can store it."""
 
@@ -68,7 +69,7 @@ class TreeWriter:
         """Add the root of the tree."""
         if not info.isdir():
             raise RefusedArchive(f"{show(name_of(info))} is no directory")
-        self._modes.append((b"", _mode(info, _DIRECTORY_MODE)))
+        self._modes.append((b"", _mode(info, DIRECTORY_MODE)))
 
     def add(self, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
         """Add an entry. ``path``: its path below the tree, as in the archive."""
@@ -81,9 +82,6 @@ class TreeWriter:
                 self._link(above, name, info)
             elif info.issym():
                 os.symlink(_target(info), name, dir_fd=above)
-            elif info.isfifo():
-                os.mkfifo(name, 0o600, dir_fd=above)
-                os.chmod(name, _mode(info, _FILE_MODE), dir_fd=above)
             elif info.type == tarfile.CHRTYPE and self._is_layer and (info.devmajor, info.devminor) == (0, 0):
                 make_whiteout(above, name)
             else:
@@ -100,7 +98,7 @@ class TreeWriter:
         return self._above[1], name
 
     def _directory(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo) -> None:
-        mode = _mode(info, _DIRECTORY_MODE)
+        mode = _mode(info, DIRECTORY_MODE)
         os.mkdir(name, 0o700, dir_fd=above)
         self._modes.append((path, mode))
         marks = dict(self._xattrs(info, OPAQUE, (b"y", b"x")))
@@ -126,7 +124,7 @@ class TreeWriter:
             os.close(opened)
 
     def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
-        mode, mtime = _mode(info, _FILE_MODE), _mtime(info)
+        mode, mtime = _mode(info, FILE_MODE), _mtime(info)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=above)
         try:
@@ -147,12 +145,12 @@ class TreeWriter:
         for key, text in info.pax_headers.items():
             if not key.startswith(XATTR):
                 continue
-            name, value = key[len(XATTR) :], text.encode("utf-8", "surrogateescape")
+            name, value = _unescaped(key[len(XATTR) :]), text.encode("utf-8", "surrogateescape")
             marks = self._is_layer and name == mark and value in values
             if (
                 not name.startswith("user.")
                 or "\0" in name
-                or len(name) > 255
+                or len(os.fsencode(name)) > 255
                 or (name.startswith("user.overlay.") and not marks)
             ):
                 raise RefusedArchive(f"{show(name_of(info))} has the attribute {show(os.fsencode(name))}")
@@ -187,6 +185,11 @@ def _mode(info: tarfile.TarInfo, allowed: int) -> int:
     if info.mode & ~allowed & 0o7777:
         raise RefusedArchive(f"{show(name_of(info))} has the mode {info.mode & 0o7777:o}")
     return info.mode & allowed
+
+
+def _unescaped(name: str) -> str:
+    raw = _ESCAPE.sub(lambda found: bytes((int(found[1], 16),)), name.encode("utf-8", "surrogateescape"))
+    return os.fsdecode(raw)
 
 
 def _mtime(info: tarfile.TarInfo) -> int:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, msgpack, structs
 
 from mudroom.core.tree import dependent_rows
 from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import has_hunks, is_at_rest, review_fork, tags_of
@@ -116,6 +117,7 @@ def _in_conflict(row: shape.RowShape) -> shape.RowShape:
 
 def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:
     """Return a change as a row. ``tags``: if they are known already."""
+    staged = change.staged
     return shape.RowShape(
         id_of(change.path),
         show_path(change.path),
@@ -131,6 +133,9 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShap
         has_hunks(change),
         f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}",
         runs=change.runs,
+        new_mode=mode_of(staged) if staged is not None else "",
+        target=show_path(staged.target) if staged is not None and staged.target else "",
+        owner=f"{staged.uid}:{staged.gid}" if staged is not None and OWNER in change.flags else "",
     )
 
 

@@ -28,6 +28,8 @@ function warnings(rows, picked, standing) {
   return /** @type {[string, string[], string][]} */ ([
     ["Runs by itself later", flagged("executes-later"), "bad"],
     ["Changes what later commands do on this machine", flagged("protected"), "bad"],
+    ["Links that lead out of the project", flagged("leads-outside"), "bad"],
+    ["Lands with fewer permissions than the fork has", flagged("reduced-mode"), "warn"],
     ["Secrets", flagged("secret"), "warn"],
     ...fates(rows, picked, standing?.drifted ?? [], standing?.known ?? null),
     ["The repository, with what was committed", repositories(rows, picked), "warn"],

@@ -17,7 +17,7 @@
 export const withheld = (row) => row.flags.includes("protected") || row.flags.includes("repository");
 
 /** Whether the choice is bound to its shown state. @param {Pick<Row, "flags">} row */
-export const exact = ({ flags }) => !flags.includes("repository") && (flags.includes("protected") || flags.includes("executes-later"));
+export const exact = ({ flags }) => !flags.includes("repository") && (flags.includes("protected") || flags.includes("executes-later") || flags.includes("leads-outside"));
 
 /** The repository that a row is a part of; empty: none. @param {Pick<Row, "flags" | "path">} row */
 export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");

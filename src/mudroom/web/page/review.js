@@ -30,7 +30,7 @@ const PAUSE = 150; // milliseconds without a key
 const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 /** @type {Record<string, [string, string]>} */
 const TAGS = {
-  "executes-later": ["runs later", "bad"], protected: ["protected", "bad"], repository: ["repository", ""], "new-repository": ["new repository", ""], "work-tree": ["work tree", ""], submodule: ["submodule", ""], secret: ["secret", "warn"], conflict: ["conflict", "bad"],
+  "executes-later": ["runs later", "bad"], protected: ["protected", "bad"], repository: ["repository", ""], "new-repository": ["new repository", ""], "work-tree": ["work tree", ""], submodule: ["submodule", ""], secret: ["secret", "warn"], "leads-outside": ["leads outside", "bad"], "reduced-mode": ["fewer permissions", "warn"], owner: ["other owner", "warn"], conflict: ["conflict", "bad"],
   ignored: ["ignored", ""], binary: ["binary", ""], large: ["large", ""], mode: ["mode", ""], type: ["type", "warn"], xattr: ["attributes", ""],
 };
 

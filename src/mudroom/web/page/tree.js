@@ -78,7 +78,7 @@ export const flat = (rows) => rows.map((row, at) => ({
 
 /** Filters with their labels, in order. @type {[string, string][]} */
 export const FILTERS = [
-  ["executes-later", "runs later"], ["protected", "protected"], ["repository", "repository"], ["new-repository", "new repository"], ["work-tree", "work tree"], ["submodule", "submodule"], ["secret", "secret"], ["conflict", "conflict"], ["ignored", "ignored"], ["binary", "binary"],
+  ["executes-later", "runs later"], ["protected", "protected"], ["repository", "repository"], ["new-repository", "new repository"], ["work-tree", "work tree"], ["submodule", "submodule"], ["secret", "secret"], ["leads-outside", "leads outside"], ["reduced-mode", "fewer permissions"], ["owner", "other owner"], ["conflict", "conflict"], ["ignored", "ignored"], ["binary", "binary"],
   ["large", "large"], ["mode", "mode"], ["added", "added"], ["modified", "modified"], ["deleted", "deleted"], ["renamed", "renamed"],
 ];
 

@@ -24,12 +24,13 @@ class RowShape(Struct):
     removed: int = 0
     size: int = 0
     flags: list[str] = []
-    """``executes-later``, ``secret``, ``protected``, ``new-repository``, ``work-tree``, ``submodule``, ``mode`` …: the
-    review filters by them, and by ``repository`` (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``,
-    ``conflict``."""
+    """``executes-later``, ``secret``, ``protected``, ``new-repository``, ``work-tree``, ``submodule``, ``mode``,
+    ``leads-outside`` (a link), ``reduced-mode`` (it lands with fewer bits than the fork has) …: the review filters by
+    them, and by ``repository`` (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
     source: str = ""
     """The former path of a renamed file."""
     mode: tuple[str, str] | None = None
+    """Both modes, if they differ and the type is the same."""
     original_known: bool = True
     hunks: bool = False
     """Whether hunks can be chosen."""
@@ -39,6 +40,12 @@ class RowShape(Struct):
     """Ids of the rows without which this row cannot be applied (core/tree/dependent_rows.py)."""
     runs: str = ""
     """When the file runs by itself later, in words; empty if it does not."""
+    new_mode: str = ""
+    """The mode that the entry lands with; empty for a symbolic link, and if it is deleted."""
+    target: str = ""
+    """Target of a symbolic link, if it is not deleted."""
+    owner: str = ""
+    """``uid:gid`` if the owner is neither the user nor the owner of the project's entry."""
 
 
 class ChangesShape(Struct):
