@@ -165,6 +165,7 @@ class Forks:
             if fork.interrupted is not None or name in self.tools:
                 self.secrets.look()
             self.settle(fork)
+            _set_apart(self, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
         if os.path.isdir(fork.path):
@@ -421,20 +422,20 @@ class Forks:
         return record.changeset if record is not None else Changeset()
 
     def record(self, name: str) -> ForkRecord | None:
-        """Return the record of a fork, or None if it has none."""
+        """Return the record of a fork for a review, or None if it has none. Nobody else can change its files then."""
+        record = _collected_record(self, name)
         fork = self.vault.fork(name)
-        self.flush(name)
-        if fork.interrupted is not None:
-            with fork.lock_if_free("looking at what is left") as free:
-                if free:
-                    self.settle(fork)
-        return fork.record
+        with fork.lock_if_free("looking at what is left") as free:
+            if free and not os.path.exists(fork.path + b"/mount"):
+                _set_apart(self, fork)
+                record = fork.record
+        return record
 
     def known_record(self, name: str) -> ForkRecord | None:
         """Return the record for a list. If the disk is too full to collect an interrupted command, return the previous
         record."""
         try:
-            return self.record(name)
+            return _collected_record(self, name)
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -443,6 +444,32 @@ class Forks:
     def opened_credentials(self, name: str) -> tuple[str, ...]:
         """Return the credential stores that were open to any command of a fork, by their names in cards."""
         return self.vault.fork(name).credentials
+
+
+def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
+    fork = forks.vault.fork(name)
+    forks.flush(name)
+    if fork.interrupted is not None:
+        with fork.lock_if_free("looking at what is left") as free:
+            if free:
+                forks.settle(fork)
+    return fork.record
+
+
+def _set_apart(forks: Forks, fork: Fork) -> None:
+    """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
+    fork's lock; no command may be running in it."""
+    from mudroom.vault.forks.apart import set_apart
+
+    replaced = set_apart(forks.vault, fork)
+    record = fork.record
+    if replaced and record is not None:
+        with OpenFork(forks.vault, fork) as opened:
+            view = view_of(forks.vault, fork, opened, "copy" if fork.has_copy else "overlay")
+            if not os.path.isdir(view.staged[0]):
+                return  # all its files are in sealed layers, whose entries are in the record
+            command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
+            gather(fork, opened, view, command, record.started)
 
 
 def _is_used(fork: Fork, agent: str) -> bool:
