@@ -11,6 +11,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,7 +20,8 @@ import pytest
 
 from box import if_namespaces
 from conftest import Place
-from mudroom.errors import MudroomError
+from mudroom.core.settings import Settings
+from mudroom.errors import ForkMoved, SandboxAlive
 from mudroom.session import Session
 from mudroom.session.background import Background
 
@@ -210,6 +212,38 @@ def test_the_record_is_of_the_files_that_were_copied(place: Place, held: ExitSta
     assert (place.project / "plain").read_text() == "two\nrows\n"
 
 
+@pytest.mark.parametrize("kind", ["descriptor", "mapping"])
+def test_a_file_of_a_copy_view_that_is_open_elsewhere(place: Place, held: ExitStack, kind: str) -> None:
+    session = place.session(Settings(view="copy"))
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    shown = b"".join(session.changes.diff("f"))
+    session.changes.review("f")
+    use()
+    assert b"".join(session.changes.diff("f")) == shown
+    assert not session.changes.apply("f").conflicts
+    use()
+    assert landed(place) == LANDED
+
+
+def test_a_file_of_a_copy_view_whose_times_were_set_back(place: Place, held: ExitStack) -> None:
+    session = place.session(Settings(view="copy"))
+    background, seen = sandboxed(session)
+    path = os.open(seen / "plain", os.O_PATH)
+    held.callback(os.close, path)
+    background.end()
+    session.changes.review("f")
+    before = os.stat(f"/proc/self/fd/{path}")
+    writable = os.open(f"/proc/self/fd/{path}", os.O_WRONLY)
+    os.write(writable, b"planted!")
+    os.utime(writable, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    os.close(writable)
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f")
+    assert landed(place) == {}
+
+
 ENTER = """
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -229,10 +263,14 @@ def test_while_a_process_of_the_sandbox_lives_nothing_is_applied(place: Place) -
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
         assert living.stdout is not None and living.stdout.readline() == b"in\n"
         background.end()
-        with pytest.raises(MudroomError) as refused:
+        with pytest.raises(SandboxAlive) as refused:
             session.changes.apply("f")
         assert str(living.pid) in refused.value.message and "python" in refused.value.message
         assert landed(place) == {}
+        session.vault.fork("f").begin(time.time_ns())  # as if mudroom had been killed while the command ran
+        with pytest.raises(SandboxAlive, match=str(living.pid)):
+            session.changes.of("f")
+        assert session.forks.known_record("f") is not None  # a list is still shown
         living.communicate(b"")
     session.changes.apply("f")
     assert landed(place) == LANDED

@@ -399,6 +399,8 @@ class Forks:
         started = fork.interrupted
         if started is not None:
             shown = vault or self.vault
+            if not fork.has_copy:
+                _set_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
@@ -432,10 +434,12 @@ class Forks:
         return record
 
     def known_record(self, name: str) -> ForkRecord | None:
-        """Return the record for a list. If the disk is too full to collect an interrupted command, return the previous
-        record."""
+        """Return the record for a list. If the disk is too full to collect an interrupted command, or processes of that
+        command are still alive, return the previous record."""
         try:
             return _collected_record(self, name)
+        except SandboxAlive:
+            return self.vault.fork(name).record
         except OSError as error:
             if error.errno not in FULL:
                 raise
