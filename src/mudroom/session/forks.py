@@ -21,7 +21,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
+from mudroom.errors import FULL, ForkMoved, MudroomError, SandboxAlive, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
