@@ -7,6 +7,7 @@
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
+    ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -50,6 +51,10 @@ class Unsupported(MudroomError):
         self.protection = protection
         self.needs = needs
         self.found = found
+
+
+class SandboxAlive(MudroomError):
+    """The command of a fork was cut off or has ended, and a process of its sandbox has not."""
 
 
 class ForkMoved(MudroomError):

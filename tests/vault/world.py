@@ -201,6 +201,7 @@ class World(Place):
             result = session.run([b"sh", b"-c", script.encode()])
             assert result.exit_code == 0, result.stderr
             self.fork = result.fork
+            session.changes.of(self.fork)  # as the review does: no process is started when faults are injected
         if meanwhile:
             subprocess.run(["sh", "-ec", meanwhile], cwd=self.project, check=True)
         self.before, self.inodes = portraits(self.project), inodes(self.project)

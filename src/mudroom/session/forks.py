@@ -21,7 +21,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
+from mudroom.errors import FULL, ForkMoved, MudroomError, SandboxAlive, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
@@ -165,6 +165,7 @@ class Forks:
             if fork.interrupted is not None or name in self.tools:
                 self.secrets.look()
             self.settle(fork)
+            _set_apart(self, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
         if os.path.isdir(fork.path):
@@ -398,6 +399,8 @@ class Forks:
         started = fork.interrupted
         if started is not None:
             shown = vault or self.vault
+            if not fork.has_copy:
+                _set_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
@@ -421,20 +424,22 @@ class Forks:
         return record.changeset if record is not None else Changeset()
 
     def record(self, name: str) -> ForkRecord | None:
-        """Return the record of a fork, or None if it has none."""
+        """Return the record of a fork for a review, or None if it has none. Nobody else can change its files then."""
+        record = _collected_record(self, name)
         fork = self.vault.fork(name)
-        self.flush(name)
-        if fork.interrupted is not None:
-            with fork.lock_if_free("looking at what is left") as free:
-                if free:
-                    self.settle(fork)
-        return fork.record
+        with fork.lock_if_free("looking at what is left") as free:
+            if free and not os.path.exists(fork.path + b"/mount"):
+                _set_apart(self, fork)
+                record = fork.record
+        return record
 
     def known_record(self, name: str) -> ForkRecord | None:
-        """Return the record for a list. If the disk is too full to collect an interrupted command, return the previous
-        record."""
+        """Return the record for a list. If the disk is too full to collect an interrupted command, or processes of that
+        command are still alive, return the previous record."""
         try:
-            return self.record(name)
+            return _collected_record(self, name)
+        except SandboxAlive:
+            return self.vault.fork(name).record
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -443,6 +448,32 @@ class Forks:
     def opened_credentials(self, name: str) -> tuple[str, ...]:
         """Return the credential stores that were open to any command of a fork, by their names in cards."""
         return self.vault.fork(name).credentials
+
+
+def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
+    fork = forks.vault.fork(name)
+    forks.flush(name)
+    if fork.interrupted is not None:
+        with fork.lock_if_free("looking at what is left") as free:
+            if free:
+                forks.settle(fork)
+    return fork.record
+
+
+def _set_apart(forks: Forks, fork: Fork) -> None:
+    """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
+    fork's lock; no command may be running in it."""
+    from mudroom.vault.forks.apart import set_apart
+
+    replaced = set_apart(forks.vault, fork)
+    record = fork.record
+    if replaced and record is not None:
+        with OpenFork(forks.vault, fork) as opened:
+            view = view_of(forks.vault, fork, opened, "copy" if fork.has_copy else "overlay")
+            if not os.path.isdir(view.staged[0]):
+                return  # all its files are in sealed layers, whose entries are in the record
+            command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
+            gather(fork, opened, view, command, record.started)
 
 
 def _is_used(fork: Fork, agent: str) -> bool:

@@ -197,7 +197,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     else:
         answer = _answer(result, argv, args, context, session)
         if answer in ("apply", "git"):
-            outcome, landing_code = _apply(session, result.fork, context, git=args.git or answer == "git")
+            outcome, landing_code = _apply(session, result, context, git=args.git or answer == "git")
             code = code or landing_code
         elif answer == "cancel":
             session.forks.discard(result.fork)
@@ -348,14 +348,16 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return _ANSWERS[word]
 
 
-def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
+def _apply(session: Session, result: Result, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
     from mudroom.cli.change.apply import exit_code, landed_to_json, print_landed
+    from mudroom.vault.forks.review import fingerprint
 
+    shown = fingerprint(result.changeset)
     landed = session.changes.apply(
-        fork, git=git, verify_fork=False
+        result.fork, reviewed=shown, git=git, verify_fork=False
     )  # we have held the lock since the changes were collected
     if not context.as_json:
-        print_landed(landed, fork, context)
+        print_landed(landed, result.fork, context)
     return landed_to_json(landed), exit_code(landed)
 
 

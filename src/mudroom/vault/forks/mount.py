@@ -28,7 +28,7 @@ from mudroom.stage.views.mount import (
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, forget_release
 from mudroom.vault.store.store import Vault
 
 
@@ -91,6 +91,7 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork)
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
     view_of_layers = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
+    forget_release(vault.path, state.upper)
     layers = view_of_layers.mount()
     attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse
     if mounted_fork.writable:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 CREDENTIALS = b"/credentials"
 MASKED = b"/masked"
+RELEASED = b"/released"
+"""In the vault: a file per layer that no sandbox can reach any more (vault/forks/apart.py)."""
 _LOOK = 0.005
 """Seconds between two tries to take a lock: flock(2) has no timeout."""
 
@@ -138,6 +140,7 @@ class Fork:
 
     def begin(self, started: int) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
+        forget_release(self._vault, self.state.upper)
         with open(self.path + b"/running", "wb") as stream:
             stream.write(b"%d" % started)
 
@@ -272,6 +275,12 @@ class Fork:
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()
+
+
+def forget_release(vault: bytes, layer: str) -> None:
+    """Note that a layer is about to be mounted for writing."""
+    with suppress(FileNotFoundError):
+        os.unlink(vault + RELEASED + b"/" + layer.encode())
 
 
 def load_record(path: bytes) -> ForkRecord | None:

@@ -15,6 +15,7 @@
                         or a private repository (vault/forks/private_repository.py): tree/ only
         masks/<hash>/   a layer that shows secrets empty; secrets: their paths (stage/views/secret.py)
         masks/git-<hash>/ a layer that keeps them from git; secrets.git: its cache (stage/views/git_mask.py)
+        released/<id>   empty: no sandbox can reach the layer any more (vault/forks/apart.py)
         bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply/transaction.py)
         applies/pending name of the apply that is running, or ran when mudroom was killed
@@ -37,7 +38,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
-from mudroom.vault.store.fork import Fork, fork_directory
+from mudroom.vault.store.fork import Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
@@ -242,6 +243,9 @@ class Vault:
 
     def throw_away(self, path: bytes) -> None:
         """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes."""
+        above, _slash, name = path.rpartition(b"/")
+        if above == self.path + b"/layers":
+            forget_release(self.path, name.decode())
         for number in range(1_000_000):
             place = self.path + b"/trash/%d" % number
             if not os.path.lexists(place):

@@ -1,0 +1,79 @@
+"""Whether anything still leads into an overlay whose command has ended (``overlay_probe.py``), and which process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mudroom.core.tree.path import show
+from mudroom.stage.layers.layer import remove_tree
+
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "overlay_probe.py")
+PATIENCE = 0.5
+"""Seconds to wait for a mount to go: the kernel ends it a few milliseconds after the last process of a sandbox, later
+if the processes of a killed sandbox have much memory to give back."""
+
+
+class SandboxProcess(NamedTuple):
+    pid: int
+    command: str
+
+
+def released(uppers: Sequence[bytes], scratch: bytes, patience: float = PATIENCE) -> list[bool]:
+    """Return, for each upper directory of an overlay, whether it is proven that no process can reach its files through
+    a mount. False also if this cannot be found out. ``scratch``: a new directory on the same mount, removed at the end.
+    """
+    if sys.platform != "linux":
+        return [False] * len(uppers)
+    os.mkdir(scratch, 0o700)
+    read, write = os.pipe()
+    try:
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, write, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        argv: list[str | bytes] = [sys.executable, "-I", "-S", _PROGRAM, str(patience), scratch, *uppers]
+        try:
+            pid = os.posix_spawn(sys.executable, argv, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=actions)
+        except OSError:
+            return [False] * len(uppers)  # no process can be started, or no program is at that path any more
+        os.close(write)
+        write = -1
+        answer = b""
+        while part := os.read(read, 4096):
+            answer += part
+        os.waitpid(pid, 0)
+    finally:
+        for descriptor in (read, write):
+            if descriptor >= 0:
+                os.close(descriptor)
+        remove_tree(scratch)
+    if len(answer) != len(uppers):
+        return [False] * len(uppers)
+    return [letter == ord("0") for letter in answer]
+
+
+def processes_in(upper: bytes, project: bytes) -> list[SandboxProcess]:
+    """Return the living processes in whose root the project is the overlay with this upper directory. Processes that
+    this user may not examine are left out.
+
+    The root directory of an overlay has the inode number of its upper directory, but another device.
+    """
+    top = os.stat(upper)
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            seen = os.stat(os.fsencode(f"/proc/{name}/root") + project)
+            if (seen.st_ino, seen.st_dev == top.st_dev) != (top.st_ino, False):
+                continue
+            with open(f"/proc/{name}/cmdline", "rb") as stream:
+                words = stream.read(256).rstrip(b"\0").replace(b"\0", b" ")
+        except OSError:
+            continue  # ended meanwhile, or another user's
+        found.append(SandboxProcess(int(name), show(words) or "?"))
+    return sorted(found)

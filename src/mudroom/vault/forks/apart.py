@@ -1,0 +1,169 @@
+"""Layers that nobody but mudroom can reach, before their files are reviewed, sealed for others, or land.
+
+A file of a layer was visible to the sandboxes in which the layer was mounted. A process that has got a descriptor or a
+mapping of such a file keeps it when the sandbox has ended, and could change the file after the review, or when it is
+the project's: an apply moves files. Stores to a mapped page change neither mtime nor ctime, so stamps do not show them.
+
+1. ``released/<layer>`` says that the layer's mounts were gone when it was looked at, with everything that led into them
+   (``stage/views/released.py``). A command that begins removes it (``Fork.begin``).
+2. A layer with such a mark has the content that its files have now, until the next command: stamps can be trusted.
+3. While a process of the fork's sandbox lives, the fork is refused, with the process.
+4. If no process of the sandbox lives and something still leads into a layer, or that cannot be found out, the layer's
+   files are replaced by copies, which no sandbox has seen. Directories are new as well.
+5. A copy view is not a mount. Its changed files that are open or mapped anywhere are replaced by copies
+   (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. What lands is a copy.
+
+Hold the fork's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from mudroom.errors import FULL, SandboxAlive
+from mudroom.stage.beneath import look_beneath, open_root
+from mudroom.stage.copy import copy_open_file
+from mudroom.stage.layers.closed_directory import entered
+from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.layers.layer import open_staged, remove_tree
+from mudroom.stage.lease import is_open_elsewhere
+from mudroom.stage.views.released import processes_in, released
+from mudroom.vault.forks.copy_layer import as_in_layer
+from mudroom.vault.record import ForkRecord, load, save
+from mudroom.vault.store.fork import RELEASED, Fork
+from mudroom.vault.store.store import Vault
+
+_COPY = b"/apart"
+"""A layer's copy until it takes the place of its tree."""
+
+
+def set_apart(vault: Vault, fork: Fork) -> bool | None:
+    """Make sure that nobody else can change the files of a fork. Return None if that was known, else whether files were
+    replaced by copies: the fork's record has to be collected again then.
+
+    Raise SandboxAlive if a process of its sandbox is alive.
+    """
+    if fork.has_copy and not os.path.exists(_mark(vault, fork.state.upper)):
+        replaced = _replace_open_files(fork)
+        _note(vault, [fork.state.upper])
+        return replaced
+    names = _unproven(vault, fork)
+    if not names:
+        return None
+    trees = [vault.layer(name) + b"/tree" for name in names]
+    answers = released(trees, vault.path + b"/probe-" + vault.new_id().encode())
+    held = [name for name, is_released in zip(names, answers, strict=True) if not is_released]
+    for name in held:
+        _require_no_process(vault, fork, name)
+    for name in held:
+        _replace(vault, name)
+    _note(vault, names)
+    return bool(held)
+
+
+def _mark(vault: Vault, name: str) -> bytes:
+    return vault.path + RELEASED + b"/" + name.encode()
+
+
+def _replace_open_files(fork: Fork) -> bool:
+    """Replace the changed files of a copy view that are open elsewhere. Return whether there were any."""
+    record, replaced = fork.record, False
+    if record is None:
+        return False
+    root, place = open_root(fork.contents[0]), open_root(fork.copy_place)
+    try:
+        for change in record.changeset.changes:
+            if change.staged is not None and change.staged.kind == "file":
+                replaced |= _replace_if_open(root, place, change.path)
+    finally:
+        os.close(root)
+        os.close(place)
+    return replaced
+
+
+def _replace_if_open(root: int, place: int, path: bytes) -> bool:
+    try:
+        opened = open_staged(root, path)
+    except OSError:
+        return False  # gone since, or of another kind: the apply compares and refuses
+    try:
+        entry, name = look_beneath(root, path), _COPY[1:]
+        if entry is None or not is_open_elsewhere(opened):
+            return False
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=place)  # left by a crash
+        copy_open_file(opened, place, name, entry)
+        with entered(root, path.rpartition(b"/")[0]) as above:
+            os.rename(name, path.rpartition(b"/")[2], src_dir_fd=place, dst_dir_fd=above)
+        return True
+    finally:
+        os.close(opened)
+
+
+def _unproven(vault: Vault, fork: Fork) -> list[str]:
+    """Return the fork's layers that hold files and have no mark."""
+    state, names = fork.state, list[str]()
+    for name in (*state.layers, state.upper):
+        place = vault.layer(name)
+        if os.path.exists(_mark(vault, name)):
+            continue
+        if os.path.isdir(place + _COPY) and not os.path.isdir(place + b"/tree"):
+            os.rename(place + _COPY, place + b"/tree")  # interrupted in between
+        try:
+            with os.scandir(place + b"/tree") as scan:
+                if next(scan, None) is not None:
+                    names.append(name)
+        except FileNotFoundError:
+            continue
+    return names
+
+
+def _require_no_process(vault: Vault, fork: Fork, name: str) -> None:
+    alive = processes_in(vault.layer(name) + b"/tree", vault.project)
+    if alive:
+        rows = ", ".join(f"{process.pid} ({process.command})" for process in alive[:3])
+        raise SandboxAlive(
+            f"a process of a command in the fork {fork.name} is still alive: {rows}",
+            f"wait for its end, or end it: kill -9 {alive[0].pid}",
+        )
+
+
+def _replace(vault: Vault, name: str) -> None:
+    """Replace the files of a layer by copies."""
+    place = vault.layer(name)
+    tree, copy = place + b"/tree", place + _COPY
+    if os.path.isdir(copy):
+        remove_tree(copy)  # an earlier try was interrupted
+    os.mkdir(copy, 0o700)
+    flatten([tree], copy, copying=True)
+    vault.throw_away(tree)
+    os.rename(copy, tree)
+    for path in _records(vault, name):
+        record = load(path, ForkRecord)
+        save(path, as_in_layer(record, tree), durable=False)
+    vault.empty_trash()
+
+
+def _records(vault: Vault, name: str) -> Sequence[bytes]:
+    """Return the records with entries of a layer: of the forks that stand on it, and of the layers above it."""
+    paths = set[bytes]()
+    for fork in vault.forks():
+        state = fork.state_or_none
+        if state is not None and name in state.references:
+            paths.add(fork.record_path)
+            paths |= {vault.layer(other) + b"/record" for other in state.references}
+    return [path for path in sorted(paths) if os.path.lexists(path)]
+
+
+def _note(vault: Vault, names: Sequence[str]) -> None:
+    os.makedirs(vault.path + RELEASED, 0o700, exist_ok=True)
+    for name in names:
+        try:
+            with open(_mark(vault, name), "wb"):
+                pass
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return  # a full disk: it is looked at again the next time

@@ -1,0 +1,299 @@
+"""An accomplice outside of a fork's sandbox holds what leads to the fork's files, before and after an apply.
+
+How it has got that does not matter here: it opens the files in the sandbox's own mount, through ``/proc/PID/root``, as
+if a command had passed the descriptor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from box import if_namespaces
+from conftest import Place
+from mudroom.core.settings import Settings
+from mudroom.errors import ForkMoved, SandboxAlive
+from mudroom.session import Session
+from mudroom.session.background import Background
+
+pytestmark = [pytest.mark.both_users, if_namespaces]
+
+MADE = "mkdir -p new/below; echo reviewed > new/below/file; echo reviewed > plain; "
+WAITING = "echo up; while :; do sleep 0.02; done"
+REVIEWED = "reviewed\n"
+Use = Callable[[], None]
+
+
+def sandboxed(session: Session, fork: str = "f") -> tuple[Background, Path]:
+    """Start a command that has made files and waits. Return the project as the command sees it."""
+    background = session.start([b"sh", b"-c", (MADE + WAITING).encode()], fork=fork)
+    while b"up" not in background.output()[0]:
+        assert background.poll() is None, background.output()
+    project = os.fsdecode(session.vault.project)
+    for name in os.listdir("/proc"):
+        seen = Path(f"/proc/{name}/root{project}")
+        try:
+            if name.isdigit() and (seen / "new/below/file").exists():
+                return background, seen
+        except OSError:
+            continue
+    raise AssertionError("the sandbox has no visible process")
+
+
+def mapped(path: Path, held: ExitStack) -> Callable[[bytes], None]:
+    """A page of a file, already dirty: later stores change neither ctime nor mtime. No descriptor stays open."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    descriptor = os.open(path, os.O_RDWR)
+    address = libc.mmap(None, 4096, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
+    os.close(descriptor)
+    held.callback(libc.munmap, ctypes.c_void_p(address), ctypes.c_size_t(4096))
+
+    def store(data: bytes) -> None:
+        ctypes.memmove(address, data, len(data))
+
+    store(b"r")  # dirty, with the same content
+    return store
+
+
+def hold(seen: Path, kind: str, held: ExitStack) -> Use:
+    """Hold something that leads to the fork's files. Return what changes them."""
+    places = [seen / "new/below/file", seen / "plain"]
+    if kind == "mapping":
+        pages = [mapped(path, held) for path in places]
+
+        def store() -> None:
+            for page in pages:
+                page(b"planted!")
+
+        return store
+    if kind == "directory":
+        directories = [os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (seen, seen / "new", seen / "new/below")]
+        for descriptor in directories:
+            held.callback(os.close, descriptor)
+
+        def plant() -> None:
+            for descriptor, name in zip(directories, ("plain", "below/file", "file"), strict=True):
+                for path in (name, "conftest.py"):
+                    with suppress(FileNotFoundError):  # the directory has been removed
+                        opened = os.open(path, os.O_WRONLY | os.O_CREAT, 0o755, dir_fd=descriptor)
+                        os.write(opened, b"planted!")
+                        os.close(opened)
+
+        return plant
+    opened = [os.open(path, os.O_PATH if kind == "path" else os.O_RDWR) for path in places]
+    for descriptor in opened:
+        held.callback(os.close, descriptor)
+
+    def write() -> None:
+        for descriptor in opened:
+            writable = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY)
+            os.write(writable, b"planted!")
+            os.close(writable)
+
+    return write
+
+
+@pytest.fixture
+def held() -> Iterator[ExitStack]:
+    with ExitStack() as held:
+        yield held
+
+
+KINDS = pytest.mark.parametrize("kind", ["descriptor", "path", "directory", "mapping"])
+
+
+def landed(place: Place) -> dict[str, str]:
+    files = [path for path in place.project.rglob("*") if path.is_file()]
+    return {str(path.relative_to(place.project)): path.read_text() for path in files}
+
+
+LANDED = {"new/below/file": REVIEWED, "plain": REVIEWED}
+
+
+@KINDS
+def test_it_does_not_have_the_projects_files_after_an_apply(place: Place, held: ExitStack, kind: str) -> None:
+    session = place.session()
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    result = session.changes.apply("f")
+    assert not result.conflicts and landed(place) == LANDED
+    use()
+    assert landed(place) == LANDED
+    session.changes.undo()
+    assert landed(place) == {}
+
+
+@KINDS
+def test_what_it_does_between_review_and_apply_does_not_land(place: Place, held: ExitStack, kind: str) -> None:
+    session = place.session()
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    shown = b"".join(session.changes.diff("f"))
+    session.changes.review("f")
+    use()
+    assert b"".join(session.changes.diff("f")) == shown
+    assert not session.changes.apply("f").conflicts
+    use()
+    assert landed(place) == LANDED
+
+
+@KINDS
+def test_a_sealed_layer_is_not_its(place: Place, held: ExitStack, kind: str) -> None:
+    session = place.session()
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    session.forks.checkpoint("f", "sealed")
+    session.forks.new("g", parent="f", at="sealed")
+    shown = b"".join(session.changes.diff("g"))
+    session.changes.review("g")
+    use()
+    assert b"".join(session.changes.diff("g")) == shown
+    assert not session.changes.apply("g").conflicts
+    use()
+    assert landed(place) == LANDED
+
+
+@KINDS
+def test_a_layer_sealed_before_a_command_is_not_its(place: Place, held: ExitStack, kind: str) -> None:
+    """The checkpoint that mudroom itself makes before a risky command."""
+    session = place.session(agent="coder")
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    result = session.run([b"rm", b"-r", b"plain"], fork="f")
+    assert result.checkpoint, "no checkpoint was made"
+    shown = b"".join(session.changes.diff("f"))
+    session.changes.review("f")
+    use()
+    assert b"".join(session.changes.diff("f")) == shown
+    assert not session.changes.apply("f").conflicts
+    use()
+    assert landed(place) == {"new/below/file": REVIEWED}
+
+
+def test_a_file_of_the_project_that_the_fork_has_changed(place: Place, held: ExitStack) -> None:
+    place.write("plain", "before\n")
+    session = place.session()
+    background, seen = sandboxed(session)
+    uses = [hold(seen, kind, held) for kind in ("descriptor", "mapping", "path")]
+    background.end()
+    session.changes.apply("f")
+    for use in uses:
+        use()
+    assert landed(place) == LANDED
+    session.changes.undo()
+    assert landed(place) == {"plain": "before\n"}
+
+
+def test_the_record_is_of_the_files_that_were_copied(place: Place, held: ExitStack) -> None:
+    """Stores between the collecting and the review are in the review, also in its line counts."""
+    session = place.session()
+    background, seen = sandboxed(session)
+    page = mapped(seen / "plain", held)
+    background.end()
+    page(b"two\nrows\n")
+    changes, _fingerprint = session.changes.review("f")
+    assert [change.lines_added for change in changes.changes if change.path == b"plain"] == [2]
+    session.changes.apply("f")
+    assert (place.project / "plain").read_text() == "two\nrows\n"
+
+
+@pytest.mark.parametrize("kind", ["descriptor", "mapping"])
+def test_a_file_of_a_copy_view_that_is_open_elsewhere(place: Place, held: ExitStack, kind: str) -> None:
+    session = place.session(Settings(view="copy"))
+    background, seen = sandboxed(session)
+    use = hold(seen, kind, held)
+    background.end()
+    shown = b"".join(session.changes.diff("f"))
+    session.changes.review("f")
+    use()
+    assert b"".join(session.changes.diff("f")) == shown
+    assert not session.changes.apply("f").conflicts
+    use()
+    assert landed(place) == LANDED
+
+
+def test_a_file_of_a_copy_view_whose_times_were_set_back(place: Place, held: ExitStack) -> None:
+    session = place.session(Settings(view="copy"))
+    background, seen = sandboxed(session)
+    path = os.open(seen / "plain", os.O_PATH)
+    held.callback(os.close, path)
+    background.end()
+    session.changes.review("f")
+    before = os.stat(f"/proc/self/fd/{path}")
+    writable = os.open(f"/proc/self/fd/{path}", os.O_WRONLY)
+    os.write(writable, b"planted!")
+    os.utime(writable, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    os.close(writable)
+    with pytest.raises(ForkMoved):
+        session.changes.apply("f")
+    assert landed(place) == {}
+
+
+ENTER = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+spaces = [os.open(f"/proc/{sys.argv[1]}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt")]
+for opened, flag in zip(spaces, (0x10000000, 0x00020000)):
+    if libc.setns(opened, flag) < 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+print("in", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_while_a_process_of_the_sandbox_lives_nothing_is_applied(place: Place) -> None:
+    session = place.session()
+    background, seen = sandboxed(session)
+    command = [sys.executable, "-I", "-S", "-c", ENTER, seen.parts[2]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
+        assert living.stdout is not None and living.stdout.readline() == b"in\n"
+        background.end()
+        with pytest.raises(SandboxAlive) as refused:
+            session.changes.apply("f")
+        assert str(living.pid) in refused.value.message and "python" in refused.value.message
+        assert landed(place) == {}
+        session.vault.fork("f").begin(time.time_ns())  # as if mudroom had been killed while the command ran
+        with pytest.raises(SandboxAlive, match=str(living.pid)):
+            session.changes.of("f")
+        assert session.forks.known_record("f") is not None  # a list is still shown
+        living.communicate(b"")
+    session.changes.apply("f")
+    assert landed(place) == LANDED
+
+
+def test_moves_stay_the_fast_way(place: Place) -> None:
+    """Without an accomplice the files that land are those that the command has made: none was copied."""
+    session = place.session()
+    result = session.run([b"sh", b"-c", MADE.encode()], fork="f")
+    session.changes.review("f")
+    session.changes.apply("f")
+    for change in result.changeset.changes:
+        assert change.staged is not None
+        assert (place.project / os.fsdecode(change.path)).lstat().st_ino == change.staged.inode
+
+
+def test_a_moved_sealed_layer_was_not_copied(place: Place) -> None:
+    session = place.session()
+    session.run([b"sh", b"-c", MADE.encode()], fork="f")
+    session.forks.checkpoint("f", "sealed")
+    (layer,) = session.vault.fork("f").state.layers
+    before = os.stat(session.vault.layer(layer) + b"/tree/plain").st_ino
+    session.forks.new("g", parent="f", at="sealed")
+    session.changes.review("g")
+    session.changes.apply("g")
+    assert os.stat(session.vault.layer(layer) + b"/tree/plain").st_ino == before
