@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import safe_open
-from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.beneath import directory, look, open_root, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference
@@ -101,7 +101,8 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
             if original is not None:
                 yield from deleted(lower, prefix + name, original)
             elif tidy:
-                os.unlink(prefix + name, dir_fd=layer)
+                with reach(layer, prefix + name) as (above, rest):
+                    os.unlink(rest, dir_fd=above)
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
