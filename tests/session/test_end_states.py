@@ -10,7 +10,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.closed_directory import open_to_owner
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.tui.review_model import forks_of
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.retention.check import check
@@ -165,7 +165,7 @@ def _state_is_directory(fork: Fork) -> None:
 
 
 def _half_made(fork: Fork) -> None:
-    shutil.rmtree(fork.path)
+    remove_tree(fork.path)
     os.mkdir(fork.path, 0o700)
 
 
@@ -279,3 +279,47 @@ def test_a_command_that_removes_its_own_directory_ends_as_others(place: Place, s
     assert {change.path for change in result.changeset.changes} == {b"d", b"d/f"}
     assert states(session) == {"gone": "ended"}
     assert (place.project / "d/f").read_text() == "f\n"
+
+
+def test_a_chain_longer_than_a_path_lands_and_is_undone(place: Place, settings: Settings) -> None:
+    """120 names of 80 bytes: twice PATH_MAX (4,096)."""
+    session = place.session(settings)
+    result = deep(session, 120, NAME[:80], "deep")
+    assert (result.exit_code, states(session)) == (0, {"deep": "ended"})
+    session.forks.checkpoint("deep", "point")
+    landed = session.changes.apply("deep").applied
+    assert landed.conflicts == () and depth_of(place.project) == 120
+    assert [event["apply"] for event in events(session, "apply")] == [landed.name]
+    session.changes.undo(landed.name)
+    assert os.listdir(place.project) == []
+    session.forks.discard("deep")
+    assert states(session) == {} and os.listdir(session.vault.path + b"/trash") == []
+
+
+def test_a_chain_that_is_too_deep_is_refused_and_discarded(place: Place, settings: Settings) -> None:
+    session = place.session(settings)
+    sh(session, "echo x > x", "other")
+    with pytest.raises(MudroomError, match=r"dd/dd/.*1,024 directories"):
+        deep(session, 1_500, b"dd", "deep")
+    assert "1,024 directories" in events(session, "run")[-1]["uncollected"]
+    rows = {row["fork"]: row for row in fork_rows(session)}
+    assert rows["other"]["state"] == "ended"
+    assert rows["deep"]["state"] == "damaged" and "1,024 directories" in rows["deep"]["problem"]
+    with pytest.raises(MudroomError, match="1,024 directories"):
+        session.changes.apply("deep")
+    session.forks.discard("deep")
+    assert set(states(session)) == {"other"} and os.listdir(place.project) == []
+
+
+def depth_of(root: Path) -> int:
+    """Return the number of directories in a chain, entered one by one. The leaf is read."""
+    current, depth = os.open(root, os.O_RDONLY), 0
+    while (names := os.listdir(current)) != ["leaf"]:
+        below = os.open(names[0], os.O_RDONLY | os.O_DIRECTORY, dir_fd=current)
+        os.close(current)
+        current, depth = below, depth + 1
+    leaf = os.open("leaf", os.O_RDONLY, dir_fd=current)
+    assert os.read(leaf, 10) == b"leaf"
+    os.close(leaf)
+    os.close(current)
+    return depth

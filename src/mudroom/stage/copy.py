@@ -17,6 +17,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
 from mudroom.stage.source import Source
+from mudroom.stage.view import require_depth
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
@@ -67,7 +68,7 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
 
 def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    not entered."""
+    not entered. Raise MudroomError if a directory lies too deep."""
     root = source.look(b"")
     device = root.device if root is not None else 0
     listing: dict[bytes, Entry] = {}
@@ -84,6 +85,7 @@ def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = No
                 continue
             listing[entry_path] = entry
             if entry.kind == "directory" and entry.device == device:
+                require_depth(entry_path)
                 pending.append(entry_path)
     return listing
 

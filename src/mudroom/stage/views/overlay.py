@@ -12,7 +12,7 @@ from mudroom.stage import safe_open
 from mudroom.stage.beneath import directory, look, open_root, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
-from mudroom.stage.view import RawDifference
+from mudroom.stage.view import RawDifference, require_depth
 from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
 
 _FEW = 64
@@ -106,6 +106,7 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
+                require_depth(at)
                 yield RawDifference(at, original, entry)
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))

@@ -173,17 +173,19 @@ def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     """
     tops = {op.path: op for op in landing.ops if op.whole}
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
+    taken_by: dict[bytes, Op | None] = {}  # each directory once: a chain would cost its depth cubed
     for change in landing.taken if tops else ():
-        path, above = change.path, parent(change.path)
-        while above:
-            op = tops.get(above)
-            if op is not None:
-                leaving = op.old is not None and op.old.kind == "directory"
-                entry = change.base if leaving else change.staged
-                if entry is not None:
-                    trees[op.slot][path[len(above) + 1 :]] = entry
-                break
+        path, above, on_the_way = change.path, parent(change.path), []
+        while above and above not in taken_by and above not in tops:
+            on_the_way.append(above)
             above = parent(above)
+        op = tops.get(above) or taken_by.get(above)
+        taken_by.update(dict.fromkeys(on_the_way, op))
+        if op is not None:
+            leaving = op.old is not None and op.old.kind == "directory"
+            entry = change.base if leaving else change.staged
+            if entry is not None:
+                trees[op.slot][path[len(op.path) + 1 :]] = entry
     return trees
 
 
