@@ -15,6 +15,8 @@ upper layer of another one, so such a fork is a copy.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import stat
 import sys
@@ -30,6 +32,8 @@ from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
 from mudroom.stage.source import Source, is_absence
 
+_LONG = 2_000
+"""Bytes of a path in a tree that is being removed: with one more name it fits into one call (PATH_MAX, 4096)."""
 OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 
 
@@ -340,14 +344,31 @@ def remove_at(at: int, name: bytes) -> None:
         os.chmod(name, 0o700, dir_fd=at)
     pending = [name]
     while pending:  # depth first without recursion: a tree can be deeper than the interpreter's stack
+        if len(pending[-1]) > _LONG:
+            pending[-1] = _move_up(at, name, pending[-1])
         path = pending[-1]
         below = _clear_directory(at, path)
         if below:
             pending += below
         else:
-            with reach(at, path) as (current, rest):
-                os.rmdir(rest, dir_fd=current)
+            os.rmdir(path, dir_fd=at)
             pending.pop()
+
+
+def _move_up(at: int, top: bytes, path: bytes) -> bytes:
+    """Move a directory of a tree that is being removed to the top of the tree, and return its new path: to reach the
+    end of a long chain from its top each time would cost its depth squared."""
+    for number in itertools.count():
+        new = top + b"/.deep-%d" % number
+        try:
+            os.rename(path, new, src_dir_fd=at, dst_dir_fd=at)
+            return new
+        except (FileExistsError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    raise AssertionError
 
 
 def _clear_directory(at: int, path: bytes) -> list[bytes]:
