@@ -20,8 +20,10 @@ import pytest
 from conftest import Place
 from mudroom.cli.fork.ls import fork_rows
 from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.session import Session
+from mudroom.stage.beneath import entries
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.tui.review_model import forks_of
@@ -323,3 +325,19 @@ def depth_of(root: Path) -> int:
     os.close(leaf)
     os.close(current)
     return depth
+
+
+def test_an_apply_of_many_directories_is_linear(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory above them is not listed anew for each."""
+    session, result = place.sh("mkdir $(seq 200)")
+    listed = 0
+
+    def counting(opened: int) -> dict[bytes, Entry]:
+        nonlocal listed
+        names = entries(opened)
+        listed += len(names)
+        return names
+
+    monkeypatch.setattr("mudroom.stage.layers.layer.entries", counting)
+    assert session.changes.apply(result.fork).applied.conflicts == ()
+    assert len(os.listdir(place.project)) == 200 and listed <= 5 * 200

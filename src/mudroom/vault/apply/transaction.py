@@ -30,7 +30,7 @@ from mudroom.core.tree.path import is_below, parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
-from mudroom.stage.layers.union import Union
+from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.rename import sync_filesystem
@@ -439,7 +439,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
 
 
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
-    with Union(contents, None) as staged:
+    with staged_source(contents) as staged:  # a Union lists every directory above: that is quadratic in their names
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
         path = first_difference(below, tree)
     if path is not None:
