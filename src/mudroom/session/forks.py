@@ -335,11 +335,19 @@ class Forks:
         return changeset
 
     def mounts(self) -> dict[str, MountedFork]:
-        """Return the mounted forks by name."""
+        """Return the mounted forks by name. A fork that cannot be read is left out."""
+        from mudroom.vault.forks.damage import UNREADABLE
         from mudroom.vault.forks.mount import mounted
 
-        places = {fork.name: mounted(fork) for fork in self.vault.forks()}
-        return {name: place for name, place in places.items() if place is not None}
+        places = {}
+        for fork in self.vault.forks():
+            try:
+                place = mounted(fork)
+            except UNREADABLE:
+                continue  # lists of forks say why
+            if place is not None:
+                places[fork.name] = place
+        return places
 
     def compare(self, old: str, new: str) -> Comparison:
         """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""

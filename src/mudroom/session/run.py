@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import MudroomError
+from mudroom.errors import FULL, MudroomError
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -50,7 +50,12 @@ def run(parts: Parts, order: Order) -> Result:
                 began = time.monotonic()
                 end = sandbox.run(order, outcome)
                 command = CollectedCommand(order.argv, end.exit.status, parts.forks.clock(), order.grant.level)
-                changeset = sandbox.collect(command)
+                try:
+                    changeset = sandbox.collect(command)
+                except (MudroomError, OSError) as error:
+                    ran = result_of(fork.name, order, case, outcome, end)
+                    _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
+                    raise
                 duration = time.monotonic() - began
         if end is None:
             if is_new:
@@ -143,7 +148,27 @@ def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -
         raise MudroomError(f"the command {done}; {error.message}", error.hint) from error
 
 
-def _journal(forks: Forks, kind: str, order: Order, result: Result) -> None:
+def _journal_uncollected(forks: Forks, order: Order, result: Result, error: MudroomError | OSError) -> None:
+    """Journal a run whose changes could not be collected, and raise MudroomError with the reason. The fork stays as
+    after a crash: its next user collects them.
+
+    Return after an error of a full disk, which the caller raises again: front doors know what to discard.
+    """
+    from mudroom.vault.forks.damage import reason_of
+
+    reason = reason_of(error)
+    done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
+    hint = f"mudroom diff --fork {result.fork} tries again, mudroom discard {result.fork} drops the fork"
+    try:
+        _journal(forks, "run", order, result, uncollected=reason)
+    except MudroomError as unwritten:
+        reason += f"; {unwritten.message}"
+    if not isinstance(error, OSError) or error.errno not in FULL:
+        raise MudroomError(f"{done}, but its changes could not be collected: {reason}", hint) from error
+
+
+def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollected: str | None = None) -> None:
+    """``uncollected``: why the changes of a command could not be collected; None: they were, or it did not run."""
     from mudroom.core.result import denial_to_json, text, verdict_to_json
     from mudroom.core.tree.change import summarise
 
@@ -162,4 +187,6 @@ def _journal(forks: Forks, kind: str, order: Order, result: Result) -> None:
         "notes": list(result.notes),
         "denials": [denial_to_json(denial) for denial in result.denials],
     }
+    if uncollected is not None:
+        data["uncollected"] = uncollected
     forks.journal(kind, result.fork, data)

@@ -22,6 +22,7 @@ from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, settled_vault
 from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -145,14 +146,12 @@ class Sandboxes:
         the start in nanoseconds since 1970."""
         commands = []
         for fork in self._forks.vault.forks():
-            since = fork.interrupted
-            if since is None or is_shared(fork):
-                continue
-            with fork.lock_if_free("looking at what runs") as free:
-                if free:
-                    continue
-            with open(fork.path + b"/lock", "rb") as stream:
-                commands.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
+            try:
+                command = _foreground(fork)
+            except UNREADABLE:
+                continue  # lists of forks say why
+            if command is not None:
+                commands.append((fork.name, *command))
         return commands
 
     def printed(
@@ -184,20 +183,27 @@ class Sandboxes:
     def backgrounds(self, name: str | None = None) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
         """Return the background commands of a fork, or of all forks, oldest first, with the last of those that have
         ended."""
+        vault = self._forks.vault
+        if name is not None:
+            return self._backgrounds_of(vault.fork(name))
+        commands = []
+        for fork in vault.forks():
+            try:
+                commands += self._backgrounds_of(fork)
+            except UNREADABLE:
+                continue  # lists of forks say why
+        return sorted(commands, key=lambda row: row[0].time)
+
+    def _backgrounds_of(self, fork: Fork) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
         from mudroom.vault.forks.background import Book
 
-        vault = self._forks.vault
-        forks = vault.forks() if name is None else [vault.fork(name)]
-        commands = []
-        for fork in forks:
-            rows = Book(fork).rows()
-            if any(ended is None for _started, ended in rows):
-                with fork.lock_if_free("looking at what is left") as free:
-                    if free:  # its holder was killed
-                        self._forks.settle(fork)
-                        rows = Book(fork).rows()
-            commands += rows
-        return sorted(commands, key=lambda row: row[0].time)
+        rows = Book(fork).rows()
+        if any(ended is None for _started, ended in rows):
+            with fork.lock_if_free("looking at what is left") as free:
+                if free:  # its holder was killed
+                    self._forks.settle(fork)
+                    rows = Book(fork).rows()
+        return rows
 
     def started(self, identity: str) -> BackgroundStart:
         """Return the start of the background command with this id, of any session. Raise UsageError if none has it."""
@@ -265,3 +271,15 @@ class Sandboxes:
         from mudroom.vault.forks.background import Book
 
         return Book(self._forks.vault.fork(started.fork)).place(started.id)
+
+
+def _foreground(fork: Fork) -> tuple[str, int] | None:
+    """Return the lock holder's description of itself and the start of a fork's foreground command, or None."""
+    since = fork.interrupted
+    if since is None or is_shared(fork):
+        return None
+    with fork.lock_if_free("looking at what runs") as free:
+        if free:
+            return None
+    with open(fork.path + b"/lock", "rb") as stream:
+        return stream.read(4096).decode("utf-8", "replace").strip(), since

@@ -20,6 +20,7 @@ _SYS_openat2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 _PATH_LIMIT = 4000
+"""Bytes of a path for one call: PATH_MAX is 4096, and a name has at most 255."""
 O_PATH: int = getattr(os, "O_PATH", getattr(os, "O_EVTONLY", os.O_RDONLY))
 """For naming a file without reading it: open(2). macOS has no O_PATH; its O_EVTONLY does not open a symbolic link,
 because O_NOFOLLOW is always passed with it."""
@@ -57,11 +58,39 @@ def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
     """
     if not path:
         return os.open(b".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=root)
-    if _have_openat2 and len(path) < _PATH_LIMIT:
+    if len(path) >= _PATH_LIMIT:
+        return _open_long(root, path, flags, mode)
+    if _have_openat2:
         descriptor = _openat2(root, path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         if descriptor is not None:
             return descriptor
     return _walk(root, path, flags, mode)
+
+
+def _open_long(root: int, path: bytes, flags: int, mode: int) -> int:
+    """Open a path that is too long for one call (PATH_MAX, path_resolution(7)) in parts, each as long as possible."""
+    with reach(root, path) as (current, rest):
+        return open_beneath(current, rest, flags, mode)
+
+
+@contextmanager
+def reach(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield a directory and a path below it that together name ``path`` below ``root``, for calls that take a path:
+    short enough for one call, also where ``path`` is longer than PATH_MAX."""
+    if len(path) < _PATH_LIMIT:
+        yield root, path
+        return
+    current = os.dup(root)
+    try:
+        begin = 0
+        while len(path) - begin >= _PATH_LIMIT:
+            end = path.rindex(b"/", begin, begin + _PATH_LIMIT)
+            below = open_beneath(current, path[begin:end], O_PATH | os.O_DIRECTORY)
+            os.close(current)
+            current, begin = below, end + 1
+        yield current, path[begin:]
+    finally:
+        os.close(current)
 
 
 def _openat2(root: int, path: bytes, flags: int, mode: int) -> int | None:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
-from mudroom.stage.beneath import directory, open_beneath, open_file
+from mudroom.stage.beneath import directory, open_beneath, open_file, reach
 from mudroom.stage.source import Source
+from mudroom.stage.view import require_depth
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
@@ -41,7 +42,8 @@ def clone(
             copied.add(path)
     for path in sorted(copied, reverse=True):  # directories last: their own modes may forbid writing into them
         if items[path].kind == "directory":
-            os.chmod(path, items[path].mode, dir_fd=target)
+            with reach(target, path) as (at, rest):
+                os.chmod(rest, items[path].mode, dir_fd=at)
     return copied
 
 
@@ -50,7 +52,7 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
         return _copy_special(target, path, entry)
     key = (entry.device, entry.inode)
     if entry.links > 1 and key in links:
-        os.link(links[key], path, src_dir_fd=target, dst_dir_fd=target, follow_symlinks=False)
+        link(target, links[key], target, path)
         return True
     try:
         read = source.open(path)
@@ -66,7 +68,7 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
 
 def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    not entered."""
+    not entered. Raise MudroomError if a directory lies too deep."""
     root = source.look(b"")
     device = root.device if root is not None else 0
     listing: dict[bytes, Entry] = {}
@@ -83,6 +85,7 @@ def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = No
                 continue
             listing[entry_path] = entry
             if entry.kind == "directory" and entry.device == device:
+                require_depth(entry_path)
                 pending.append(entry_path)
     return listing
 
@@ -95,7 +98,7 @@ def copy_entry(source: int, target: int, path: bytes, entry: Entry, links: dict[
     """
     key = (entry.device, entry.inode)
     if entry.kind == "file" and entry.links > 1 and key in links:
-        os.link(links[key], path, src_dir_fd=target, dst_dir_fd=target, follow_symlinks=False)
+        link(target, links[key], target, path)
         return True
     if entry.kind == "file":
         try:
@@ -107,15 +110,22 @@ def copy_entry(source: int, target: int, path: bytes, entry: Entry, links: dict[
     return _copy_special(target, path, entry)
 
 
+def link(source: int, path: bytes, target: int, to: bytes) -> None:
+    """Add the name ``to`` below ``target`` for the file at ``path`` below ``source``. Raise OSError as link(2) does."""
+    with reach(source, path) as (at, rest), reach(target, to) as (into, name):
+        os.link(rest, name, src_dir_fd=at, dst_dir_fd=into, follow_symlinks=False)
+
+
 def _copy_special(target: int, path: bytes, entry: Entry) -> bool:
-    if entry.kind == "directory":
-        os.mkdir(path, 0o700, dir_fd=target)
-    elif entry.kind == "symlink":
-        os.symlink(entry.target, path, dir_fd=target)
-    elif entry.kind == "fifo":
-        os.mkfifo(path, entry.mode, dir_fd=target)
-    else:
-        return False
+    with reach(target, path) as (at, rest):
+        if entry.kind == "directory":
+            os.mkdir(rest, 0o700, dir_fd=at)
+        elif entry.kind == "symlink":
+            os.symlink(entry.target, rest, dir_fd=at)
+        elif entry.kind == "fifo":
+            os.mkfifo(rest, entry.mode, dir_fd=at)
+        else:
+            return False
     return True
 
 

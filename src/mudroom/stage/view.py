@@ -12,7 +12,26 @@ from typing import NamedTuple, Protocol
 
 from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
+
+_DEEPEST = 1_024
+"""Directories on a path."""
+_LONGEST = 128 * 1024
+"""Bytes of a path."""
+_SHOWN = 60
+
+
+def require_depth(path: bytes) -> None:
+    """Raise MudroomError if a directory lies too deep to be staged. A chain of directories costs its depth squared,
+    because each entry holds its path: 5,000 directories with names of 80 bytes are 1 GB."""
+    if len(path) > _LONGEST or (len(path) > 2 * _DEEPEST and path.count(b"/") >= _DEEPEST):
+        raise MudroomError(
+            f"{show(path[:_SHOWN])}… lies below more than {_DEEPEST:,} directories, or its path has more than "
+            f"{_LONGEST:,} bytes: such a tree cannot be staged",
+            "nothing was applied; discard the fork, or remove the tree if it is in the project",
+        )
 
 
 class RawDifference(NamedTuple):

@@ -21,7 +21,7 @@ from mudroom.tui.base_app import BaseApp, ReviewHooks
 from mudroom.tui.dialog import Choose
 from mudroom.tui.pane import Pieces
 from mudroom.tui.review import ReviewScreen
-from mudroom.tui.review_model import ReviewModel, forks_of
+from mudroom.tui.review_model import ForkRow, ReviewModel, forks_of
 from mudroom.tui.worker import begin
 
 if TYPE_CHECKING:
@@ -70,13 +70,19 @@ class ReviewApp(BaseApp):
     async def _choose_fork(self) -> None:
         rows: list[Pieces] = []
         forks = await asyncio.get_running_loop().run_in_executor(None, forks_of, self.session)
-        rows = [[(f"{show(name.encode())}  ", "strong"), (f"{count:,} changed", "dim")] for name, _made, count in forks]
+        rows = [[(f"{show(fork.name.encode())}  ", "strong"), (_state_of(fork), "dim")] for fork in forks]
         title = f"{show_path(self.session.project)}: which fork?"
-        number = await self.push_screen_wait(Choose(title, rows, cursor=len(rows) - 1, keys="Enter review   Esc quit"))
-        if number is None:
-            self.leave()
-        else:
-            self._review(forks[number][0])
+        cursor = len(rows) - 1
+        while True:
+            number = await self.push_screen_wait(Choose(title, rows, cursor=cursor, keys="Enter review   Esc quit"))
+            if number is None:
+                self.leave()
+                return
+            if not forks[number].problem:
+                self._review(forks[number].name)
+                return
+            cursor = number
+            self.notify(f"{forks[number].problem}; mudroom discard {forks[number].name} removes it", markup=False)
 
     def _review(self, fork: str) -> None:
         self.fork = fork
@@ -93,6 +99,10 @@ class ReviewApp(BaseApp):
         self.ended_by = number
         self.interrupt()
         self.exit()
+
+
+def _state_of(fork: ForkRow) -> str:
+    return f"damaged: {fork.problem}" if fork.problem else f"{fork.changed:,} changed"
 
 
 def review(session: Session, fork: str | None, hooks: ReviewHooks) -> ReviewEnd:

@@ -21,6 +21,7 @@ from mudroom.review.activity import DroppedChanges, preview, roll_back
 from mudroom.review.rows import difference, is_masked_conflict, review_fork, stamp_of
 from mudroom.tui.choice import Choice, Item, Pick, items_of
 from mudroom.tui.diffrow import FileRows, FileText
+from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
@@ -324,16 +325,27 @@ _KINDS = {
 }
 
 
-def forks_of(session: Session) -> list[tuple[str, int, int]]:
-    """Return every readable fork: name, creation time (nanoseconds since 1970), number of changed files."""
-    forks = []
+class ForkRow(NamedTuple):
+    name: str
+    created: int
+    """Nanoseconds since 1970; 0 if it is unknown."""
+    changed: int
+    problem: str = ""
+    """Why the fork cannot be read."""
+
+
+def forks_of(session: Session) -> list[ForkRow]:
+    """Return a row for each fork, oldest first."""
+    rows = []
     for fork in session.vault.forks():
         try:
             reviewed = review_fork(session, fork.name)
-        except (MudroomError, OSError):
-            continue
-        forks.append((fork.name, fork.state.created, len(reviewed.rows)))
-    return forks
+            rows.append(ForkRow(fork.name, fork.state.created, len(reviewed.rows)))
+        except UNREADABLE as error:
+            problem = damage_of(fork, error)
+            if problem is not None:
+                rows.append(ForkRow(fork.name, 0, 0, problem))
+    return rows
 
 
 def _notes_of_form(change: Change) -> list[str]:

@@ -22,7 +22,7 @@ def cli(place: Place) -> Cli:
 def row(command: str, changed: int = 1) -> dict[str, object]:
     return {
         "fork": "x", "command": command.split(" "), "state": "ended", "level": 2, "changed": changed,
-        "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"],
+        "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"], "problem": None,
     }  # fmt: skip
 
 

@@ -12,7 +12,14 @@ from mudroom.core.result import text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.vault.forks.damage import UNREADABLE, damage_of
+from mudroom.vault.store.fork import Fork
 
+_EMPTY: dict[str, Any] = {
+    "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
+    "agent": None, "checkpoints": [], "problem": None,
+}  # fmt: skip
+"""The fields of a row. ``problem``: why the fork cannot be read."""
 _LEAST_COLUMNS = 20
 """Columns that the command gets at least."""
 
@@ -40,30 +47,40 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def fork_rows(session: Session) -> list[dict[str, Any]]:
+    """Return a row for each fork, oldest first. The row of a fork that cannot be read says why (``problem``)."""
     rows = []
     for fork in session.vault.forks():
-        record = session.forks.known_record(fork.name)
-        running = fork.interrupted is not None
-        summary = summarise(record.changeset.changes if record is not None else ())
-        rows.append(
-            {
-                "fork": fork.name,
-                "command": [text(word) for word in record.command] if record is not None else [],
-                "state": "running" if running else "cut off" if record and not record.command else "ended",
-                "level": record.level if record is not None else None,
-                "changed": summary.files,
-                "lines_added": summary.lines_added,
-                "lines_removed": summary.lines_removed,
-                "agent": fork.agent or None,
-                "checkpoints": [point.name for point in fork.state.checkpoints],
-            }
-        )
+        try:
+            rows.append(_row(session, fork))
+        except UNREADABLE as error:
+            problem = damage_of(fork, error)
+            if problem is not None:
+                rows.append(_EMPTY | {"fork": fork.name, "state": "damaged", "problem": problem})
     return rows
+
+
+def _row(session: Session, fork: Fork) -> dict[str, Any]:
+    record = session.forks.known_record(fork.name)
+    running = fork.interrupted is not None
+    summary = summarise(record.changeset.changes if record is not None else ())
+    return _EMPTY | {
+        "fork": fork.name,
+        "command": [text(word) for word in record.command] if record is not None else [],
+        "state": "running" if running else "cut off" if record and not record.command else "ended",
+        "level": record.level if record is not None else None,
+        "changed": summary.files,
+        "lines_added": summary.lines_added,
+        "lines_removed": summary.lines_removed,
+        "agent": fork.agent or None,
+        "checkpoints": [point.name for point in fork.state.checkpoints],
+    }
 
 
 def describe(row: dict[str, Any], width: int) -> str:
     """Return a line about a fork. ``width``: columns of the terminal; a longer command, or one of several lines, is
-    cut."""
+    cut. A reason is not cut."""
+    if row["problem"]:
+        return f"{row['fork']}  damaged: {row['problem']}  (mudroom discard {row['fork']} removes it)"
     counts = f"{counted(row['changed'], 'file')}, +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""

@@ -292,10 +292,16 @@ def _closes_directory(op: Op) -> bool:
 
 def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
     """Return for each directory how many of the paths are below it."""
-    counts: Counter[bytes] = Counter()
-    for above, count in Counter(map(parent, paths)).items():
-        for directory in (*ancestors(above), above) if above else ():
-            counts[directory] += count
+    counts = Counter(map(parent, paths))
+    counts.pop(b"", None)
+    for directory in list(counts):
+        above = parent(directory)
+        while above and above not in counts:
+            counts[above] = 0
+            above = parent(above)
+    for directory in sorted(counts, key=len, reverse=True):  # a directory is longer than the one above it
+        if above := parent(directory):
+            counts[above] += counts[directory]
     return counts
 
 

@@ -112,6 +112,27 @@ def _opened_up(root: int, path: bytes) -> Iterator[None]:
         loose.restore()
 
 
+def open_to_owner(path: bytes) -> int | None:
+    """Let the owner enter the root directory of a view, and return the mode that it had; None if it was open or does
+    not exist. Raise OSError as open(2) does, for a link, too.
+
+    Unlike a directory in the view, the root stays open. Every reader, the next command and ``undo`` go through it: a
+    command has no capabilities, and a project that is closed to its owner cannot be opened to take the apply back.
+    """
+    try:
+        descriptor = os.open(path, O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if mode & _ALL == _ALL:
+            return None
+        os.chmod(handle(descriptor), mode | _ALL)
+        return mode
+    finally:
+        os.close(descriptor)
+
+
 def look_through(root: int, path: bytes) -> Entry | None:
     """Like ``look_beneath``, even if directories on the way are closed."""
     return through(root, path.rpartition(b"/")[0], lambda root, _above: look_beneath(root, path or b"."))

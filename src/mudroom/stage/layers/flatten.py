@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
-from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
+from mudroom.stage.beneath import directory, open_root, reach
+from mudroom.stage.copy import copy_entry, copy_file, copy_open_file, link
 from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
@@ -33,7 +33,8 @@ def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) ->
             path, contributing, hidden = pending.pop()
             pending += _directory(path, contributing, hidden, into, modes, links)
         for path, mode in reversed(modes):  # deepest first: a mode may forbid passing through
-            os.chmod(path or b".", mode, dir_fd=into)
+            with reach(into, path or b".") as (at, rest):
+                os.chmod(rest, mode, dir_fd=at)
     finally:
         for descriptor in (*roots, into):
             os.close(descriptor)
@@ -71,7 +72,8 @@ def _directory(
             if name in seen:
                 continue
             if entry.kind == "directory":
-                os.mkdir(prefix + name, 0o700, dir_fd=into)
+                with reach(into, prefix + name) as (at, rest):
+                    os.mkdir(rest, 0o700, dir_fd=at)
                 modes.append((prefix + name, entry.mode))
                 below.append((prefix + name, *_beneath(name, levels[index:])))
             elif links is None:
@@ -101,7 +103,7 @@ def _make_opaque(into: int, path: bytes) -> None:
 
 def _link(root: int, into: int, path: bytes, entry: Entry) -> None:
     try:
-        os.link(path, path, src_dir_fd=root, dst_dir_fd=into, follow_symlinks=False)
+        link(root, path, into, path)
     except OSError as error:
         if error.errno not in (errno.EMLINK, errno.EXDEV, errno.EPERM) or entry.kind != "file":
             raise

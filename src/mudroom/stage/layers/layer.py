@@ -15,6 +15,8 @@ upper layer of another one, so such a fork is a copy.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import stat
 import sys
@@ -23,13 +25,15 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import ancestors
+from mudroom.core.tree.path import parent
 from mudroom.stage import xattr
-from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root, reach
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
 from mudroom.stage.source import Source, is_absence
 
+_LONG = 2_000
+"""Bytes of a path in a tree that is being removed: with one more name it fits into one call (PATH_MAX, 4096)."""
 OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 
 
@@ -163,14 +167,16 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
 
     def enter(path: bytes, entry: Entry) -> None:
         if entry.mode & 0o700 != 0o700 and os.geteuid() == entry.uid != 0:
-            os.chmod(path, entry.mode | 0o700, dir_fd=root)
+            with reach(root, path) as (at, rest):
+                os.chmod(rest, entry.mode | 0o700, dir_fd=at)
             changed.append((path, entry.mode))
 
     try:
         yield enter
     finally:
         for path, mode in reversed(changed):
-            os.chmod(path, mode, dir_fd=root)
+            with reach(root, path) as (at, rest):
+                os.chmod(rest, mode, dir_fd=at)
 
 
 class LayerWriter:
@@ -223,8 +229,8 @@ class LayerWriter:
 
     def link(self, path: bytes, other: bytes) -> None:
         """Add another name for a file that was written to the layer before."""
-        with self._cleared(path) as (above, name):
-            os.link(other, name, src_dir_fd=self._layer, dst_dir_fd=above, follow_symlinks=False)
+        with self._cleared(path) as (above, name), reach(self._layer, other) as (at, rest):
+            os.link(rest, name, src_dir_fd=at, dst_dir_fd=above, follow_symlinks=False)
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):
@@ -293,9 +299,12 @@ class LayerWriter:
 
     def _scaffold(self, path: bytes) -> None:
         """Create the directories above ``path``, with the modes that they have in the view."""
-        for above in ancestors(path):
-            if above in self._ready:
-                continue
+        missing = []
+        above = parent(path)
+        while above and above not in self._ready:  # not all ancestors: that is quadratic in the depth of a tree
+            missing.append(above)
+            above = parent(above)
+        for above in reversed(missing):
             entry = look_beneath(self._layer, above)
             if entry is None:
                 below = self._lower.look(above)
@@ -303,7 +312,8 @@ class LayerWriter:
                     raise (FileNotFoundError if below is None else NotADirectoryError)(
                         2 if below is None else 20, above
                     )
-                os.mkdir(above, 0o700, dir_fd=self._layer)
+                with reach(self._layer, above) as (at, rest):
+                    os.mkdir(rest, 0o700, dir_fd=at)
                 self._loose.set_mode(above, below.mode)
             elif entry.kind != "directory":
                 raise NotADirectoryError(20, os.strerror(20), above)
@@ -314,8 +324,8 @@ class LayerWriter:
 
 def remove_tree(path: bytes) -> None:
     """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link."""
-    parent, _slash, name = path.rpartition(b"/")
-    at = open_root(parent)
+    above, _slash, name = path.rpartition(b"/")
+    at = open_root(above)
     try:
         remove_at(at, name)
     finally:
@@ -334,6 +344,8 @@ def remove_at(at: int, name: bytes) -> None:
         os.chmod(name, 0o700, dir_fd=at)
     pending = [name]
     while pending:  # depth first without recursion: a tree can be deeper than the interpreter's stack
+        if len(pending[-1]) > _LONG:
+            pending[-1] = _move_up(at, name, pending[-1])
         path = pending[-1]
         below = _clear_directory(at, path)
         if below:
@@ -341,6 +353,22 @@ def remove_at(at: int, name: bytes) -> None:
         else:
             os.rmdir(path, dir_fd=at)
             pending.pop()
+
+
+def _move_up(at: int, top: bytes, path: bytes) -> bytes:
+    """Move a directory of a tree that is being removed to the top of the tree, and return its new path: to reach the
+    end of a long chain from its top each time would cost its depth squared."""
+    for number in itertools.count():
+        new = top + b"/.deep-%d" % number
+        try:
+            os.rename(path, new, src_dir_fd=at, dst_dir_fd=at)
+            return new
+        except (FileExistsError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    raise AssertionError
 
 
 def _clear_directory(at: int, path: bytes) -> list[bytes]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
-from mudroom.core.tree.path import ancestors, parent
 from mudroom.core.tree.path import name as last
+from mudroom.core.tree.path import parent
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.stage.layers.layer import LayerListing, is_whiteout, open_staged, read_directory
@@ -93,9 +93,11 @@ class Union:
     def _at(self, path: bytes) -> _Levels:
         levels = self._levels.get(path)
         if levels is None:
-            for above in (b"", *ancestors(path), path):  # not recursive: a tree can be deeper than the stack
-                if above not in self._levels:
-                    self._levels[above] = self._compute(above)
+            missing = [path]  # not recursive: a tree can be deeper than the stack
+            while missing[-1] and (above := parent(missing[-1])) not in self._levels:
+                missing.append(above)
+            for above in reversed(missing):
+                self._levels[above] = self._compute(above)
             levels = self._levels[path]
         return levels
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import safe_open
-from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.beneath import directory, look, open_root, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
-from mudroom.stage.view import RawDifference
+from mudroom.stage.view import RawDifference, require_depth
 from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
 
 _FEW = 64
@@ -101,10 +101,12 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
             if original is not None:
                 yield from deleted(lower, prefix + name, original)
             elif tidy:
-                os.unlink(prefix + name, dir_fd=layer)
+                with reach(layer, prefix + name) as (above, rest):
+                    os.unlink(rest, dir_fd=above)
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
+                require_depth(at)
                 yield RawDifference(at, original, entry)
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))

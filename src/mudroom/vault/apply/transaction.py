@@ -32,7 +32,7 @@ from mudroom.core.tree.path import is_below, parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
-from mudroom.stage.layers.union import Union
+from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.rename import sync_filesystem
@@ -177,17 +177,19 @@ def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     """
     tops = {op.path: op for op in landing.ops if op.whole}
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
+    taken_by: dict[bytes, Op | None] = {}  # each directory once: a chain would cost its depth cubed
     for change in landing.taken if tops else ():
-        path, above = change.path, parent(change.path)
-        while above:
-            op = tops.get(above)
-            if op is not None:
-                leaving = op.old is not None and op.old.kind == "directory"
-                entry = change.base if leaving else change.staged
-                if entry is not None:
-                    trees[op.slot][path[len(above) + 1 :]] = entry
-                break
+        path, above, on_the_way = change.path, parent(change.path), []
+        while above and above not in taken_by and above not in tops:
+            on_the_way.append(above)
             above = parent(above)
+        op = tops.get(above) or taken_by.get(above)
+        taken_by.update(dict.fromkeys(on_the_way, op))
+        if op is not None:
+            leaving = op.old is not None and op.old.kind == "directory"
+            entry = change.base if leaving else change.staged
+            if entry is not None:
+                trees[op.slot][path[len(op.path) + 1 :]] = entry
     return trees
 
 
@@ -445,7 +447,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
 
 
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
-    with Union(contents, None) as staged:
+    with staged_source(contents) as staged:  # a Union lists every directory above: that is quadratic in their names
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
         path = first_difference(below, tree, is_reviewed)
     if path is not None:

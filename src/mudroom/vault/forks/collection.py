@@ -10,14 +10,16 @@ from typing import NamedTuple
 from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
-from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.stack import LIVE
+from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
+CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
 """Name of the activity, units done, units in total."""
 
@@ -135,7 +137,11 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 
+    closed = open_to_owner(view.staged[0])
     changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    if closed is not None:
+        remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
+        changeset = changeset._replace(remarks=(*changeset.remarks, remark))
     if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 from mudroom.core.tree.change import Changeset, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
-from mudroom.errors import MudroomError
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
+from mudroom.vault.forks.damage import UNREADABLE, reason_of
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.store.fork import Fork, is_plain
 from mudroom.vault.store.store import Vault
@@ -89,12 +89,12 @@ class ForkSummaries:
             return ForkSummary(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
         try:
             return self._summarise(fork)
-        except (MudroomError, OSError, ValueError) as error:
+        except UNREADABLE as error:
             try:
                 created = os.lstat(fork.path).st_ctime_ns
             except FileNotFoundError:
                 return None
-            return ForkSummary(fork.name, "damaged", _reason(error), created=created)
+            return ForkSummary(fork.name, "damaged", reason_of(error), created=created)
 
     def _summarise(self, fork: Fork) -> ForkSummary:
         state, brief = fork.state, self._summarise_record(fork)
@@ -142,9 +142,3 @@ def _state(fork: Fork, brief: RecordSummary | None) -> State:
     if os.path.lexists(fork.path + b"/mount"):
         return "mounted"
     return "cut off" if brief is not None and not brief.command else "idle"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, MudroomError):
-        return error.message
-    return error.strerror or str(error) if isinstance(error, OSError) else "a file in it is malformed"

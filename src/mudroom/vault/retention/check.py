@@ -41,7 +41,12 @@ def check(vault: Vault) -> list[VaultProblem]:
         return [VaultProblem("vault", unusable, "upgrade mudroom, or move the vault aside")]
     problems = list(_vault(vault))
     for fork in vault.forks():
-        problems += _fork(vault, fork)
+        try:
+            found = list(_fork(vault, fork))
+        except OSError as error:
+            found = [_problem(f"fork {fork.name}", error)]
+        if os.path.lexists(fork.path):  # otherwise it was discarded meanwhile
+            problems += found
     for path in vault.applies():
         problems += _apply(vault, ApplyDirectory(path))
     return [*problems, *_journal(vault)]

@@ -13,6 +13,7 @@ from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.disk_usage import Seen, measure
+from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.store import FORMAT, Vault, project_of
 
 
@@ -164,8 +165,9 @@ def vault_total(vault: Vault) -> VaultTotal:
     for fork in forks:
         try:
             record = fork.record
-        except MudroomError as error:
-            remarks.append(error.message)
+        except UNREADABLE as error:
+            damage = damage_of(fork, error)
+            remarks += [damage] if damage is not None else []
             continue
         unapplied += summarise(record.changeset.changes).files if record is not None else 0
     return VaultTotal(vault.path, vault.project, exists, len(forks), unapplied, size, tuple(remarks))

@@ -74,6 +74,8 @@ class Fork:
             return state
         except FileNotFoundError:
             problem = "is missing"
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
         except ValueError as error:
             problem = str(error)
         raise MudroomError(

@@ -211,11 +211,17 @@ class Vault:
         return "mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:
-        """Return all forks, oldest first."""
+        """Return all forks, oldest first, damaged ones included. A fork that is discarded meanwhile is left out."""
         with os.scandir(self.path + b"/forks") as scan:
             names = [item.name for item in scan]
-        forks = [Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path) for name in names]
-        return sorted(forks, key=lambda fork: (fork.created, fork.name))
+        forks = []
+        for name in names:
+            fork = Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path)
+            try:
+                forks.append((fork.created, fork.name, fork))
+            except FileNotFoundError:
+                continue
+        return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
     def discard(self, fork: Fork) -> None:
         """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns."""
