@@ -68,7 +68,7 @@ ROOMS: Mapping[str, Room] = {
             ("", "git"),
             ("approvals", "journal"),
             ("store",),
-            ("conflict", "forks"),
+            ("caches", "conflict", "forks"),
             ("apply",),
             ("retention", "transfer"),
         ),

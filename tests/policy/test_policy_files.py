@@ -219,8 +219,8 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
 KNOWN = (
-    "agents, commands, container, copy, credentials, include, keep, levels, limits, network, roles, run, secrets, "
-    "user_commands, verify)"
+    "agents, caches, commands, container, copy, credentials, include, keep, levels, limits, network, roles, run, "
+    "secrets, user_commands, verify)"
 )
 IMAGE_HINT = "write host, or a name as debian:bookworm"
 NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"

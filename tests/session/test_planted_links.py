@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from mudroom.core.settings import Settings, ViewChoice
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
@@ -43,17 +44,17 @@ def layer(session: Session) -> Path:
     return Path(os.fsdecode(session.vault.layer(session.vault.fork("f").state.upper)))
 
 
-def test_a_cache(place: Place, target: Path) -> None:
-    session = place.session()
-    cache = Path(os.fsdecode(session.vault.cache)) / "npm"
-    cache.symlink_to(target)
-    with pytest.raises(MudroomError, match=r"cache/npm is a symbolic link"):
-        session.run([b"sh", b"-c", b"echo mine >~/.npm/mine"])
-    assert untouched(target)
-    cache.unlink()
-    cache.symlink_to(target / "nothing")
-    with pytest.raises(MudroomError, match=r"cache/npm is a symbolic link"):
-        place.session().run([b"true"])
+@pytest.mark.parametrize(
+    ("view", "name"), [("overlay", "upper"), ("overlay", "work"), ("copy", "plain"), ("copy", "plain/npm")]
+)
+def test_a_cache(place: Place, target: Path, view: ViewChoice, name: str) -> None:
+    session = place.session(Settings(view=view))
+    session.run([b"true"], fork="f")
+    planted = Path(os.fsdecode(session.vault.fork("f").path)) / "caches" / name
+    planted.rename(planted.with_name("moved"))
+    planted.symlink_to(target)
+    with pytest.raises(MudroomError, match=rf"caches/{name} is not a directory that mudroom made"):
+        session.run([b"sh", b"-c", b"echo mine >~/.npm/mine"], fork="f")
     assert untouched(target)
 
 

@@ -12,8 +12,8 @@ import pytest
 from asking import Asked
 from conftest import Place
 from mudroom.session import Stdio
+from mudroom.vault import disk_usage
 from mudroom.vault.forks.background import Ring, StreamPart, read_part
-from mudroom.vault.retention import usage
 from mudroom.web.api.watch import _text
 
 
@@ -93,8 +93,8 @@ def test_what_the_disk_holds_takes_one_walk(ask: Asked, monkeypatch: pytest.Monk
         walked.append((os.fstat(root).st_ino, at))
         return measured(root, at, seen, pending)
 
-    measured = usage._measure_directory
-    monkeypatch.setattr(usage, "_measure_directory", walking)
+    measured = disk_usage._measure_directory
+    monkeypatch.setattr(disk_usage, "_measure_directory", walking)
     ask.get(ask.at + "/usage")
     assert len(walked) == len(set(walked)) > 3
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import CommandPolicy, Pattern
 from mudroom.core.command.verdict import Action
+from mudroom.core.confinement.cache_place import CacheShare
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Network
 
@@ -80,6 +81,10 @@ class Settings(NamedTuple):
     """Bytes of the journal's database. Older events beyond that move to an archive; no event is deleted."""
     keep_journal_age: float = 90 * 86400.0
     """Seconds. Older events move to an archive."""
+    cache_share: CacheShare = "agent"
+    """The pool to which new entries of the package managers' caches go (``core/confinement/cache_place.py``)."""
+    cache_limit: int = 5 * 10**9
+    """Bytes of one pool."""
     keep_bytes: int = 5 * 10**9
     """Bytes on disk of all applies together; the oldest are deleted first."""
 

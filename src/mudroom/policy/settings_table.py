@@ -323,6 +323,25 @@ ROWS: tuple[SettingRow, ...] = (
         adds=True,
     ),
     SettingRow(
+        "caches.share",
+        "cache_share",
+        choices("fork", "agent", "project"),
+        "who sees new entries of package managers' caches: only the fork, later forks of the same agent (or user), or "
+        "all of the project",
+        "fork",
+        stricter=strictest("project", "agent", "fork"),
+        loosening=only("project"),
+    ),
+    SettingRow(
+        "caches.limit",
+        "cache_limit",
+        SIZE,
+        "size of the caches of the user, and of each agent; beyond it whole caches are removed, the oldest first",
+        "1 GB",
+        stricter=min,
+        loosening=more_than(DEFAULTS.cache_limit),
+    ),
+    SettingRow(
         "copy.limit",
         "copy_limit",
         SIZE,

@@ -85,6 +85,7 @@ class JoinedSandbox:
     def inside(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the environment and the working directory of the command, as seen inside."""
         standing, fork, order = self._standing, self._fork, self._order
+        self._machine.note_caches(fork, order)
         variables, cwd = self._machine.confinement.beside(
             fork.copy_place + b"/work", standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
             order.grant, standing.port,

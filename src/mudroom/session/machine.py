@@ -24,11 +24,13 @@ from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.grant import Grant, granted
 from mudroom.session.order import Order, Outcome
+from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
     from mudroom.core.network.host_rules import HostRule
@@ -288,6 +290,23 @@ class Machine:
             return blake2b(repr((facts, hosts)).encode(), digest_size=16).hexdigest()
 
         return terms
+
+    # --- caches ---
+
+    def caches(self, vault: Vault, fork: Fork, order: Order) -> ForkCache:
+        """Return the fork's part of the caches, for a command. Hold the fork's lock."""
+        return ForkCache(vault, fork, self._cache_use(order))
+
+    def note_caches(self, fork: Fork, order: Order) -> None:
+        """Record a command that joins a sandbox of the fork, and uses its caches."""
+        note_pool(fork, self._cache_use(order))
+
+    def _cache_use(self, order: Order) -> CacheUse:
+        return self.confinement.cache_use(order.grant, order.actor.agent, order.actor.settings.cache_share)
+
+    def cache_view(self, caches: ForkCache, mode: Mode, order: Order) -> CacheView:
+        places = self.confinement.cache_places(mode, order.actor.settings, order.grant)
+        return caches.view(places, overlay=mode == "overlay", seed=order.actor.settings.copy_limit)
 
     # --- around a command ---
 

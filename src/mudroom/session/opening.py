@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import ExitStack
 
 from mudroom.core.confinement.fallback import Mode
@@ -83,9 +84,10 @@ class Opening:
         mirror = machine.mirror(order)
         if mirror is not None:
             attempt.callback(mirror.close)
+        caches = machine.caches(vault, fork, order)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
-            order.grant, port, shown(equipment),
+            order.grant, port, shown(equipment), machine.cache_view(caches, mode, order),
         )  # fmt: skip
         machine.after_the_last(fork)
         started = start_time(vault)
@@ -105,5 +107,6 @@ class Opening:
         attempt.callback(forks.tools.end_live, fork.name)
         self._resources.push(attempt.pop_all())
         environment = dict(equipment.environment) if equipment is not None else {}
-        basis = Basis(vault, fork, mode, started, machine.terms(order), environment, port, forks.clock)
+        give_back = functools.partial(caches.give_back, settings.cache_limit)
+        basis = Basis(vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back)
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, mirror)

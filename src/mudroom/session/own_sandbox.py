@@ -121,6 +121,7 @@ class OwnSandbox:
         self._opened: OpenFork | None = None
         self._view: View | None = None
         self._output: CapturedOutput | None = None
+        self._caches = machine.caches(vault, fork, order)
 
     def close(self) -> None:
         self._open.close()
@@ -162,6 +163,7 @@ class OwnSandbox:
         changeset = gather(fork, self._opened, self._view, command, outcome.started)
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
+        outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit)
         fork.end()
         self._open.close()
         if outcome.merged is not None:
@@ -189,7 +191,7 @@ class OwnSandbox:
             try:
                 plan, env = machine.confinement.plan(
                     view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
-                    rlimits, order.grant, port, shown(equipment),
+                    rlimits, order.grant, port, shown(equipment), machine.cache_view(self._caches, mode, order),
                 )  # fmt: skip
                 if equipment is not None:
                     env |= dict(equipment.environment)
@@ -276,6 +278,7 @@ class OwnSandbox:
         self._outcome.notes += keep_journal(self._forks, self._order.actor.settings)
         if isinstance(view, OverlayView):
             view.tidy()
+        self._caches.tidy()
         if len(fork.state.layers) > 1:
             from mudroom.vault.forks.flatten import is_deep, merge_lowest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.container.plain_plan import compile_inside
@@ -19,10 +20,10 @@ SPEC = SandboxSpec(
     scratch=b"/state/v/scratch",
     namespaces=False,
     network="gate",
+    caches=CacheView(((b"npm", b"/home/u/.npm"),), upper=b"/state/v/forks/f/caches/plain"),
     binds=(
         Bind(PROJECT + b"/.mudroom", PROJECT + b"/.mudroom"),
         Bind(b"/usr", b"/usr"),
-        Bind(b"/state/v/cache/npm", b"/home/u/.npm", writable=True),
     ),
     masks=(b"/etc/shadow",),
     landlock_abi=7,
@@ -45,7 +46,7 @@ def test_what_the_container_is_made_with() -> None:
     plan = compile_inside(SPEC, "x86_64")
     assert plan.mounts == (
         (b"/usr", b"/usr", False),
-        (b"/state/v/cache/npm", b"/home/u/.npm", True),
+        (b"/state/v/forks/f/caches/plain/npm", b"/home/u/.npm", True),
         (b"/dev/null", b"/etc/shadow", False),
         (WORK, PROJECT, True),
         (PROJECT + b"/.mudroom", PROJECT + b"/.mudroom", False),

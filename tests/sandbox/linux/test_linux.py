@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom.core.confinement.cache_place import NO_CACHES, CacheView
 from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
 from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
@@ -27,11 +28,16 @@ USER = SandboxSpec(
     home=b"/home/u",
     scratch=VAULT + b"/scratch",
     links=((b"usr/bin", b"/bin"),),
+    caches=CacheView(
+        ((b"cache", b"/home/u/.cache"), (b"npm", b"/home/u/.npm")),
+        (VAULT + b"/cache/host/user",),
+        VAULT + b"/forks/f/caches/upper",
+        VAULT + b"/forks/f/caches/work/1",
+    ),
     binds=(
         Bind(b"/usr", b"/usr"),
         Bind(b"/etc", b"/etc"),
         Bind(b"/home/u/.pyenv", b"/home/u/.pyenv"),
-        Bind(VAULT + b"/cache/npm", b"/home/u/.npm", writable=True),
         Bind(PROJECT + b"/.mudroom", PROJECT + b"/.mudroom"),
     ),
     devices=(b"/dev/null", b"/dev/tty"),
@@ -65,15 +71,8 @@ link /bin -> usr/bin
 directory /dev (755)
 show /dev/null at /dev/null (nosuid,noexec)
 show /dev/tty at /dev/tty (nosuid,noexec)
-private tmpfs at /dev/shm (nosuid,nodev)
 show /etc at /etc (ro,nosuid,nodev)
-private tmpfs at /home/u (nosuid,nodev)
-show /home/u/.local/state/mudroom/p1/cache/npm at /home/u/.npm (nosuid,nodev)
-show /home/u/.pyenv at /home/u/.pyenv (ro,nosuid,nodev)
-private tmpfs at /run (nosuid,nodev)
-private tmpfs at /tmp (nosuid,nodev)
 show /usr at /usr (ro,nosuid,nodev)
-private tmpfs at /var/tmp (nosuid,nodev)
 link /dev/fd -> /proc/self/fd
 link /dev/stdin -> /proc/self/fd/0
 link /dev/stdout -> /proc/self/fd/1
@@ -82,6 +81,12 @@ link /dev/ptmx -> pts/ptmx
 link /var/run -> /run
 directory /proc (555)
 let no program gain a capability
+private tmpfs at /dev/shm (nosuid,nodev)
+private tmpfs at /home/u (nosuid,nodev)
+show /home/u/.pyenv at /home/u/.pyenv (ro,nosuid,nodev)
+private tmpfs at /run (nosuid,nodev)
+private tmpfs at /tmp (nosuid,nodev)
+private tmpfs at /var/tmp (nosuid,nodev)
 fresh proc at /proc
 hide /proc/keys
 hide /proc/key-users
@@ -90,6 +95,8 @@ host name mudroom
 make /proc/sys read-only
 make /proc/1 read-only
 bring the private loopback up
+staged view at /home/u/.cache: /home/u/.local/state/mudroom/p1/forks/f/caches/upper over /home/u/.local/state/mudroom/p1/cache/host/user
+bind 2 directories of /home/u/.cache to their own places
 staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
 show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
 hand /home/u/work to mudroom's own file tools, if they asked for it
@@ -101,7 +108,7 @@ umask 022
 drop every capability, and check
 no_new_privs: no set-uid program gains anything
 Landlock, 0 rules
-system call""".splitlines()
+system call""".splitlines()  # noqa: E501
 
 
 def test_as_an_ordinary_user() -> None:
@@ -111,7 +118,8 @@ def test_as_an_ordinary_user() -> None:
     assert plan.mediation is None
     prepared = plan.steps[: plan.shared], plan.steps[plan.shared : plan.shared + plan.ahead]
     assert prepared[0][-1] == ("drop_bounding_set",)
-    assert prepared[1] == (
+    assert not [step for step in prepared[0] if step[0] in ("tmpfs", "file")], "no command can write to what is shared"
+    assert prepared[1][-8:] == (
         ("proc", b"proc"),
         ("cover", b"proc/keys"),
         ("cover", b"proc/key-users"),
@@ -154,7 +162,7 @@ def test_as_root_more_is_taken_away() -> None:
 
 def test_a_copy_appears_at_the_projects_own_path() -> None:
     lacks, has = difference(COPY)
-    assert lacks == [line for line in AS_USER if line.startswith("staged view")]
+    assert lacks == [line for line in AS_USER if line.startswith("staged view at /home/u/work")]
     assert has == ["show /home/u/.local/state/mudroom/p1/forks/f/copy at /home/u/work (nosuid,nodev)"]
 
 
@@ -188,7 +196,7 @@ def test_without_namespaces() -> None:
         "let no program gain a capability",
         "drop every capability, and check",
         "no_new_privs: no set-uid program gains anything",
-        "Landlock, 11 rules",
+        "Landlock, 10 rules",
         "system call",
         "mediate 21 metadata calls: only in "
         "/home/u/.local/state/mudroom/p1/forks/f/copy, /home/u/.local/state/mudroom/p1/forks/f/private",
@@ -209,7 +217,7 @@ def test_without_namespaces_landlock_says_what_may_be_opened() -> None:
     rules = landlock_rules(BARE)
     writable = {path for path, access in rules.items() if access & ~READ}
     everything = {path for path, access in rules.items() if access == EVERYTHING}
-    assert everything == {VAULT + b"/forks/f/copy", VAULT + b"/forks/f/private", VAULT + b"/cache/npm"}
+    assert everything == {VAULT + b"/forks/f/copy", VAULT + b"/forks/f/private"}
     assert writable - everything == {b"/dev/null", b"/dev/tty"}
     assert rules[b"/usr"] == rules[b"/etc"] == rules[b"/proc"] == READ
     assert PROJECT not in rules
@@ -270,6 +278,14 @@ def test_an_unknown_machine_is_refused(spec: SandboxSpec) -> None:
 # --- for every spec -----------------------------------------------------------------------------------------------
 
 
+def _caches(vault: bytes, home: bytes, overlay: bool) -> CacheView:
+    places = ((b"cache", home + b"/.cache"), (b"npm", home + b"/.npm"))
+    caches = vault + b"/forks/f/caches"
+    if not overlay:
+        return CacheView(places, upper=caches + b"/plain")
+    return CacheView(places, (vault + b"/cache/host/user",), caches + b"/upper", caches + b"/work/1")
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> SandboxSpec:
     home = draw(st.sampled_from([b"/home/u", b"/root", b"/tmp/home", b"/run/user/1000"]))
@@ -280,8 +296,9 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
     shown += [b"/var", b"/var/tmp", b"/var/tmp/shown", b"/var/run/shown", b"/run/shown", b"/home", b"/dev/shm/shown"]
     shown += [b"/bin", b"/bin/shown"]
     binds = [Bind(path, path) for path in shown if draw(st.booleans()) and path != home and not is_below(vault, path)]
-    if draw(st.booleans()):
-        binds.append(Bind(vault + b"/cache/cache", home + b"/.cache", writable=True))
+    cached = draw(st.booleans()) and not is_below(project, home + b"/.cache")
+    if cached and draw(st.booleans()):
+        binds.append(Bind(home + b"/.cache/shown", home + b"/.cache/shown"))
     views: list[Overlay | Copy] = [Copy(vault + b"/copy"), Overlay((project,), vault + b"/upper", vault + b"/work")]
     view = draw(st.sampled_from(views))
     namespaces = isinstance(view, Overlay) or draw(st.booleans())
@@ -293,6 +310,7 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
         scratch=vault + b"/scratch",
         namespaces=namespaces,
         links=((b"usr/bin", b"/bin"),),
+        caches=_caches(vault, home, isinstance(view, Overlay)) if cached else NO_CACHES,
         network=draw(st.sampled_from(["none", "open"])),
         binds=tuple(draw(st.permutations(binds))),
         masks=draw(st.sampled_from([(), (b"/etc/shadow", b"/etc/ssh/key")])),
@@ -305,8 +323,16 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
 
 def mounted_at(step: Step) -> bytes | None:
     """Return the absolute path at which a step mounts, or None if it mounts nothing."""
-    at = {"bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}.get(step[0])
+    at = {"bind": 2, "inside": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}.get(step[0])
     return None if at is None else b"/" + step[at]
+
+
+def mounted_by(step: Step) -> list[bytes]:
+    """Return the absolute paths at which a step mounts; not the place that a spread overlay covers itself."""
+    if step[0] == "spread":
+        return [b"/" + place for _name, place in step[2] if place != step[1]]
+    at = mounted_at(step)
+    return [] if at is None else [at]
 
 
 machines = st.sampled_from(sorted(MACHINES))
@@ -338,7 +364,7 @@ def test_the_end_is_always_the_same(spec: SandboxSpec, machine: str) -> None:
 @given(specs())
 def test_nothing_is_covered_and_nothing_is_mounted_before_what_it_lies_in(spec: SandboxSpec) -> None:
     """Above all: a project below /tmp or the home comes after the tmpfs there."""
-    mounts = [at for step in compiled(spec).steps if (at := mounted_at(step)) is not None]
+    mounts = [at for step in compiled(spec).steps for at in mounted_by(step)]
     for number, at in enumerate(mounts):
         assert not [later for later in mounts[number + 1 :] if is_below(at, later)]
     if spec.namespaces:
@@ -397,7 +423,7 @@ def test_nothing_of_the_project_or_the_vault_shows_but_what_is_meant_to(spec: Sa
             assert not is_below(vault, step[1]), "the vault, or what it lies in"
             assert not is_below(spec.project, step[1]) or step[1] in {bind.source for bind in spec.binds}
             if is_below(step[1], vault):
-                assert step[1] in (vault + b"/copy", vault + b"/cache/cache")
+                assert step[1] == vault + b"/copy" or step[1].startswith(vault + b"/forks/f/caches/plain/")
         if step[0] == "landlock":
             assert spec.project not in dict(step[4])
             assert not [path for path in dict(step[4]) if is_below(vault, path)]
@@ -406,7 +432,7 @@ def test_nothing_of_the_project_or_the_vault_shows_but_what_is_meant_to(spec: Sa
 @given(specs())
 def test_only_the_view_the_caches_and_private_places_can_be_written(spec: SandboxSpec) -> None:
     writable = {b"/" + step[2] for step in compiled(spec).steps if step[0] == "bind" and not step[3] & 1}
-    caches = {bind.path for bind in spec.binds if bind.writable}
+    caches = {path for _name, path in spec.caches.places}
     view = {spec.project} if isinstance(spec.view, Copy) else set()
     assert writable <= view | caches | set(spec.devices)
     own = spec.project + b"/.mudroom"

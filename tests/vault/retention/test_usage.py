@@ -11,8 +11,9 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.core.retention import RetentionLimits
+from mudroom.vault.disk_usage import measure
 from mudroom.vault.retention.prune import collect_garbage
-from mudroom.vault.retention.usage import KindUsage, measure, usage, vault_named, vault_total, vaults, why_unusable
+from mudroom.vault.retention.usage import KindUsage, usage, vault_named, vault_total, vaults, why_unusable
 from mudroom.vault.store.store import Vault, open_vault
 
 

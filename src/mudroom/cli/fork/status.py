@@ -9,6 +9,8 @@ import os
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.confinement.limit import show_size
+from mudroom.session.retention import cache_bytes
 
 EXAMPLES = """\
 examples:
@@ -25,8 +27,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         rows = fork_rows(session)
         applies = session.changes.applies()
         project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)
+        cached, limit = cache_bytes(session.forks), session.actor.settings.cache_limit
     if context.as_json:
-        report = {"schema": "mudroom.status/1", "project": project, "vault": vault, "forks": rows, "applies": applies}
+        places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
+        report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
         context.terminal.out(json.dumps(report))
         return 0
     lines = [f"project  {project}", f"vault    {vault}"]
@@ -37,5 +41,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     undoable = [apply["apply"] for apply in applies if apply["state"] == "applied"]
     if undoable:
         lines.append(f"undo     {undoable[-1]} (of {len(undoable)})")
+    if cached:
+        lines.append(f"caches   {show_size(cached)} (at most {show_size(limit)} for you, and for each agent)")
     context.terminal.out("\n".join(lines))
     return 0

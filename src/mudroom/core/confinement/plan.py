@@ -76,6 +76,10 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "beneath": lambda path: f"make sure that {_at(path)} is not a link",
     "enter": lambda: "start from the session's prepared root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
+    "inside": lambda source, path, bits: (
+        f"show {show(source)} at {_at(path)}, inside of what is there ({_attributes(bits)})"
+    ),
+    "spread": lambda path, places: f"bind {len(places)} directories of {_at(path)} to their own places",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
     "proc": lambda path: f"fresh proc at {_at(path)}",
     "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from mudroom.core.confinement.cache_place import NO_CACHES, CacheView
+
 Network = Literal["none", "gate", "open"]
 """``gate``: only connections that the gate's rules allow; ``open``: the host's network without restrictions."""
 
@@ -73,7 +75,8 @@ class SandboxSpec(NamedTuple):
     links: tuple[tuple[bytes, bytes], ...] = ()
     """Symbolic links of the host's root directory, as (target, path), such as /bin → usr/bin."""
     binds: tuple[Bind, ...] = ()
-    """System directories, toolchains, caches, and mounts that the user added."""
+    """System directories, toolchains, and mounts that the user added."""
+    caches: CacheView = NO_CACHES
     masks: tuple[bytes, ...] = ()
     """Files that appear empty."""
     files: tuple[tuple[bytes, bytes], ...] = ()

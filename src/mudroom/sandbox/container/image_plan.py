@@ -13,6 +13,8 @@ point. A mount point that is a symlink of the image is refused: the mount would 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
@@ -24,9 +26,11 @@ from mudroom.sandbox.linux.plan import (
     STANDARD_LINKS,
     TMPFS_LIMIT,
     WRITABLE,
-    ahead,
+    cache_steps,
     confinement,
+    inside_caches,
     own_directory,
+    own_system,
     view_step,
 )
 
@@ -45,9 +49,10 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
     layers."""
     assert spec.namespaces, "without namespaces the image's root is the command's as it is"
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
-    shared, before, last = _shared(spec, hidden), ahead(spec), confinement(spec, machine)
+    shared, before, last = _shared(spec, hidden), _ahead(spec), confinement(spec, machine)
     own = [
         *(("cover", mask[1:]) for mask in spec.masks),
+        *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
@@ -82,19 +87,35 @@ def _is_inside(path: bytes, spec: SandboxSpec) -> bool:
 
 
 def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
-    placed = sorted(_placed(spec, hidden), key=lambda place: place[0])
+    placed = _sorted(place for place in _placed(spec, hidden) if not _is_private(place[0], spec))
     steps: list[Step] = [("private",), ("image", spec.scratch, READ_ONLY)]
     steps += [("beneath", path[1:]) for path in places(spec, hidden)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
-    steps += [("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE)]
+    steps += [("directory", b"dev/shm", 0o1777)]
     steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
     steps += [("tmpfs", b"sys", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", path, path[1:], READ_ONLY | NOEXEC, True) for path in CPU]
-    steps += [step for _path, step in placed]
-    steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    steps += placed
     steps += [("seal", name, NOSUID | NOEXEC | RDONLY) for name in (b"dev", b"sys")]
     return [*steps, ("drop_bounding_set",)]
+
+
+def _ahead(spec: SandboxSpec) -> list[Step]:
+    """Return the steps that each command performs for itself but that do not depend on the command."""
+    placed = [place for place in _placed(spec, ()) if _is_private(place[0], spec)]
+    steps = _sorted([*placed, (b"/dev/shm", ("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE))])
+    steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    return [*steps, *own_system(spec)]
+
+
+def _sorted(placed: Iterable[tuple[bytes, Step]]) -> list[Step]:
+    """Return the steps by path: a parent is mounted before its children."""
+    return [step for _path, step in sorted(placed, key=lambda place: place[0])]
+
+
+def _is_private(path: bytes, spec: SandboxSpec) -> bool:
+    return any(is_below(path, own) for own in private(spec.home))
 
 
 def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, Step]]:
@@ -106,7 +127,7 @@ def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, S
 def _is_placed(bind: Bind, spec: SandboxSpec) -> bool:
     """Return whether a step has to bind it. A read-only mount of the engine stays as it is; a writable one was made
     read-only with the rest."""
-    if is_below(bind.path, spec.project):
+    if is_below(bind.path, spec.project) or bind in inside_caches(spec):
         return False
     return bind.writable or _is_inside(bind.path, spec)
 

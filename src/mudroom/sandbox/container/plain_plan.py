@@ -70,6 +70,7 @@ def _filter(spec: SandboxSpec, machine: str) -> tuple[Step, ...]:
 def _mounts(spec: SandboxSpec, view: Copy) -> list[tuple[bytes, bytes, bool]]:
     own = spec.project + b"/.mudroom"
     mounts = [(bind.source, bind.path, bind.writable) for bind in spec.binds if bind.path != own]
+    mounts += [(spec.caches.upper + b"/" + name, path, True) for name, path in spec.caches.places]
     mounts += [(_NOTHING, mask, False) for mask in spec.masks]
     mounts.append((view.work, spec.project, True))
     return [*mounts, *((bind.source, own, False) for bind in spec.binds if bind.path == own)]

@@ -6,9 +6,8 @@ old, or has been idle for long.
 
 Rules of this file:
 1. A container is used by one command at a time, or by the commands of one sandbox: its limits are theirs.
-2. Files that commands leave in their /tmp are for later commands of the same fork: a container used for one fork is
-   never used for another. Where a command has no namespaces of its own (``nested`` of the container), its leftovers are
-   the container's, which is then used only once.
+2. A container used for one fork is never used for another: its mounts are the fork's. Where a command has no namespaces
+   of its own (``nested`` of the container), its leftovers are the container's, which is then used only once.
 3. Containers started ahead are of the kind requested last. A thread of its own starts them, so no caller waits for it.
    After a failure none is started ahead until a caller has received a container.
 """

@@ -71,13 +71,24 @@ def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> St
     return context
 
 
+def is_missing(directory: bytes, program: bytes) -> bool:
+    """Whether execve(2) of the program would fail with ENOENT or ENOTDIR."""
+    try:
+        os.stat(directory + b"/" + program)
+    except OSError as error:
+        return error.errno in (ENOENT, ENOTDIR)
+    return False
+
+
 def start_program(
     start: Callable[[bytes, list[bytes]], int | None], argv: list[bytes], search: list[bytes]
 ) -> int | None:
     """Call ``start(path, argv)`` for ``argv[0]``, looking it up in the directories of ``search`` as execvp(3) does. A
-    file without a known executable format is run by the shell. Raise OSError if the program cannot be started."""
+    file without a known executable format is run by the shell. Raise OSError if the program cannot be started.
+
+    A missing file is found out by stat(2): a process that cannot execute it costs a hundred times as much."""
     program = argv[0]
-    candidates = [program] if b"/" in program else [d + b"/" + program for d in search]
+    candidates = [program] if b"/" in program else [d + b"/" + program for d in search if not is_missing(d, program)]
     failure = OSError(ENOENT, "not found")
     for candidate in candidates:
         try:

@@ -207,6 +207,41 @@ def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int,
     attach(context, tree, path)
 
 
+def step_inside(context: StepContext, source: bytes, path: bytes, attributes: int) -> None:
+    """Show a tree of the host inside a directory that commands have written to. No link on the way is followed: an
+    absolute link would lead to the host, whose root is still this process's own. The place is created if it is
+    missing."""
+    tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    set_attributes(tree, attributes, recursive=True)
+    is_directory = os.fstat(tree).st_mode & 0o170000 == 0o040000
+    *above, last = path.split(b"/")
+    at = os.dup(context.root)
+    for name in (*above, last) if is_directory else above:
+        _mkdir(at, name, 0o755)
+        below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        os.close(at)
+        at = below
+    if not is_directory:
+        below = os.open(last, os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=at)
+        os.close(at)
+        at = below
+    syscall(SYS_move_mount, tree, b"", at, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+    os.close(tree)
+    os.close(at)
+
+
+def step_spread(context: StepContext, path: bytes, places: tuple[tuple[bytes, bytes], ...]) -> None:
+    """Bind directories of the mount at ``path`` to places of their own. The last place may be ``path`` itself, which
+    covers the whole mount: the kernel uncovers it for no command (mount_namespaces(7), locked mounts; no command has
+    the capability)."""
+    whole = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    for name, place in places:
+        tree = syscall(SYS_open_tree, whole, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+        make_directories(context.root, place)
+        attach(context, tree, place)
+    os.close(whole)
+
+
 def step_tmpfs(context: StepContext, path: bytes, options: Options, attributes: int) -> None:
     tree = new_filesystem(b"tmpfs", options, attributes)
     make_directories(context.root, path)

@@ -18,6 +18,7 @@ from typing import Any
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
+from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.plan import (
     FILE_RIGHTS,
@@ -36,8 +37,10 @@ from mudroom.sandbox.linux.plan import (
     STANDARD_LINKS,
     TMPFS_LIMIT,
     WRITABLE,
+    cache_steps,
     filesystem_rights,
     filter_for,
+    inside_caches,
     no_audit_flags,
     own_directory,
     view_step,
@@ -75,8 +78,13 @@ def compile_bare(spec: SandboxSpec, machine: str) -> Plan:
         return _without_namespaces(spec, spec.around, machine)
     flags = NAMESPACES["user"] | NAMESPACES["mount"] | NAMESPACES["pid"]
     flags |= NAMESPACES["net"] if spec.network == "none" else 0
-    shared, ahead, last = _shared(spec, spec.around), _ahead(spec), _confinement(spec, spec.around, machine)
+    shared, ahead, last = (
+        _shared(spec, spec.around),
+        _ahead(spec, spec.around),
+        _confinement(spec, spec.around, machine),
+    )
     own = [
+        *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
         *(("cover", path[1:]) for path in spec.around.covered),
@@ -100,26 +108,46 @@ def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
     steps: list[Step] = [("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
-    steps += [("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE)]
+    steps += [("directory", b"dev/shm", 0o1777)]
     steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
+    steps += _in_order(spec, around, private=False)
+    return [*steps, ("seal", b"dev", NOSUID | NOEXEC | 1), ("drop_bounding_set",)]
+
+
+def _in_order(spec: SandboxSpec, around: HostView, *, private: bool) -> list[Step]:
+    """Return the mounts in the directories that each command has for itself, or the others. A parent comes before its
+    children; the home is made read-only after everything in it has been put in place."""
+    placed = sorted(_placed(spec, around), key=lambda place: place[0])
+    steps = [step for path, step in placed if _is_private(path, around) is private]
+    return [*steps, ("seal", spec.home[1:], READ_ONLY)] if _is_private(spec.home, around) is private else steps
+
+
+def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
+    """Return what is put into the host's tree, by path."""
+    inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [(path, ("tmpfs", path[1:], TMPFS_LIMIT, WRITABLE)) for path in around.private]
     placed.append((spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), NOSUID | NODEV)))
+    placed += [(path, ("directory", path[1:], 0o700)) for _name, path in spec.caches.places]
     placed += [(path, ("directory", path[1:], mode)) for path, mode in around.directories]
     placed += [(path, ("symlink", target, path[1:])) for target, path in around.links]
     placed += [(bind.path, (*_bind(bind)[:4], True)) for bind in around.shown]
-    placed += [(bind.path, _bind(bind)) for bind in spec.binds if bind.path != spec.project + b"/.mudroom"]
+    own = {spec.project + b"/.mudroom", *inside}
+    placed += [(bind.path, _bind(bind)) for bind in spec.binds if bind.path not in own]
     placed += [(path, ("tmpfs", path[1:], _EMPTY, READ_ONLY | NOEXEC)) for path in around.hidden]
-    placed += [(path, ("file", path[1:], content, 0o600)) for path, content in spec.files]
-    steps += [step for _path, step in sorted(placed, key=lambda place: place[0])]
-    steps += [("seal", spec.home[1:], READ_ONLY), ("seal", b"dev", NOSUID | NOEXEC | 1)]
-    return [*steps, ("drop_bounding_set",)]
+    return placed + [(path, ("file", path[1:], content, 0o600)) for path, content in spec.files]
 
 
-def _ahead(spec: SandboxSpec) -> list[Step]:
+def _is_private(path: bytes, around: HostView) -> bool:
+    """Return whether a path is in a directory that every command has for itself."""
+    return any(is_below(path, own) for own in around.private)
+
+
+def _ahead(spec: SandboxSpec, around: HostView) -> list[Step]:
     """An ordinary user's /proc has no mounts over it: a nested sandbox may mount its own only if all of this one is
     visible (mount_too_revealing in fs/namespace.c). For root, the machine's settings are covered: root could change
     them."""
-    steps: list[Step] = [("proc", b"proc"), ("devpts", b"dev/pts")]
+    steps = _in_order(spec, around, private=True)
+    steps += [("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE), ("proc", b"proc"), ("devpts", b"dev/pts")]
     if spec.network == "none":
         steps.append(("loopback",))
     if spec.as_root:

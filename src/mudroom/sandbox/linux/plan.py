@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.core.tree.path import is_below, show
@@ -82,12 +83,13 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
-    common = spec._replace(view=_NO_VIEW, cwd=b"")
+    common = spec._replace(view=_NO_VIEW, cwd=b"", caches=CacheView(spec.caches.places))
     flags, shared, ahead, last = _frame(common, machine)
     own = [
         # uid 0 without capabilities still *owns* secrets that others cannot read. Covered for each command, not in the
         # template: a cover is gone for all as soon as the host replaces the file (vfs_rename in fs/namei.c)
         *(("cover", mask[1:]) for mask in spec.masks),
+        *cache_steps(spec),
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
@@ -113,7 +115,16 @@ def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tupl
 
 
 def ahead(spec: SandboxSpec) -> list[Step]:
-    """Return the steps that each command performs for itself but that do not depend on the command."""
+    """Return the steps that each command performs for itself but that do not depend on the command: no two commands of
+    different sandboxes share a directory that both can write to."""
+    placed = [place for place in _placed(spec) if _is_private(place[0], spec)]
+    steps = [step for _path, step in sorted(placed, key=lambda place: place[0])]
+    steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    return [*steps, *own_system(spec)]
+
+
+def own_system(spec: SandboxSpec) -> list[Step]:
+    """Return the steps of a command's own /proc, terminals and network."""
     steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
     steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
     if spec.as_root:  # uid 0 without capabilities still owns the files in these: sysctl(2), proc(5)
@@ -130,19 +141,18 @@ def ahead(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec) -> list[Step]:
-    """Return the steps of the root that all commands of a session share; the private directories live as long as the
-    session.
+    """Return the steps of the root that all commands of a session share. A command can write to none of it.
 
     No file is made inside a bind: it is the host's, and read-only.
     """
-    placed = sorted(_placed(spec), key=lambda place: place[0])
+    placed = _placed(spec)
+    own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: most often the same link
     steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
-    steps += [step for _path, step in placed]
-    steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    steps += [step for path, step in sorted(placed, key=lambda place: place[0]) if not _is_private(path, spec)]
     steps += [("symlink", target, path) for target, path in STANDARD_LINKS]
-    if not any(is_below(_RUN[1], path) for path, _step in placed):  # else it is the host's: most often the same link
+    if own_run:
         steps.append(("symlink", _RUN[0], _RUN[1][1:]))
     steps.append(("directory", b"proc", 0o555))
     return [*steps, ("drop_bounding_set",)]
@@ -150,16 +160,21 @@ def _shared(spec: SandboxSpec) -> list[Step]:
 
 def _devices(spec: SandboxSpec) -> list[Step]:
     steps: list[Step] = [("directory", b"dev", 0o755)]
-    steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
-    steps.append(("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE))
-    return steps
+    return [*steps, *(("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices)]
+
+
+def _is_private(path: bytes, spec: SandboxSpec) -> bool:
+    """Return whether a path is in a directory that every command has for itself."""
+    return any(is_below(path, own) for own in (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm", spec.home))
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     """Return the mounts of the tree by path. Sorted by path, a parent is mounted before its children. Of two binds at
     the same path the later counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
+    inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [
+        (b"/dev/shm", ("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE)),
         (b"/tmp", ("tmpfs", b"tmp", TMPFS_LIMIT, WRITABLE)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
         (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
@@ -167,9 +182,36 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     if not any(is_below(b"/var/tmp", path) for path in binds):
         placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", TMPFS_LIMIT, WRITABLE)))
     for path, bind in binds.items():
+        if bind.path in inside:
+            continue
         attributes = WRITABLE if bind.writable else READ_ONLY
         placed.append((path, ("bind", bind.source, path[1:], attributes, False)))
     return placed
+
+
+def cache_steps(spec: SandboxSpec) -> list[Step]:
+    """Return the mounts of the caches: one overlay, whose directories are then bound to their own places; and what is
+    shown inside of them."""
+    caches = spec.caches
+    if not caches.places:
+        return []
+    shown: list[Step] = [
+        ("inside", bind.source, bind.path[1:], WRITABLE if bind.writable else READ_ONLY) for bind in inside_caches(spec)
+    ]
+    if not caches.lowers:
+        places = ((caches.upper + b"/" + name, path[1:]) for name, path in caches.places)
+        return [*(("bind", source, path, WRITABLE, False) for source, path in places), *shown]
+    first = caches.places[0][1][1:]
+    spread = tuple((name, path[1:]) for name, path in (*caches.places[1:], caches.places[0]))
+    overlay = ("overlay", first, caches.lowers, caches.upper, caches.work, True)
+    return [overlay, ("spread", first, spread), *shown]
+
+
+def inside_caches(spec: SandboxSpec) -> list[Bind]:
+    """Return the binds whose places lie in a cache. They are mounted after it."""
+    places = [path for _name, path in spec.caches.places]
+    binds = [bind for bind in spec.binds if any(is_below(bind.path, place) for place in places)]
+    return sorted(binds, key=lambda bind: bind.path)
 
 
 def _place(bind: Bind, spec: SandboxSpec) -> bytes:

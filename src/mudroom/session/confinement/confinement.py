@@ -9,6 +9,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
 from mudroom.core.confinement.container import NOBODY, user_of
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
@@ -17,7 +18,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
-from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.client import StepFailed
 from mudroom.sandbox.host.host import Host, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
@@ -25,6 +26,7 @@ from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, submounts
+from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -32,23 +34,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.container.image_file import ProvidedImage
 
 Rlimits = tuple[tuple[int, int, int], ...]
-_CACHES = (
-    (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and other tools that follow XDG
-    (b".npm", b"npm"),
-    (b".cargo/registry", b"cargo-registry"),
-    (b".cargo/git", b"cargo-git"),
-    (b"go/pkg", b"go"),
-    (b".gradle/caches", b"gradle"),
-    (b".m2/repository", b"maven"),
-    (b".nuget/packages", b"nuget"),
-    (b".yarn/berry", b"yarn"),
-    (b".local/share/pnpm/store", b"pnpm"),
-)
-"""(path below the home, name in the vault's cache). Caches are kept per vault, so a second install is fast; the host's
-own are never used. A cache inside a toolchain that is shown read-only is left out. No variable is needed: these are the
-tools' default paths."""
-
-
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
 """Paths where commands find files that other commands have written, or links to such paths."""
 
@@ -136,8 +121,6 @@ class Confinement:
         self.home = home
         self._host: Host | None = None
         self._umask = umask()
-        self._prepared = set[tuple[int, str]]()
-        """Levels and images whose cache directories exist."""
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self.mode: Mode = platform.first
@@ -209,11 +192,12 @@ class Confinement:
         grant: Grant = PLAIN,
         gate: int = 0,
         trust: tuple[Bind, ...] = (),
+        caches: CacheView = NO_CACHES,
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the plan and the environment of a command. ``private``: the directory of home and /tmp without a mount
         namespace. ``stand_ins``: rlimits instead of limits that no control group enforces. ``gate``: the gate's port on
         the host's loopback if it cannot listen in a network namespace of the command. ``trust``: TLS root certificates
-        instead of the system's."""
+        instead of the system's. ``caches``: at the places of ``cache_places``."""
         host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
@@ -240,7 +224,8 @@ class Confinement:
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,
-            binds=(*self._binds(host, home, confined, settings, grant), *resolver.binds, *trust),
+            binds=(*self._binds(host, confined, settings), *resolver.binds, *trust),
+            caches=caches,
             masks=self._masks(host, settings),
             files=(*host.files, *resolver.files),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
@@ -273,7 +258,7 @@ class Confinement:
         """Return whether a command can write at an absolute path outside the project, or an earlier command could have:
         in its /tmp, home or caches."""
         home = self._private_home(grant)
-        caches = [home + b"/" + place for place, _name in _CACHES]
+        caches = [home + b"/" + place for place, _name in CACHES]
         caches += [os.path.realpath(place) for place in caches]
         if any(is_below(path, place) for place in (*caches, *(bind.path for bind in grant.live))):
             return True
@@ -324,12 +309,13 @@ class Confinement:
 
         host, project = self.host, spec.project
         own = [bind for bind in spec.binds if bind.path in (project, project + b"/.mudroom") or bind.writable]
+        places = [*(bind.path for bind in own), *(path for _name, path in spec.caches.places)]
         shown = tuple(self._home + path[1:] for path in settings.credentials)
         home = Home(
             spec.home,
             os.path.dirname(os.path.dirname(self._vault.path)),
             project,
-            needed=tuple(bind.path for bind in own if is_below(bind.path, spec.home)),
+            needed=tuple(path for path in places if is_below(path, spec.home)),
             shown=(*shown, *settings.read),
             replaced=tuple(path for path, _content in host.files),
         )
@@ -420,13 +406,31 @@ class Confinement:
                 os.rename(new, place)
             yield Bind(place, path)
 
-    def _cache(self, grant: Grant) -> bytes:
-        """Return the directory of the caches. Root's caches are not shared with the user of root's containers, nor the
+    def cache_places(self, mode: Mode, settings: Settings, grant: Grant) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the caches that a command sees, as (name, path). A cache inside a toolchain that is shown read-only is
+        left out, and one that the project lies in: commands could move the directories above the project. Without a
+        mount namespace there are none."""
+        if mode in ELSEWHERE:
+            return ()
+        home, host = self._private_home(grant), self._host_at(grant, settings)
+        shown = (*(bind.path for bind in host.home), *settings.read)
+        places = ((name, home + b"/" + place) for place, name in CACHES)
+        if not grant.level:
+            places = ((name, os.path.realpath(path)) for name, path in places)
+        return tuple(
+            (name, path)
+            for name, path in places
+            if not is_below(self._vault.project, path) and not any(is_below(path, above) for above in shown)
+        )
+
+    def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
+        """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
         caches of one image with another."""
-        own = b"/contained" if grant.level == 2 and not os.geteuid() else b""
+        contained = grant.level == 2 and not os.geteuid()
+        variant = b"contained" if contained else b"host"
         if grant.image:
-            own += b"/image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
-        return self._vault.cache + own
+            variant += b"-image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
+        return CacheUse(variant, agent, share, NOBODY if contained else None)
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]
@@ -450,7 +454,7 @@ class Confinement:
                 binds.append(Bind(os.path.realpath(place), place))
         return binds
 
-    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, grant: Grant) -> tuple[Bind, ...]:
+    def _binds(self, host: Host, confined: bool, settings: Settings) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
                 raise UsageError(
@@ -466,21 +470,6 @@ class Confinement:
         masks = self._masks(host, settings)
         system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
         binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
-        if not confined:
-            for place, name in _CACHES:
-                cache, path = self._cache(grant) + b"/" + name, home + b"/" + place
-                path = path if grant.level else os.path.realpath(path)
-                if any(is_below(path, shown) for shown in (*(bind.path for bind in host.home), *settings.read)):
-                    continue
-                if os.path.islink(cache):
-                    why = "who was loose in a container has replaced it"
-                    raise MudroomError(f"the cache {show(cache)} is a symbolic link: {why}", "remove the link")
-                if (grant.level, grant.image) not in self._prepared:
-                    os.makedirs(cache, mode=0o700, exist_ok=True)
-                    if grant.level == 2 and not os.geteuid():
-                        os.chown(cache, *NOBODY)
-                binds.append(Bind(cache, path, writable=True))
-        self._prepared.add((grant.level, grant.image))
         own = self._vault.project + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, own))

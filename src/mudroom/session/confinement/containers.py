@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from mudroom.sandbox.container.remote import RemoteBox
 
 _WHOLE = (b"layers", b"bases", b"masks")
-"""Directories of the vault of which a container gets the whole entry, ``layers/<id>``, if a plan names a path in it. An
+"""Directories of the vault of which a container gets the whole entry, ``layers/<id>``, if a plan names a path in it; of
+a fork it gets ``forks/<name>/caches``. An
 overlay needs its upper and work directory on one mount, and an engine must not follow a path that a process in a
 container could have replaced. The parent directory is never shown: if it were writable, an entry that the next plan
 shows could be replaced by a link to any path."""
@@ -181,10 +182,8 @@ class Containers:
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
             names = path[len(vault) :].split(b"/") if path.startswith(vault) else [b""]
-            if (
-                names[0] in _WHOLE and len(names) > 1 and os.geteuid()
-            ):  # root's are closed to the user of its containers
-                yield vault + names[0] + b"/" + names[1], writable
+            if os.geteuid() and (whole := _whole(names)):  # root's are closed to the user of its containers
+                yield vault + b"/".join(whole), writable
             elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
                 yield path, writable
 
@@ -221,6 +220,15 @@ class Containers:
         self._pool.close()
         if self._sweeper is not None:
             self._sweeper.join()
+
+
+def _whole(names: list[bytes]) -> list[bytes]:
+    """Return the entry of the vault that a container gets as a whole for a path in it; empty: the path itself."""
+    if names[0] in _WHOLE and len(names) > 1:
+        return names[:2]
+    if names[0] == b"forks" and len(names) > 2 and names[2] == b"caches":
+        return names[:3]
+    return []
 
 
 def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
@@ -278,8 +286,13 @@ def _root(path: bytes, _options: object) -> Iterator[tuple[bytes, bool]]:
     yield path, False
 
 
+def _inside(source: bytes, path: bytes, attributes: int) -> Iterator[tuple[bytes, bool]]:
+    yield from _bind(source, path, attributes, False)
+
+
 _PLACES: dict[str, Callable[..., Iterator[tuple[bytes, bool]]]] = {
     "bind": _bind,
+    "inside": _inside,
     "overlay": _overlay,
     "root": _root,
     "image": _root,

@@ -60,6 +60,8 @@ class Basis(NamedTuple):
     """Variables that lead to the gate from inside, in addition to the plan's."""
     port: int
     clock: Callable[[], int]
+    give_back: Callable[[], list[str]]
+    """Publish new entries of the fork's caches, and return notes. Called when every process is gone."""
 
 
 class BackgroundCommand:
@@ -456,6 +458,7 @@ class SharedSandbox:
             with self._collecting:
                 self._is_collected = True
                 self._gather(self._last, live=False)
+                self.notes += self.basis.give_back()
                 self.fork.end()
         except (MudroomError, OSError) as error:  # the next command of the fork recovers as after a crash
             self.notes.append(str(error))

@@ -10,9 +10,10 @@ from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import directory, look, open_root
-from mudroom.stage.layers.layer import LayerListing, listing, loosened, remove_at
+from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference
+from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
 
 _FEW = 64
 """Up to this many staged names of a directory are looked up below one by one, because the directory below may hold a
@@ -38,11 +39,7 @@ class OverlayView:
 
     def prepare(self) -> None:
         """Create the upper and work directories. The upper gets the base's own mode, because the root of the view shows
-        it.
-
-        Every mount has a new work directory. A ``volatile`` overlay leaves a marker in it and refuses to mount it
-        again, in case the system has crashed; mudroom detects that by the forks' fingerprints.
-        """
+        it."""
         is_new = not os.path.lexists(self._upper)
         upper = safe_open.make_directory(self._upper)
         try:
@@ -51,23 +48,11 @@ class OverlayView:
                 os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
         finally:
             os.close(upper)
-        works = safe_open.make_directory(self._works)
-        try:
-            used = [int(name) for name in os.listdir(works) if name.isdigit()]
-            self._current = b"%d" % (max(used, default=0) + 1)
-            os.mkdir(self._current, 0o700, dir_fd=works)
-        finally:
-            os.close(works)
+        self._current = new_work_directory(self._works)
 
     def tidy(self) -> None:
-        """Remove the work directories of earlier mounts. They are empty, but removing them takes time."""
-        works = safe_open.open_directory(self._works)
-        try:
-            for name in map(os.fsencode, os.listdir(works)):
-                if name != self._current:
-                    remove_at(works, name)
-        finally:
-            os.close(works)
+        """Remove the work directories of earlier mounts."""
+        remove_old_work_directories(self._works, self._current)
 
     def mount(self) -> Overlay:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)

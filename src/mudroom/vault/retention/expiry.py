@@ -18,9 +18,10 @@ from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import is_absence
 from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.disk_usage import measure
 from mudroom.vault.record import ApplyRecord, load
 from mudroom.vault.retention.tombstone import remember
-from mudroom.vault.retention.usage import measure, slots_in_project
+from mudroom.vault.retention.usage import slots_in_project
 from mudroom.vault.store.store import Vault
 
 _REMOVED = b"/plan.removed"

@@ -38,9 +38,11 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.caches.pool import shared_caches
+from mudroom.vault.disk_usage import measure
+from mudroom.vault.lock import Lock
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
-from mudroom.vault.retention.usage import measure
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -91,6 +93,8 @@ def _is_old(fork: Fork, state: ForkState | None, older: int, now: int) -> bool:
 
 
 class _Sweep:
+    """One run of retention."""
+
     def __init__(self, vault: Vault, kept: RetentionLimits, now: int, forks_older: int | None, dry_run: bool) -> None:
         self._vault, self._kept, self._now, self._forks_older = vault, kept, now, forks_older
         self._dry_run = dry_run
@@ -108,6 +112,7 @@ class _Sweep:
     def run(self) -> PruneResult:
         self._empty_trash(counted=True)  # first: on a full disk this frees space for the rest
         applies = sweep_applies(self._vault, self._kept, self._now, dry_run=self._dry_run)
+        self._expire_caches()
         self._size += sum(apply.size for apply in applies)
         self._remove(vault_leftovers(self._vault, self._now - YOUNG))
         layers, bases = self._sweep_layers()
@@ -217,6 +222,14 @@ class _Sweep:
                 self._vault.throw_away(path)
             else:
                 os.unlink(path)
+
+    def _expire_caches(self) -> None:
+        """Remove caches to which nothing was published for as long as applies are kept."""
+        if self._dry_run:
+            return
+        for pool in shared_caches(self._vault.cache):
+            with Lock(pool.path + b".lock", "removing old cache entries"):
+                self._size += pool.expire(self._now - self._kept.age)
 
     def _empty_trash(self, *, counted: bool) -> None:
         trash = self._vault.path + b"/trash"

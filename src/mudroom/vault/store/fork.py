@@ -7,6 +7,7 @@ forks/<name>/
     lock            flock(2): one command, apply or mount of this fork at a time
     running         start time of the running command, or of the one that ran when mudroom was killed
     work/<n>/       of the overlay's mounts
+    caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
     copy/           of the copy view (stage/views/copy_view.py)
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run

@@ -9,7 +9,7 @@
         (vault/journal/journal.py)
         approvals/<id>/ one question about a command or a host, with its answer (vault/approvals/question.py)
         scratch/        stays empty: sandboxes mount their root over it
-        cache/          the caches of package managers, shared by all commands of this project
+        cache/          the caches of package managers: pools that commands read (vault/caches/fork_cache.py)
         forks/<name>/   one fork: its state and the changes of its last command (vault/store/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of the stack up to it
                         or a private repository (vault/forks/private_repository.py): tree/ only

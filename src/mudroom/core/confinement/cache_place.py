@@ -1,0 +1,72 @@
+"""The caches of package managers: where commands see them, and whose entries a command sees. Pure.
+
+Rules of this file:
+1. No two forks write to the same cache. A command sees an overlay of its fork's own writable layer over read-only
+   pools, which are shared.
+2. A pool belongs to one agent, or to the user. New entries of a fork come back to the pool of the agent whose commands
+   ran in it, and to no other. An agent sees the user's pool below its own; the user never sees an agent's.
+3. Where no overlay can be mounted, a fork's caches are its own directories, and start empty.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+CacheShare = Literal["fork", "agent", "project"]
+"""Where the new entries of a fork's caches go: nowhere; to the pool of the agent or user whose commands ran in it; to
+one pool for the user and all agents."""
+
+CACHES = (
+    (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and other tools that follow XDG
+    (b".npm", b"npm"),
+    (b".cargo/registry", b"cargo-registry"),
+    (b".cargo/git", b"cargo-git"),
+    (b"go/pkg", b"go"),
+    (b".gradle/caches", b"gradle"),
+    (b".m2/repository", b"maven"),
+    (b".nuget/packages", b"nuget"),
+    (b".yarn/berry", b"yarn"),
+    (b".local/share/pnpm/store", b"pnpm"),
+)
+"""(path below the home, name in a pool). The tools' default paths, so no variable is needed."""
+
+NAMES = tuple(name for _place, name in CACHES)
+USER = b"user"
+"""Name of the user's pool."""
+
+
+class CacheView(NamedTuple):
+    """The caches of one command, as a plan mounts them."""
+
+    places: tuple[tuple[bytes, bytes], ...]
+    """(name in the pools, absolute path inside). The first place is where the overlay is mounted at first."""
+    lowers: tuple[bytes, ...] = ()
+    """Directories of the pools, topmost first. Empty: ``upper`` holds the caches, and there is no overlay."""
+    upper: bytes = b""
+    work: bytes = b""
+
+
+NO_CACHES = CacheView(())
+
+
+NOWHERE = b"-"
+"""In place of a pool: new entries stay in their fork."""
+
+
+def pools_read(agent: str | None, share: CacheShare) -> tuple[bytes, ...]:
+    """Return the names of the pools that a command sees, topmost first. ``agent``: None for the user."""
+    return (USER,) if agent is None or share == "project" else (_pool_of(agent), USER)
+
+
+def pool_written(agent: str | None, share: CacheShare, recorded: bytes = b"") -> bytes:
+    """Return the pool to which a fork's new entries go after a command. ``recorded`` is the pool of the commands before
+    it, empty if there were none. After commands of different pools it is NOWHERE: an entry of one would go to the pool
+    of another."""
+    pool = NOWHERE if share == "fork" else pools_read(agent, share)[0]
+    return pool if recorded in (b"", pool) else NOWHERE
+
+
+def _pool_of(agent: str) -> bytes:
+    from _blake2 import blake2b
+
+    return b"agent-" + blake2b(agent.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest().encode()

@@ -1,0 +1,1 @@
+"""Caches of package managers: the shared pools, and the part of each fork."""

@@ -1,0 +1,151 @@
+"""A fork's part of the package managers' caches: its writable layer, and the pool that its new entries go to.
+
+On disk (``core/confinement/cache_place.py`` has the rules):
+
+    cache/<variant>/<pool>/<name>/   entries of a pool; read-only for commands
+    forks/<fork>/caches/pool         the pool that the fork's new entries go to
+    forks/<fork>/caches/upper/       its writable layer over the pools
+    forks/<fork>/caches/work/<n>/    of its overlay mounts
+    forks/<fork>/caches/plain/       its caches where no overlay is mounted
+
+A container may write to all of ``forks/<fork>/caches``, so it is opened as ``stage/safe_open.py`` says.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
+from mudroom.stage import safe_open
+from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+
+class CacheUse(NamedTuple):
+    """The caches that a command uses."""
+
+    variant: bytes
+    """Kind of system that fills the caches: ``host``, or one for each image of containers."""
+    agent: str | None
+    """None: the user."""
+    share: CacheShare
+    owner: tuple[int, int] | None = None
+    """User and group of the commands, if they are not this process's."""
+
+
+class ForkCache:
+    """Used by the holder of the fork's lock. ``view`` comes first."""
+
+    def __init__(self, vault: Vault, fork: Fork, use: CacheUse) -> None:
+        self._use, self._fork = use, fork
+        self._place = fork.path + b"/caches"
+        self._pools = vault.cache + b"/" + use.variant
+        self._work = b""
+        self._is_plain = False
+
+    def view(self, places: tuple[tuple[bytes, bytes], ...], *, overlay: bool, seed: int) -> CacheView:
+        """Create what is missing, and return the caches as a plan mounts them. Raise MudroomError if a container has
+        replaced a directory. ``seed``: bytes that are copied from the pools at most where no overlay is mounted."""
+        if not places:
+            return CacheView(())
+        os.close(safe_open.make_directory(self._place))
+        note_pool(self._fork, self._use)
+        lowers = tuple(self._pool(name) for name in pools_read(self._use.agent, self._use.share))
+        self._is_plain = not overlay
+        if not overlay:
+            return CacheView(places, upper=self._plain(lowers, seed))
+        upper = safe_open.make_directory(self._place + b"/upper")
+        try:
+            _open_up(upper)
+        finally:
+            os.close(upper)
+        self._work = new_work_directory(self._place + b"/work")
+        return CacheView(places, lowers, self._place + b"/upper", self._place + b"/work/" + self._work)
+
+    def tidy(self) -> None:
+        """Remove the work directories of earlier mounts."""
+        if self._work:
+            remove_old_work_directories(self._place + b"/work", self._work)
+
+    def give_back(self, limit: int) -> list[str]:
+        """Move new entries to the fork's pool, and return notes. No process of the fork may live."""
+        pool = recorded_pool(self._fork)
+        if pool in (b"", NOWHERE) or self._use.owner is not None:
+            return []
+        layer = self._place + (b"/plain" if self._is_plain else b"/upper")
+        if not self._is_plain and (not self._work or is_empty(layer)):
+            return []
+        from mudroom.vault.caches.pool import SharedCache
+        from mudroom.vault.caches.publication import publish
+
+        return publish(layer, SharedCache(self._pools, pool), limit, keep=self._is_plain)
+
+    def _plain(self, lowers: tuple[bytes, ...], seed: int) -> bytes:
+        """Return the directory of the fork's own caches. A new one starts as a copy of the pools, if they are small
+        enough and belong to this user."""
+        is_new = not os.path.lexists(self._place + b"/plain")
+        plain = safe_open.make_directory(self._place + b"/plain")
+        try:
+            if is_new and self._use.owner is None:
+                from mudroom.vault.caches.seed import copy_pools
+
+                copy_pools(lowers, plain, seed)
+            for name in NAMES:
+                try:
+                    os.mkdir(name, 0o700, dir_fd=plain)
+                    if self._use.owner is not None:
+                        os.chown(name, *self._use.owner, dir_fd=plain, follow_symlinks=False)
+                except FileExistsError:
+                    os.close(safe_open.open_directory(self._place + b"/plain/" + name))  # it is no link
+            _open_up(plain)
+        finally:
+            os.close(plain)
+        return self._place + b"/plain"
+
+    def _pool(self, name: bytes) -> bytes:
+        """Return the directory of a pool, with a directory for each cache: the layers of an overlay have to exist."""
+        pool = self._pools + b"/" + name
+        if not os.path.isdir(pool + b"/" + NAMES[-1]):
+            for cache in NAMES:
+                os.makedirs(pool + b"/" + cache, mode=0o700, exist_ok=True)
+        return pool
+
+
+def note_pool(fork: Fork, use: CacheUse) -> None:
+    """Record a command of ``use`` before it starts: what it writes into the fork's caches goes to no other pool. The
+    fork has caches, or this does nothing."""
+    recorded = recorded_pool(fork)
+    pool = pool_written(use.agent, use.share, recorded)
+    if pool == recorded or not os.path.isdir(fork.path + b"/caches"):
+        return
+    with open(fork.path + b"/caches/pool.new", "wb") as stream:
+        stream.write(pool)
+    os.rename(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
+
+
+def recorded_pool(fork: Fork) -> bytes:
+    """Return the name of the pool that the fork's new entries go to; empty if no command has used its caches."""
+    try:
+        return safe_open.read(fork.path + b"/caches/pool")
+    except FileNotFoundError:
+        return b""
+
+
+def is_empty(path: bytes) -> bool:
+    with os.scandir(path) as scan:
+        return next(scan, None) is None
+
+
+def _open_up(directory: int) -> None:
+    """Give the owner access to each cache again: a command may have closed one for all later commands of the fork."""
+    for name in os.listdir(directory):
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                os.chmod(b"/proc/self/fd/%d" % opened, 0o700)
+            finally:
+                os.close(opened)

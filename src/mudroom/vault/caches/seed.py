@@ -1,0 +1,20 @@
+"""The first content of a fork's own caches, where no overlay can show the pools."""
+
+from __future__ import annotations
+
+from mudroom.stage.copy import clone, listed
+from mudroom.stage.layers.union import staged_source
+from mudroom.vault.caches.pool import SharedCache
+
+
+def copy_pools(pools: tuple[bytes, ...], target: int, limit: int) -> None:
+    """Copy the entries of the pools, topmost first, into an empty directory; nothing if they have more than ``limit``
+    bytes. Reflinks where the file system has them."""
+    places = [place.rpartition(b"/") for place in pools]
+    if sum(SharedCache(above, name).size for above, _slash, name in places) > limit:
+        return
+    source = staged_source(pools)
+    try:
+        clone(source, target, listed(source))
+    finally:
+        source.close()
