@@ -154,6 +154,15 @@ def test_temporary_files_and_caches_are_its_own(furnished: Place) -> None:
     ]
 
 
+def test_caches_that_are_the_whole_of_a_directory(place: Place) -> None:
+    """Nothing of ``~/.cargo`` is missing or hidden, so it is shown as it is, read-only: nothing can be made in it."""
+    for name in ("registry", "git"):
+        (place.home / ".cargo" / name).mkdir(parents=True, exist_ok=True)
+    result = run(place, "echo x > ~/.cargo/git/new && cat ~/.cargo/git/new; ls ~/.cargo/registry")
+    assert said(result) == "x\n"
+    assert not (place.home / ".cargo/git/new").exists()
+
+
 def test_the_network_is_the_hosts(furnished: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
