@@ -20,92 +20,103 @@ _MOST = 250
 # --- the bridge ---
 
 
-def listeners(world: World) -> Iterator[socket.socket]:
-    """A listener in every place that has room for it, and an abstract one."""
-    for path in dict.fromkeys(world.places.values()):
+def listeners(world: World, name: str) -> Iterator[socket.socket]:
+    """Yield a listener in every place that has room for it, and an abstract one."""
+    for address in (*_places(world, name), f"\0{world.name(name)}"):
         listener = socket_of("stream")
         try:
-            listener.bind(below(directory(path), world.name("bridge")))
+            listener.bind(address)
             listener.listen()
             yield listener
         except OSError:
             listener.close()
-    try:
-        listener = socket_of("stream")
-        listener.bind(f"\0{world.name('bridge')}")
-        listener.listen()
-        yield listener
-    except OSError:
-        pass
+
+
+def _places(world: World, name: str) -> Iterator[str]:
+    for path in dict.fromkeys(world.places.values()):
+        try:
+            yield below(directory(path), world.name(name))
+        except OSError:
+            continue
+
+
+def _addresses(world: World, name: str) -> Iterator[str]:
+    """Yield where a listener of the other may be: its own directories can be in mudroom's state."""
+    yield from _places(world, name)
+    yield f"\0{world.name(name)}"
+    for top, _directories, names in os.walk(world.state):
+        if world.name(name) in names:
+            yield below(directory(top), world.name(name))
 
 
 def hand_over(world: World) -> Generator[None, None, bool]:
-    """Give all descriptors to whoever connects. Return whether somebody has taken them."""
-    try:
-        found = list(listeners(world))
-    except OSError:
-        return False
-    connected = []
+    """Give all descriptors to a listener of the other, which may be stopped and find them later, or to whoever
+    connects. Return whether somebody has taken them."""
+    found = list(listeners(world, "bridge"))
     while True:
+        for address in _addresses(world, "letters"):
+            with socket.socket(socket.AF_UNIX) as letter:
+                try:
+                    letter.connect(address)
+                    _give(letter, world)
+                    return True
+                except OSError:
+                    continue
         for listener in found:
             try:
-                connected.append(listener.accept()[0])
-            except BlockingIOError:
+                with listener.accept()[0] as other:
+                    other.settimeout(2)
+                    _give(other, world)
+                    other.shutdown(socket.SHUT_WR)
+                    if other.recv(1):
+                        return True
+            except OSError:
                 continue
-            connected[-1].setblocking(True)
-            names = list(world.held)
-            for start in range(0, len(names), _MOST):
-                part = names[start : start + _MOST]
-                text = json.dumps(part).encode()
-                header = len(text).to_bytes(4, "big")
-                socket.send_fds(connected[-1], [header + text], [world.held[name] for name in part])
-            connected[-1].shutdown(socket.SHUT_WR)
-            connected[-1].settimeout(2)
-            if connected[-1].recv(1):
-                return True
         yield
 
 
-def addresses(world: World) -> Iterator[str]:
-    for path in dict.fromkeys(world.places.values()):
-        try:
-            place = directory(path)
-        except OSError:
-            continue
-        yield below(place, world.name("bridge"))
-    yield f"\0{world.name('bridge')}"
-    for top, _directories, names in os.walk(world.state):
-        if world.name("bridge") in names:
-            yield below(directory(top), world.name("bridge"))
+def _give(other: socket.socket, world: World) -> None:
+    names = list(world.held)
+    for start in range(0, len(names), _MOST):
+        part = names[start : start + _MOST]
+        text = json.dumps(part).encode()
+        socket.send_fds(other, [len(text).to_bytes(4, "big") + text], [world.held[name] for name in part])
 
 
 def take_over(world: World) -> Generator[None, None, None]:
-    """Fill ``world.held`` with what the other side of the bridge gives."""
+    """Fill ``world.held`` with what the other gives."""
+    found = list(listeners(world, "letters"))
     while True:
-        for address in addresses(world):
+        for listener in found:
             try:
-                taker = socket.socket(socket.AF_UNIX)
-                taker.settimeout(2)
-                taker.connect(address)
-                _receive(taker, world)
+                with listener.accept()[0] as other:
+                    _receive(other, world)
             except OSError:
                 continue
-            if world.held:
-                return
+        for address in () if world.held else _addresses(world, "bridge"):
+            with socket.socket(socket.AF_UNIX) as other:
+                try:
+                    other.settimeout(2)
+                    other.connect(address)
+                    _receive(other, world)
+                    other.sendall(b"x")
+                except OSError:
+                    continue
+        if world.held:
+            return
         yield
 
 
-def _receive(taker: socket.socket, world: World) -> None:
+def _receive(other: socket.socket, world: World) -> None:
+    other.settimeout(2)
     while True:
-        data, descriptors, _flags, _address = socket.recv_fds(taker, 4, _MOST)
+        data, descriptors, _flags, _address = socket.recv_fds(other, 4, _MOST)
         if not data:
-            break
-        length = int.from_bytes(data, "big")
+            return
         text = b""
-        while len(text) < length:
-            text += taker.recv(length - len(text))
+        while len(text) < int.from_bytes(data, "big"):
+            text += other.recv(int.from_bytes(data, "big") - len(text))
         world.held.update(zip(json.loads(text), descriptors, strict=True))
-    taker.sendall(b"x")
 
 
 # --- kinds ---

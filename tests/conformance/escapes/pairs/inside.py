@@ -2,7 +2,7 @@
 
     python3 -I -S -B -c 'import sys; sys.path.insert(0, "."); from escapes.pairs.inside import main; main()' WORDS
 
-``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end. ``hand KEY``: make the files
+``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end. ``hand KEY NAMES``: make the files
 that land, hand their descriptors over, and end. ``keep KEY``: take these, and act when ``phase-WHEN`` is in the project.
 Beside it is ``pair.json``.
 """
@@ -24,6 +24,8 @@ from .pair import PAIRS, PLACES, World
 
 LONGEST = 80
 """Seconds after which every part ends by itself."""
+PAUSE = 0.03
+"""Seconds between two acts during an apply: without it no apply would find the fork as it was reviewed."""
 HANDING = 0.7
 """Seconds for handing over before the giver of what lands ends."""
 
@@ -110,22 +112,22 @@ def take(world: World, words: list[str]) -> None:
         say(name=name, value=value, error=error)
 
 
-def hand(world: World, _words: list[str]) -> None:
-    world.held.update(landing.make())
+def hand(world: World, words: list[str]) -> None:
+    world.held.update(landing.make(words[0].split(",")))
     until = time.monotonic() + HANDING
     bridge, taken = hand_over(world), False
     while time.monotonic() < until and not taken:
         try:
             next(bridge)
+            time.sleep(0.005)
         except StopIteration as end:
             taken = bool(end.value)
-            break
-        time.sleep(0.005)
     say(handed=taken)
 
 
 def keep(world: World, _words: list[str]) -> None:
     bridge = take_over(world)
+    next(bridge, None)
     say(up={})
     while not world.held and next(bridge, "over") is None:
         time.sleep(0.005)
@@ -141,6 +143,7 @@ def keep(world: World, _words: list[str]) -> None:
                 _act(name, world, areas)
             if phase != "during" or os.path.exists(f"phase-{following[0]}"):
                 break
+            time.sleep(PAUSE)
         say(acted=phase)
     signal.pause()
 

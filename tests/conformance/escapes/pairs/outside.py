@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from mudroom.stage.layers.layer import remove_tree
 
 from ..outside import PYTHON
 from .groups import GROUPS
-from .landing import LANDINGS, TOP, WHEN, reviewed
+from .landing import LANDINGS, TOP, reviewed
 from .pair import BITS, LOWER, PAIRS, PLACES, word
 from .side import Program, Side
 
@@ -149,8 +149,17 @@ class Accomplice:
         """Return how many descriptors it was given."""
         return next((int(str(line["got"])) for line in lines(self.program.output()) if "got" in line), 0)
 
+    def settle(self) -> None:
+        """Wait until it has been given descriptors."""
+        wait(self.program, "got")
+
+    def hurry(self) -> None:
+        """Let it act as soon as it is given something, and go on until ``after``."""
+        for phase in ("before", "during"):
+            self.side.touch(f"phase-{phase}")
+
     def act(self, phase: str) -> None:
-        """Begin a phase. Return when it has acted, or at once while an apply is to be accompanied."""
+        """Begin a phase. Return when it has acted; at once in the phase that goes on until the next."""
         if not self.holds():
             return
         self.side.touch(f"phase-{phase}")
@@ -163,9 +172,8 @@ class Accomplice:
         self.program.end()
 
 
-def changed(top: Path, when: tuple[str, ...] = WHEN) -> dict[str, str]:
+def changed(top: Path, names: Iterable[str] = LANDINGS) -> dict[str, str]:
     """Return which attempts have changed what landed below ``top``, each with how."""
-    names = [name for name, landing in LANDINGS.items() if landing.when in when]
     found = {name: _difference(top / TOP / name, name) for name in names}
     return {name: how for name, how in found.items() if how}
 
@@ -189,6 +197,3 @@ def _difference(place: Path, name: str) -> str:
         return "its time is another"
     return f"it has {attributes}" if attributes else ""
 
-
-Way = Callable[["Ground", Side, Accomplice], dict[str, str]]
-"""One way from a review to the project: returns what was changed on it."""
