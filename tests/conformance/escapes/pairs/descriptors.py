@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from ..call import call, libc
+from ..call import call, libc  # noqa: TID252 - the package has another name inside
 from .meetings import give_nothing
 from .pair import Part, World, below, directory, read_from, register, socket_of
 
@@ -23,13 +23,13 @@ _MOST = 250
 def listeners(world: World, name: str) -> Iterator[socket.socket]:
     """Yield a listener in every place that has room for it, and an abstract one."""
     for address in (*_places(world, name), f"\0{world.name(name)}"):
-        listener = socket_of("stream")
         try:
+            listener = socket_of("stream")
             listener.bind(address)
             listener.listen()
-            yield listener
         except OSError:
-            listener.close()
+            continue
+        yield listener
 
 
 def _places(world: World, name: str) -> Iterator[str]:
@@ -55,13 +55,13 @@ def hand_over(world: World) -> Generator[None, None, bool]:
     found = list(listeners(world, "bridge"))
     while True:
         for address in _addresses(world, "letters"):
-            with socket.socket(socket.AF_UNIX) as letter:
-                try:
+            try:
+                with socket.socket(socket.AF_UNIX) as letter:
                     letter.connect(address)
                     _give(letter, world)
                     return True
-                except OSError:
-                    continue
+            except OSError:
+                continue
         for listener in found:
             try:
                 with listener.accept()[0] as other:
@@ -94,14 +94,14 @@ def take_over(world: World) -> Generator[None, None, None]:
             except OSError:
                 continue
         for address in () if world.held else _addresses(world, "bridge"):
-            with socket.socket(socket.AF_UNIX) as other:
-                try:
+            try:
+                with socket.socket(socket.AF_UNIX) as other:
                     other.settimeout(2)
                     other.connect(address)
                     _receive(other, world)
                     other.sendall(b"x")
-                except OSError:
-                    continue
+            except OSError:
+                continue
         if world.held:
             return
         yield

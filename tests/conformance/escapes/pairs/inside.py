@@ -2,13 +2,14 @@
 
     python3 -I -S -B -c 'import sys; sys.path.insert(0, "."); from escapes.pairs.inside import main; main()' WORDS
 
-``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end. ``hand KEY NAMES``: make the files
-that land, hand their descriptors over, and end. ``keep KEY``: take these, and act when ``phase-WHEN`` is in the project.
-Beside it is ``pair.json``.
+``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end. ``hand KEY NAMES``: make the
+files that land, hand their descriptors over, and end. ``keep KEY - PATHS``: take these, and act when ``phase-WHEN`` is
+in the project. Beside it is ``pair.json``.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -42,7 +43,7 @@ def world(role: str, key: str, words: list[str]) -> World:
         told = json.load(stream)
     ours = {"their_home": os.environ.get("HOME", "/"), "their_tmp": os.environ.get("TMPDIR", "/tmp")}
     ours["their_project"] = os.getcwd()
-    theirs = json.loads(words[1]) if role == "take" else ours
+    theirs = json.loads(words[1]) if role in ("take", "keep") else ours
     places = {name: path.format(**{**told, "uid": os.getuid(), **theirs}) for name, path in PLACES.items()}
     return World(role, key, words[0] if role == "give" else "", places, {}, told["state"], told["proxy"])
 
@@ -67,7 +68,8 @@ class Running:
             except StopIteration as end:
                 self.ended[name] = (end.value, "")
             except OSError as error:
-                self.ended[name] = (None, error.strerror or repr(error))
+                ours = "mistaken: " if error.errno == errno.EMFILE else ""
+                self.ended[name] = (None, ours + (error.strerror or repr(error)))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the test fails for it
                 self.ended[name] = (None, f"mistaken: {error!r}")
             del self.parts[name]

@@ -1,6 +1,5 @@
-"""What an accomplice does to files that are reviewed, applied, undone or sealed, through descriptors that it was given.
-
-Each attempt is made at three times: between the review and the apply, again and again while it is applied, and after it.
+"""What an accomplice does to files that are reviewed, applied, undone or sealed, through descriptors that it was
+given: between the review and the apply, again and again while it is applied, and after it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Landing(NamedTuple):
     tries: str
     given: str
     """A key of ``OPENED``."""
-    act: Callable[[int, "mmap.mmap | None"], None]
+    act: Callable[[int, mmap.mmap | None], None]
     when: str
 
 
@@ -94,7 +93,7 @@ def climb(descriptor: int, _area: mmap.mmap | None) -> None:
     os.close(os.open("../climbed", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=descriptor))
 
 
-_ACTS: tuple[tuple[str, str, str, Callable[[int, "mmap.mmap | None"], None]], ...] = (
+_ACTS: tuple[tuple[str, str, str, Callable[[int, mmap.mmap | None], None]], ...] = (
     ("rewrite", "a file is written through its descriptor", "written", rewrite),
     ("grow", "a file grows", "written", grow),
     ("truncate", "a file is emptied", "written", empty),

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Generator
 from typing import Any
 
-from ..call import call
+from ..call import call  # noqa: TID252 - the package has another name inside
 from .pair import PLACES, Part, World, below, directory, read_from, register, socket_of
 
 _RIGHTS = "unix(7), SCM_RIGHTS"

@@ -1,4 +1,4 @@
-"""The host around a pair: a project for both, the two programs, and the judgement from what they and the project say."""
+"""The host around a pair: a project for both, the two programs, and the judgement from what they have done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mudroom.stage.layers.layer import remove_tree
 
-from ..outside import PYTHON
+from ..outside import PYTHON  # noqa: TID252 - the package has another name inside
 from .groups import GROUPS
 from .landing import LANDINGS, TOP, reviewed
 from .pair import BITS, LOWER, PAIRS, PLACES, word
@@ -24,7 +24,7 @@ from .side import Program, Side
 SUITE = Path(__file__).parents[1]
 _START = "import sys; sys.path.insert(0, '.'); from escapes.pairs.inside import main; main()"
 WINDOW = 0.8
-"""Seconds in which the taker tries: the giver is there already. A pair that nothing confines needs a few milliseconds."""
+"""Seconds in which the taker tries: the giver is there already. Where nothing confines, milliseconds are enough."""
 PATIENCE = 30.0
 _PROXY = 3128
 
@@ -48,8 +48,8 @@ class Ground:
         self.secret = "SECRET" + secrets.token_hex(16)
         self.home, self.state = self.root / "home", self.root / "state"
         self.projects = (self.home / "project", self.home / "another")
-        for path in (self.root / "beside", self.state):
-            path.mkdir()
+        for directory in (self.root / "beside", self.state):
+            directory.mkdir()
         for path in PLACES.values():
             if path.startswith("{home}"):
                 Path(path.format(home=self.home)).mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def meet(ground: Ground, giving: Side, taking: Side, window: float = WINDOW) -> 
     try:
         up = wait(giver, "up")[-1]["up"]
         output = taking.run(ground.argv("take", ground.key, str(window), json.dumps(up)))
-        refused = {line["name"]: line["error"] for line in lines(giver.output()) if "name" in line}
+        refused = {str(line["name"]): str(line["error"]) for line in lines(giver.output()) if "name" in line}
     finally:
         giver.end()
     told = {line["name"]: line for line in lines(output) if "name" in line}
@@ -140,9 +140,12 @@ def wait(program: Program, key: str, value: object = None) -> list[dict[str, obj
 class Accomplice:
     """The program that keeps descriptors of what lands, in the background of another fork."""
 
-    def __init__(self, ground: Ground, side: Side) -> None:
+    def __init__(self, ground: Ground, side: Side, giver: str = "") -> None:
+        """``giver``: the directory of the giver's fork in mudroom's state, which can be guessed."""
         self.ground, self.side = ground, side
-        self.program = side.start(ground.argv("keep", ground.key))
+        theirs = {"their_home": f"{giver}/private/home", "their_tmp": f"{giver}/private/tmp"}
+        theirs["their_project"] = f"{giver}/copy/work"
+        self.program = side.start(ground.argv("keep", ground.key, "-", json.dumps(theirs)))
         wait(self.program, "up")
 
     def holds(self) -> int:
@@ -196,4 +199,3 @@ def _difference(place: Path, name: str) -> str:
     if info.st_mtime < 1000:
         return "its time is another"
     return f"it has {attributes}" if attributes else ""
-

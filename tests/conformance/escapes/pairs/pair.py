@@ -21,9 +21,11 @@ PLACES: dict[str, str] = {
     "tmp": "/tmp", "var_tmp": "/var/tmp", "shm": "/dev/shm", "run": "/run", "run_user": "/run/user/{uid}",
     "mqueue": "/dev/mqueue", "dev": "/dev", "cgroup": "/sys/fs/cgroup", "project": "{project}",
     "lower": "{project}/lower", "mudroom": "{project}/.mudroom", "beside": "{root}/beside", "state": "{state}",
+    "store": "{home}/.oddtool",
     "own_home": "{their_home}", "own_tmp": "{their_tmp}", "own_project": "{their_project}",
 }  # fmt: skip
-"""Directories in which two programs could meet, by name. The last three are the giver's own, as it sees them."""
+"""Directories in which two programs could meet, by name. The last three are the giver's own, as it sees them;
+``store`` is a tool's directory of credentials."""
 
 
 class World(NamedTuple):
@@ -79,9 +81,18 @@ def register(name: str, group: str, tries: str, give: Part, take: Part, *, sourc
     PAIRS[name] = Pair(name, group, tries, source, give, take, control)
 
 
+_directories: dict[str, int] = {}
+
+
 def directory(path: str) -> int:
-    """Return a descriptor of a directory: a path through it is short enough for a socket's address (unix(7): 108)."""
-    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Return a descriptor of a directory: a path through it is short enough for a socket's address (unix(7): 108). It
+    stays open until another directory is at the path."""
+    known = _directories.get(path)
+    if known is not None:
+        if os.path.samestat(os.fstat(known), os.stat(path)):
+            return known
+        os.close(_directories.pop(path))
+    return _directories.setdefault(path, os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 def below(place: int, name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from ..call import call, libc
+from ..call import call, libc  # noqa: TID252 - the package has another name inside
 from .meetings import give_nothing
 from .pair import Part, World, read_from, register
 

@@ -137,8 +137,9 @@ class _AsProcess:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        while data := os.read(self.process.stdout.fileno(), 65536):
-            self._data += data
+        with self.process.stdout as stream:
+            while data := os.read(stream.fileno(), 65536):
+                self._data += data
 
     def output(self) -> str:
         if self.process.poll() is not None:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from ..call import libc
+from ..call import libc  # noqa: TID252 - the package has another name inside
 from .pair import BITS, LOWER, Part, World, register
 
 _OFD_GETLK, _OFD_SETLK = 36, 37
@@ -34,11 +34,14 @@ def files(world: World, ground: str) -> list[str]:
         found += [os.path.join(top, name) for name in sorted(names) if Path(top, name).is_file()]
         if len(found) >= 4 * BITS:
             break
-    readable = [path for path in found if os.access(path, os.R_OK) and not os.path.islink(path) and os.path.getsize(path)]
+    readable = [
+        path for path in found if os.access(path, os.R_OK) and not os.path.islink(path) and os.path.getsize(path)
+    ]
     return readable[:BITS]
 
 
 def opened(paths: list[str]) -> list[int]:
+    """Return descriptors that nobody closes: a lock lasts as long as they do."""
     if not paths:
         raise FileNotFoundError(2, "no file here can be read")
     return [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
@@ -64,6 +67,8 @@ def take_flock(ground: str) -> Part:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 found |= 1 << number
+            finally:
+                os.close(descriptor)
         return found
 
     return take
@@ -88,11 +93,12 @@ def take_ranges(ground: str) -> Part:
 
     def take(world: World) -> Generator[None, None, Any]:
         yield
-        descriptor, found = opened(files(world, ground))[0], 0
+        (descriptor,), found = opened(files(world, ground)[:1]), 0
         for number in range(BITS):
             asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 40 | number, 1, 0)
             if struct.unpack("hhqqi4x", fcntl.fcntl(descriptor, _OFD_GETLK, asked))[0] != fcntl.F_UNLCK:
                 found |= 1 << number
+        os.close(descriptor)
         return found
 
     return take

@@ -157,9 +157,16 @@ def by_mount(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
 
 
 WAYS: dict[str, Callable[[Ground, Session, Accomplice], Found]] = {
-    "apply": by_apply, "quiet apply": by_quiet_apply, "run --yes": by_run, "checkpoint": by_checkpoint, "rollback": by_rollback, "undo": by_undo,
-    "redo": by_redo, "export and import": by_transfer, "mount": by_mount,
-}  # fmt: skip
+    "apply": by_apply,
+    "quiet apply": by_quiet_apply,
+    "run --yes": by_run,
+    "checkpoint": by_checkpoint,
+    "rollback": by_rollback,
+    "undo": by_undo,
+    "redo": by_redo,
+    "export and import": by_transfer,
+    "mount": by_mount,
+}
 
 
 def unconfined(ground: Ground) -> tuple[int, Found]:
