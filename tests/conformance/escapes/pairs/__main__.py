@@ -21,10 +21,13 @@ from .section import NONE, Column
 from .side import ProcessSide
 from .way import WAYS, unconfined
 
+WINDOW = 3.0
+"""Seconds for a meeting, longer than in the tests: this is done once, and other things may go on."""
+
 
 def tried(backend: Backend) -> Column:
     with Ground() as ground, sides(ground, backend) as (giver, taker):
-        meetings = meet(ground, giver, taker)
+        meetings = meet(ground, giver, taker, window=WINDOW)
     return Column(meetings, {way: changed_on(backend, way) for way in WAYS})
 
 
@@ -36,7 +39,7 @@ def changed_on(backend: Backend, way: str) -> int:
 def without() -> Column:
     with Ground() as ground:
         side = ProcessSide(ground.project, [], {**os.environ, "HOME": str(ground.home)})
-        meetings = meet(ground, side, side, window=3)
+        meetings = meet(ground, side, side, window=WINDOW)
     with Ground() as ground:
         return Column(meetings, {"mv": len(unconfined(ground)[1])})
 

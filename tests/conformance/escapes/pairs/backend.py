@@ -12,7 +12,8 @@ from mudroom.core.settings import Settings, ViewChoice
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
-from .outside import Accomplice, Ground
+from .known import LANDS
+from .outside import PATIENCE, Accomplice, Ground
 from .side import ForkSide, Side, ThreadSide, command_line
 from .way import GIVER, WAYS
 
@@ -66,6 +67,8 @@ def opened(ground: Ground, backend: Backend, client: Client | None = None, proje
 
 def landed(ground: Ground, backend: Backend, way: str, client: Client | None = None) -> dict[str, str]:
     """Return what an accomplice changed on one way to the project, by attempt."""
+    if any(BACKENDS[name] == backend for name, _way in LANDS):
+        ground.handing = PATIENCE
     with opened(ground, backend, client) as session:
         giver = os.fsdecode(session.vault.path) + f"/forks/{GIVER}"
         accomplice = Accomplice(ground, ForkSide(session, "b"), giver)

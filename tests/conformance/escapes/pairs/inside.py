@@ -2,9 +2,9 @@
 
     python3 -I -S -B -c 'import sys; sys.path.insert(0, "."); from escapes.pairs.inside import main; main()' WORDS
 
-``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end. ``hand KEY NAMES``: make the
-files that land, hand their descriptors over, and end. ``keep KEY - PATHS``: take these, and act when ``phase-WHEN`` is
-in the project. Beside it is ``pair.json``.
+``give KEY SECRET``: be met until killed. ``take KEY SECONDS PATHS``: try to meet, and end.
+``hand KEY NAMES SECONDS``: make the files that land, hand their descriptors over, and end.
+``keep KEY - PATHS``: take these, and act when ``phase-WHEN`` is in the project. Beside it is ``pair.json``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ LONGEST = 80
 """Seconds after which every part ends by itself."""
 PAUSE = 0.03
 """Seconds between two acts during an apply: without it no apply would find the fork as it was reviewed."""
-HANDING = 0.7
-"""Seconds for handing over before the giver of what lands ends."""
 
 
 def main() -> None:
@@ -116,7 +114,7 @@ def take(world: World, words: list[str]) -> None:
 
 def hand(world: World, words: list[str]) -> None:
     world.held.update(landing.make(words[0].split(",")))
-    until = time.monotonic() + HANDING
+    until = time.monotonic() + float(words[1])
     bridge, taken = hand_over(world), False
     while time.monotonic() < until and not taken:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _READ_ONLY = (
-    "a lock, or an event, on a file that both can read and neither can write: flock(2) and inotify(7) need no more. A few "
-    "bits pass, no descriptor and no file"
+    "a lock, or an event, on a file that both can read and neither can write: flock(2) and inotify(7) need no more. A "
+    "few bits pass, no descriptor and no file"
 )
 _HOSTS = "level 0 isolates nothing: the network and the IPC objects are the host's. Data pass, no descriptor"
 _VISIBLE = "Landlock has no rule for what appears later: /proc is readable, so arguments of processes are visible"

@@ -46,6 +46,8 @@ class Ground:
         self.root = Path(tempfile.mkdtemp(prefix="pair-", dir="/var/tmp"))
         self.key = "pair" + secrets.token_hex(6)
         self.secret = "SECRET" + secrets.token_hex(16)
+        self.handing = 0.7
+        """Seconds in which the giver tries to hand over descriptors of what lands."""
         self.home, self.state = self.root / "home", self.root / "state"
         self.projects = (self.home / "project", self.home / "another")
         for directory in (self.root / "beside", self.state):

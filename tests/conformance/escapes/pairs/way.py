@@ -24,11 +24,14 @@ TRIES = 3
 QUIET = [name for name, landing in LANDINGS.items() if landing.when == "after" or name.startswith("mapped")]
 
 
-def hand_over(ground: Ground, side: Side, names: Iterable[str] = LANDINGS) -> None:
+def hand_over(ground: Ground, side: Side, accomplice: Accomplice, names: Iterable[str] = LANDINGS) -> None:
     """Let the giver make what lands, and give descriptors of it to the accomplice. It has ended afterwards."""
-    output = side.run(ground.argv("hand", ground.key, ",".join(names)))
-    if not any("handed" in line for line in lines(output)):
+    output = side.run(ground.argv("hand", ground.key, ",".join(names), str(ground.handing)))
+    handed = [line["handed"] for line in lines(output) if "handed" in line]
+    if not handed:
         raise AssertionError(f"nothing was made: {output[-2000:]}")
+    if handed[-1]:
+        accomplice.settle()
 
 
 def applied(session: Session, fork: str) -> bool:
@@ -44,7 +47,7 @@ def applied(session: Session, fork: str) -> bool:
 
 
 def _apply(ground: Ground, session: Session, accomplice: Accomplice, names: list[str]) -> Found:
-    hand_over(ground, ForkSide(session, GIVER), names)
+    hand_over(ground, ForkSide(session, GIVER), accomplice, names)
     session.changes.review(GIVER)
     accomplice.act("before")
     accomplice.act("during")
@@ -71,14 +74,14 @@ def by_run(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """``mudroom run --yes``, in another process."""
     side = command_line(ground.project, ground.home, ground.state, ["run", "--yes"])
     accomplice.hurry()
-    hand_over(ground, side)
+    hand_over(ground, side, accomplice)
     accomplice.act("after")
     return changed(ground.project, [name for name, landing in LANDINGS.items() if landing.when != "before"])
 
 
 def by_checkpoint(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """A sealed checkpoint, from which another fork is made and applied."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     session.forks.checkpoint(GIVER, "sealed")
     accomplice.act("before")
     accomplice.act("during")
@@ -90,7 +93,7 @@ def by_checkpoint(ground: Ground, session: Session, accomplice: Accomplice) -> F
 
 def by_rollback(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """A rollback to a sealed checkpoint, and an apply."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     session.forks.checkpoint(GIVER, "sealed")
     session.run([b"rm", b"-r", TOP.encode()], fork=GIVER)
     accomplice.act("before")
@@ -103,7 +106,7 @@ def by_rollback(ground: Ground, session: Session, accomplice: Accomplice) -> Fou
 
 def by_undo(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """An undo, which leaves nothing of the fork."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     session.changes.review(GIVER)
     session.changes.apply(GIVER)
     accomplice.act("before")
@@ -118,7 +121,7 @@ def by_undo(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
 
 def by_redo(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """An undo and a redo, which lands what was reviewed."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     session.changes.review(GIVER)
     session.changes.apply(GIVER)
     session.changes.undo()
@@ -131,7 +134,7 @@ def by_redo(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
 
 def by_transfer(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """An export, a discard, an import and an apply."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     accomplice.act("before")
     accomplice.act("during")
     bundle = os.fsencode(ground.root / "bundle")
@@ -145,7 +148,7 @@ def by_transfer(ground: Ground, session: Session, accomplice: Accomplice) -> Fou
 
 def by_mount(ground: Ground, session: Session, accomplice: Accomplice) -> Found:
     """``mudroom mount``: the fork as a directory of the user."""
-    hand_over(ground, ForkSide(session, GIVER))
+    hand_over(ground, ForkSide(session, GIVER), accomplice)
     mounted = session.forks.mount(GIVER)
     try:
         for phase in ("before", "during", "after"):
@@ -178,8 +181,7 @@ def unconfined(ground: Ground) -> tuple[int, Found]:
         sides.append(ProcessSide(ground.root / name, [], {**os.environ, "HOME": str(ground.home)}))
     accomplice = Accomplice(ground, sides[1])
     try:
-        hand_over(ground, sides[0])
-        accomplice.settle()
+        hand_over(ground, sides[0], accomplice)
         accomplice.act("before")
         accomplice.act("during")
         subprocess.run(["mv", str(ground.root / "a" / TOP), str(ground.project)], check=True)
