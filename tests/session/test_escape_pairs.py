@@ -83,12 +83,16 @@ def test_where_nothing_confines_they_meet(ground: Ground) -> None:
 # --- what lands ---
 
 
+RACY = "quiet apply"
+"""The kernel may write a dirty page back meanwhile: the next store changes a stamp, and the apply is refused."""
+
+
 def rows(names: list[str], ways: list[str]) -> list[object]:
     found: list[object] = []
     for name in names:
         for way in ways:
             reason = LANDS.get((name, way), "")
-            marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+            marks = [pytest.mark.xfail(strict=way != RACY, reason=reason)] if reason else []
             found.append(pytest.param(name, way, marks=marks))
     return found
 
@@ -98,13 +102,13 @@ def test_what_was_reviewed_is_what_lands(ground: Ground, client: Client, name: s
     assert landed(ground, BACKENDS[name], way, client) == {}
 
 
-@pytest.mark.parametrize(("name", "way"), rows(HERE[1:], ["quiet apply"]))
+@pytest.mark.parametrize(("name", "way"), rows(HERE[1:], [RACY, "redo"]))
 def test_so_it_is_at_every_level(ground: Ground, client: Client, name: str, way: str) -> None:
     assert landed(ground, BACKENDS[name], way, client) == {}
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("name", "way"), rows(HERE[1:], [way for way in WAYS if way != "quiet apply"]))
+@pytest.mark.parametrize(("name", "way"), rows(HERE[1:], [way for way in WAYS if way not in (RACY, "redo")]))
 def test_so_it_is_on_every_way(ground: Ground, client: Client, name: str, way: str) -> None:
     assert landed(ground, BACKENDS[name], way, client) == {}
 

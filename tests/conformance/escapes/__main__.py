@@ -19,7 +19,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 
-from . import tiers
+from . import benchmark, tiers
 from .attempt import TABLE, Attempt
 from .outside import Outcome, Range
 from .pairs import section
@@ -137,6 +137,7 @@ def main(argv: Sequence[str]) -> int:
             for part in (tiers, section):
                 kept = part.of(document)
                 text = part.put(text, iter(kept.splitlines())) if kept else text
+            text = benchmark.put(text, benchmark.section())
         with open(args.write, "w") as stream:
             stream.write(text)
     else:
