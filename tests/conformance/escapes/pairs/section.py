@@ -38,7 +38,7 @@ def lines(columns: Mapping[str, Column], before: str = "") -> Iterator[str]:
         "secret, or makes a call about the first that has to be refused. Both know all names, paths and process ids.",
         "Then the second changes what lands, through every descriptor that it was given: between the review and the",
         "apply, again and again while it is applied, and after it. Pairs that only pass a few bits (*signals*) are",
-        "counted apart: the kernel is shared, and no sandbox of the table above closes them.",
+        "counted apart: both read the same files of the system. `run --yes` is a command at level 1 in each column.",
         "",
         f"{datetime.date.today().isoformat()}, Linux {platform.release()} {platform.machine()}, "
         f"as {'root' if os.geteuid() == 0 else 'an ordinary user'}. *Open store*: the user has opened one directory of",
