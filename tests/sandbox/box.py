@@ -110,7 +110,7 @@ class Box:
         chosen = self.plan() if plan is None else plan
         running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, **options)
         for stream in output.streams:
-            stream.close_write()
+            stream.close_theirs()
         return running
 
     def run(self, script: str, plan: Plan | None = None) -> tuple[Exit, str]:

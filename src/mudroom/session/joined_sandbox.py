@@ -14,7 +14,7 @@ from mudroom.sandbox.client.held import ENDING
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
-from mudroom.session.own_sandbox import RunningCommands, reached_beside, relay_for
+from mudroom.session.own_sandbox import RunningCommands, note_failures, reached_beside, relay_for
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK
@@ -101,8 +101,11 @@ class JoinedSandbox:
         before = len(standing.flows())
         with self._relay(order) as relay:
             descriptors = relay.descriptors if relay is not None else order.stdio[:3]
-            with CapturedOutput(*descriptors, order.actor.settings.output_limit, order.stdio.on_output) as output:
+            own = relay.own if relay is not None else ()
+            limit, heard = order.actor.settings.output_limit, order.stdio.on_output
+            with CapturedOutput(*descriptors, limit, heard, own) as output:
                 ended, timed_out = self._attend(order, outcome, output, relay)
+            note_failures(output, outcome)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
         outcome.flows = tuple(standing.flows()[before:])
         return CommandEnd(ended, timed_out, output, limits, None, outcome.flows)

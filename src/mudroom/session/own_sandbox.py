@@ -186,7 +186,7 @@ class OwnSandbox:
             gated as keeper,
             machine.limited(mode, order, outcome) as (rlimits, leaf),
             LiveOutput(fork.path, order.stdio.on_output) as heard,
-            CapturedOutput(*stdio, settings.output_limit, heard) as output,
+            CapturedOutput(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
         ):
             try:
                 plan, env = machine.confinement.plan(
@@ -206,6 +206,7 @@ class OwnSandbox:
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
                     done, use = self._reached(leaf or client.gauge, ended, timed_out=timed_out, output=output)
                 outcome.flows = flows_of(self._forks, fork, keeper, outcome)
+                note_failures(output, outcome)
                 return CommandEnd(ended, timed_out, output, done, use, outcome.flows)
             except (StepFailed, CommandNotStarted) as error:
                 fork.end()
@@ -301,6 +302,13 @@ class OwnSandbox:
             return others, None
         before, now = group.totals()
         return (*reached_limits(limits, use, difference(now, before)), *others), use
+
+
+def note_failures(output: CapturedOutput, outcome: Outcome) -> None:
+    """Keep the first failure of the caller's own descriptors, to be raised when the changes are collected."""
+    if output.failures and outcome.unwritten is None:
+        message = f"a stream of the command could not be passed on: {output.failures[0]}"
+        outcome.unwritten = MudroomError(message, "its changes are in the fork; run it again with another place for it")
 
 
 def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:

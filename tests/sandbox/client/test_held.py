@@ -57,7 +57,7 @@ class Beside:
         argv = [b"sh", b"-c", script.encode()]
         self.running: JoinedCommand = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
         for stream in self._output.streams:
-            stream.close_write()
+            stream.close_theirs()
 
     def hear(self) -> str:
         line = b""

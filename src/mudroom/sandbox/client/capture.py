@@ -1,14 +1,18 @@
-"""Output of a command: passed straight to the caller's descriptors, or captured in memory up to a limit."""
+"""Streams of a command: relayed to the caller's descriptors, or captured in memory up to a limit."""
 
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.sandbox.client.client import Exit, Running
-from mudroom.sandbox.client.connection import wait_readable
+from mudroom.sandbox.client.connection import wait_readable, wait_ready
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.stream import Ready, StreamRelay
 
 SIGTERM, SIGKILL = 15, 9
 GRACE = 2.0
@@ -27,59 +31,135 @@ class CapturedStream:
     def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
         self.name = name
         self._heard = heard
-        self.read, self.write = os.pipe()
-        self.truncated = False
+        self.read, self.theirs = os.pipe()
+        self.truncated = self.ended = False
         self._chunks: list[bytes] = []
         self._room = limit
 
-    def take(self) -> bool:
-        """Read what is available. Return False at the end of file."""
+    def events(self) -> dict[int, int]:
+        return {} if self.ended else {self.read: select.POLLIN}
+
+    def has_more(self) -> bool:
+        return not self.ended and bool(wait_readable([self.read], 0.0))
+
+    def attend(self, _ready: Ready) -> None:
+        """Read what is available."""
         chunk = os.read(self.read, 1 << 16)
         self.truncated |= len(chunk) > self._room
         self._chunks.append(chunk[: self._room])
         self._room -= len(self._chunks[-1])
+        self.ended = not chunk
         if chunk and self._heard is not None:
             self._heard(self.name, chunk)
-        return bool(chunk)
 
     @property
     def data(self) -> bytes:
         return b"".join(self._chunks)
 
-    def close_write(self) -> None:
-        if self.write >= 0:
-            os.close(self.write)
-            self.write = -1
+    def close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
 
     def close(self) -> None:
-        self.close_write()
+        self.close_theirs()
         os.close(self.read)
 
 
 class CapturedOutput:
-    """The descriptors of one attempt to start a command: those of the caller unchanged, the others captured."""
+    """The streams of one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
+    anew, or one of ``own``."""
 
     def __init__(
-        self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None = None
+        self,
+        stdin: int | None,
+        stdout: int | None,
+        stderr: int | None,
+        limit: int,
+        heard: Heard | None = None,
+        own: Collection[int] = (),
     ) -> None:
-        self.stdout = CapturedStream("stdout", limit, heard) if stdout is None else None
-        self.stderr = CapturedStream("stderr", limit, heard) if stderr is None else None
-        self.streams = tuple(stream for stream in (self.stdout, self.stderr) if stream is not None)
-        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else -1
-        self.descriptors = (
-            self._null if stdin is None else stdin,
-            self.stdout.write if self.stdout is not None else stdout or 1,
-            self.stderr.write if self.stderr is not None else stderr or 2,
-        )
+        """``own``: descriptors of mudroom's own making, which are passed on as they are."""
+        self._own, self._nulls = own, list[int]()
+        self.streams: tuple[CapturedStream, ...] = ()
+        self.relays: tuple[StreamRelay, ...] = ()
+        try:
+            self.descriptors = self._input(stdin), *self._outputs(stdout, stderr, limit, heard)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> CapturedOutput:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for stream in self.streams:
+        self.close()
+
+    def close(self) -> None:
+        for stream in self.all:
             stream.close()
-        if self._null >= 0:
-            os.close(self._null)
+        while self._nulls:
+            os.close(self._nulls.pop())
+
+    @property
+    def all(self) -> tuple[CapturedStream | StreamRelay, ...]:
+        return (*self.streams, *self.relays)
+
+    @property
+    def outputs(self) -> tuple[CapturedStream | StreamRelay, ...]:
+        return (*self.streams, *(relay for relay in self.relays if relay.is_output))
+
+    def captured(self, name: str) -> bytes:
+        """Return the captured bytes of a stream; empty if it was not captured."""
+        return b"".join(stream.data for stream in self.streams if stream.name == name)
+
+    @property
+    def failures(self) -> list[str]:
+        """Failures of the caller's descriptors, as clauses."""
+        if not self.relays:
+            return []
+        from mudroom.sandbox.client.stream import failures
+
+        return failures(self.relays)
+
+    def _input(self, stdin: int | None) -> int:
+        if stdin is None or stdin in self._own:
+            return self._null(os.O_RDONLY) if stdin is None else stdin
+        from mudroom.sandbox.client.stream import InputRelay, leads_to_null
+
+        if leads_to_null(stdin):
+            return self._null(os.O_RDONLY)
+        relay = InputRelay(stdin)
+        self.relays += (relay,)
+        return relay.theirs
+
+    def _outputs(self, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None) -> tuple[int, int]:
+        out = self._output("stdout", stdout, limit, heard)
+        if stdout is not None and stderr is not None and stderr not in self._own:
+            from mudroom.sandbox.client.stream import is_same
+
+            if is_same(stdout, stderr):
+                return out, out
+        return out, self._output("stderr", stderr, limit, heard)
+
+    def _output(self, name: str, given: int | None, limit: int, heard: Heard | None) -> int:
+        if given is None:
+            stream = CapturedStream(name, limit, heard)
+            self.streams += (stream,)
+            return stream.theirs
+        if given in self._own:
+            return given
+        from mudroom.sandbox.client.stream import OutputRelay, leads_to_null
+
+        if leads_to_null(given):
+            return self._null(os.O_WRONLY)
+        relay = OutputRelay(name, given)
+        self.relays += (relay,)
+        return relay.theirs
+
+    def _null(self, flags: int) -> int:
+        self._nulls.append(os.open(os.devnull, flags | os.O_CLOEXEC))
+        return self._nulls[-1]
 
 
 class Watch(NamedTuple):
@@ -118,33 +198,36 @@ def attend(
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
     next_look = None if watch is None else started + watch.every
-    timed_out = False
-    for stream in output.streams:
-        stream.close_write()  # this process's copies: a stream ends when the command's are closed
+    timed_out = reported = False
+    for stream in output.all:
+        stream.close_theirs()  # this process's copies: a stream ends when the command's are closed
     try:
         meanwhile()
-        open_streams = {stream.read: stream for stream in output.streams}
         report = running.fileno()
         while True:
             others = beside.descriptors() if beside is not None else ()
-            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, next_look))
+            wanted = dict.fromkeys(others if reported else (report, *others), select.POLLIN)
+            for stream in output.all:
+                wanted |= stream.events()
+            ready = wait_ready(wanted, _sooner(deadline, next_look))
             now = time.monotonic()
             # Checked first: some descriptor may always be ready.
             if watch is not None and next_look is not None and now >= next_look:
                 held = watch.look()
                 next_look = time.monotonic() + watch.every
                 deadline = None if deadline is None else deadline + held
-            elif deadline is not None and now >= deadline and report not in ready:
+            elif deadline is not None and now >= deadline and report not in ready and not reported:
                 running.signal(SIGKILL if timed_out else SIGTERM)
                 deadline = None if timed_out else time.monotonic() + GRACE
                 timed_out = True
             if beside is not None and any(descriptor in others for descriptor in ready):
-                held = beside.attend(ready)
+                held = beside.attend(list(ready))
                 deadline = None if deadline is None else deadline + held
-            for descriptor in ready:
-                if descriptor in open_streams and not open_streams[descriptor].take():
-                    del open_streams[descriptor]
-            if report in ready and not any(descriptor in open_streams for descriptor in ready):
+            for stream in output.all:
+                if any(descriptor in ready for descriptor in stream.events()):
+                    stream.attend(ready)
+            reported |= report in ready
+            if reported and not any(stream.has_more() for stream in output.outputs):
                 break
         return running.wait(), timed_out
     except BaseException:

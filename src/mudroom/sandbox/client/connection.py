@@ -78,8 +78,14 @@ def with_report(connection: Connection, request: Mapping[str, Any], descriptors:
 def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[int]:
     """Return the descriptors that are readable or at their end of file; empty when ``deadline`` (monotonic seconds) has
     passed."""
+    return list(wait_ready(dict.fromkeys(descriptors, select.POLLIN), deadline))
+
+
+def wait_ready(wanted: Mapping[int, int], deadline: float | None) -> dict[int, int]:
+    """Return the descriptors for which an event of poll(2) has occurred, with their events. ``wanted``: descriptors
+    with the events to wait for; errors and hang-ups are always reported. ``deadline`` as above."""
     poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
+    for descriptor, events in wanted.items():
+        poller.register(descriptor, events)
     timeout = None if deadline is None else max(0, int((deadline - time.monotonic()) * 1000) + 1)
-    return [descriptor for descriptor, _event in poller.poll(timeout)]
+    return dict(poller.poll(timeout))

@@ -2,8 +2,8 @@
 
 Rules of this file:
 1. The caller's descriptors alone decide what a command gets (``substitutes``): a pseudo-terminal of its own if stdin
-   and stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed, and
-   every other descriptor stays as it is. So ``isatty`` inside is never true where it is false outside, and no act of a
+   and stdout are both terminals. Otherwise every descriptor that is a terminal becomes a pipe that is relayed here; all
+   others are relayed by ``stream.py``. So ``isatty`` inside is never true where it is false outside, and no act of a
    command on its terminal (TIOCSTI, modes, foreground group, hang-up) affects the user's.
 2. A thread of its own does the relaying, because the session has other work. Only this thread talks to the launcher;
    signals post a word to it (signal.set_wakeup_fd). Handlers, in the main thread, do only what another thread cannot:
@@ -116,6 +116,8 @@ class Relay:
             for number, (descriptor, kind) in enumerate(zip(stdio, kinds, strict=True))
         )
         self.descriptors = (stdin, stdout, stderr)
+        self.own = frozenset(self._command_ends)
+        """Those of ``descriptors`` that are not the caller's."""
         self._running: Running | None = None
         self._master = -1
         self._channel: _socket.socket | None = None

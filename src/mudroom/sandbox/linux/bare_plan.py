@@ -127,8 +127,9 @@ def _placed(spec: SandboxSpec, around: HostView) -> list[tuple[bytes, Step]]:
     inside = {bind.path for bind in inside_caches(spec)}
     placed: list[tuple[bytes, Step]] = [(path, ("tmpfs", path[1:], TMPFS_LIMIT, WRITABLE)) for path in around.private]
     placed.append((spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), NOSUID | NODEV)))
-    missing = (path for _name, path in spec.caches.places if not any(is_below(path, bind.path) for bind in around.shown))
-    placed += [(path, ("directory", path[1:], 0o700)) for path in missing]
+    whole = [bind.path for bind in around.shown]
+    caches = (path for _name, path in spec.caches.places if not any(is_below(path, place) for place in whole))
+    placed += [(path, ("directory", path[1:], 0o700)) for path in caches]
     placed += [(path, ("directory", path[1:], mode)) for path, mode in around.directories]
     placed += [(path, ("symlink", target, path[1:])) for target, path in around.links]
     placed += [(bind.path, (*_bind(bind)[:4], True)) for bind in around.shown]

@@ -1,0 +1,347 @@
+"""Relay between the caller's descriptors and a command's pipes: no descriptor of the caller gets into a sandbox.
+
+With a descriptor of a file a command could change the file's mode (fchmod(2)), read it back, empty it, map it, or open
+it again through /proc/self/fd; with one of a pipe it could read what others have written, or change its size and flags.
+
+Rules of this file:
+1. A command gets a pipe, or /dev/null opened anew. The bytes move here, in the loop that attends to the command
+   (``capture.py``), by splice(2) where both ends allow it.
+2. No call here blocks, but writes to regular files. Flags of the caller's descriptors stay as they are: other processes
+   share them.
+3. stdout and stderr that lead to the same place share one pipe, so their order is kept.
+4. Input that the command has not read stays the caller's where the kernel allows it: in a file the position is set
+   back; from a pipe bytes are copied by tee(2) and taken only when the command has read them. A command that reads more
+   than ``CAREFUL`` bytes from a pipe is a reader of the whole: then up to a pipe's size is read ahead.
+5. If the caller's end fails, the command's pipe is closed: it gets EPIPE and SIGPIPE, as it would have. A failure other
+   than a reader that has gone is kept for the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import stat
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from typing import Any
+
+CAREFUL = 1 << 20
+CHUNK = 1 << 20
+"""Bytes of one call, and the wanted size of a pipe. Users may have less (/proc/sys/fs/pipe-user-pages-soft)."""
+_WRITE = 1 << 16
+_PAGE = 4096
+_NULL = os.makedev(1, 3)
+_SPLICE_MOVE, _SPLICE_NONBLOCK = 1, 2
+_SYS_TEE = {"x86_64": 276, "aarch64": 77}
+_SYS_KCMP = {"x86_64": 312, "aarch64": 272}
+_KCMP_FILE = 0
+_GONE = (errno.EPIPE, errno.ECONNRESET)
+_NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBADF)
+
+Ready = Mapping[int, int]
+"""Descriptors with their events of poll(2)."""
+
+
+def leads_to_null(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL
+
+
+def is_same(first: int, second: int) -> bool:
+    """Whether bytes that are written to both descriptors come out in the order of the calls: both are one open file, or
+    one pipe, socket or device. kcmp(2) tells open files of one path apart; without it they count as one."""
+    one, two = os.fstat(first), os.fstat(second)
+    if (one.st_dev, one.st_ino) != (two.st_dev, two.st_ino):
+        return False
+    if not stat.S_ISREG(one.st_mode):
+        return True
+    number = _SYS_KCMP.get(os.uname().machine)
+    if sys.platform != "linux" or number is None:
+        return True
+    pid = os.getpid()
+    return _syscall(number, pid, pid, _KCMP_FILE, first, second) in (0, None)
+
+
+def _syscall(number: int, *arguments: int) -> int | None:
+    """Return the result of a system call, or None if the kernel or a filter refuses it. Raise BlockingIOError for
+    EAGAIN."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    result: int = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(argument) for argument in arguments))
+    if result >= 0:
+        return result
+    if ctypes.get_errno() == errno.EAGAIN:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return None
+
+
+def _make_pipe(ours: int) -> tuple[int, int]:
+    """Return a new pipe. ``ours``: 0 or 1, the end that does not block. The flag is of that end alone."""
+    pair = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(pair[ours], False)
+    return pair
+
+
+def resize(pipe: int, size: int) -> None:
+    """Set the size of a pipe, if the kernel allows it."""
+    if sys.platform == "linux":
+        try:
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
+        except OSError:
+            pass  # the user's pipes have reached their limit: the present size works, too
+
+
+def unread(pipe: int) -> int:
+    """Return the number of bytes in a pipe (FIONREAD, pipe(7))."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
+
+
+class OutputRelay:
+    """One pipe of a command's output. Owner: the thread that attends to the command."""
+
+    is_output = True
+
+    def __init__(self, name: str, target: int) -> None:
+        self.name, self.target = name, target
+        self._read, self.theirs = _make_pipe(0)
+        self.failure: OSError | None = None
+        self.ended = self.is_blocked = False
+        self._waiting = b""
+        self._until_large = _WRITE
+        """Bytes until the pipe is made larger: most commands write less."""
+        self._move = self._way()
+
+    def _way(self) -> Callable[[], int]:
+        mode = os.fstat(self.target).st_mode
+        appends = bool(fcntl.fcntl(self.target, fcntl.F_GETFL) & os.O_APPEND)  # splice(2): EINVAL
+        if hasattr(os, "splice") and ((stat.S_ISREG(mode) and not appends) or stat.S_ISFIFO(mode)):
+            return self._splice
+        return self._send if stat.S_ISSOCK(mode) else self._write_all if stat.S_ISREG(mode) else self._write_some
+
+    def close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def events(self) -> dict[int, int]:
+        if self.ended:
+            return {}
+        return {self.target: select.POLLOUT} if self.is_blocked else {self._read: select.POLLIN}
+
+    def has_more(self) -> bool:
+        """Whether bytes of the command are left, in the pipe or here."""
+        return not self.ended and bool(self._waiting or unread(self._read))
+
+    def attend(self, _ready: Ready) -> None:
+        """Move what can be moved now."""
+        self.is_blocked = False
+        try:
+            count = self._move()
+            if not count:
+                self._end()
+            elif 0 < self._until_large <= count:
+                resize(self._read, CHUNK)
+            self._until_large -= count
+        except BlockingIOError:
+            self.is_blocked = bool(self._waiting or unread(self._read))
+        except OSError as error:
+            self.failure = None if error.errno in _GONE else error
+            self._end()
+
+    def _splice(self) -> int:
+        flags = _SPLICE_MOVE | _SPLICE_NONBLOCK
+        try:
+            return os.splice(self._read, self.target, CHUNK, flags=flags)
+        except OSError as error:
+            if error.errno not in _NO_SPLICE:
+                raise
+            mode = os.fstat(self.target).st_mode
+            self._move = self._write_all if stat.S_ISREG(mode) else self._write_some
+            return self._move()
+
+    def _take(self, size: int) -> bool:
+        """Read into ``_waiting`` if it is empty. Return False at the end of the output."""
+        if not self._waiting:
+            self._waiting = os.read(self._read, size)
+        return bool(self._waiting)
+
+    def _write_all(self) -> int:
+        return self._take(CHUNK) and self._written(os.write(self.target, self._waiting))
+
+    def _write_some(self) -> int:
+        """Write to a device or pipe that may block: what it takes at once, when it is ready (pipe(7), PIPE_BUF)."""
+        if not self._take(_WRITE):
+            return 0
+        if not _is_writable(self.target):
+            raise BlockingIOError
+        return self._written(os.write(self.target, self._waiting[:_PAGE]))
+
+    def _send(self) -> int:
+        import socket
+
+        if not self._take(_WRITE):
+            return 0
+        with socket.socket(fileno=os.dup(self.target)) as sock:
+            return self._written(sock.send(self._waiting, socket.MSG_DONTWAIT))
+
+    def _written(self, count: int) -> int:
+        self._waiting = self._waiting[count:]
+        return max(count, 1)
+
+    def _end(self) -> None:
+        self.ended, self.is_blocked, self._waiting = True, False, b""
+        os.close(self._read)
+
+    def close(self) -> None:
+        self.close_theirs()
+        if not self.ended:
+            self._end()
+
+
+def _is_writable(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLOUT)
+    return bool(poller.poll(0))
+
+
+class InputRelay:
+    """The pipe of a command's input. Owner: the thread that attends to the command."""
+
+    is_output = is_blocked = False
+    name = "stdin"
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+        self.theirs, self._write = _make_pipe(1)
+        self.failure: OSError | None = None
+        self.ended = False
+        self._rest = -1
+        """The command's end of the pipe, opened again at the end of a file: it tells what was not read."""
+        self._copied = self._passed = 0
+        """Bytes that were copied by tee(2) and not taken yet; bytes that the command has read from a pipe."""
+        self._waiting = b""
+        self._mode = os.fstat(source).st_mode
+        self._start = self._position = os.lseek(source, 0, os.SEEK_CUR) if stat.S_ISREG(self._mode) else -1
+        """``_position``: where the caller's file stands if nobody else has read it or sought in it."""
+        self._is_careful = stat.S_ISFIFO(self._mode) and sys.platform == "linux" and os.uname().machine in _SYS_TEE
+        if self._is_careful:
+            resize(self._write, _PAGE)
+
+    def close_theirs(self) -> None:
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def events(self) -> dict[int, int]:
+        """A file is always ready, so what matters is room in the pipe. POLLERR tells that no reader is left (pipe(7));
+        poll(2) reports it unasked."""
+        if self.ended:
+            return {}
+        if stat.S_ISREG(self._mode) or self._copied or self._waiting:
+            return {self._write: select.POLLOUT}
+        return {self.source: select.POLLIN, self._write: 0}
+
+    def attend(self, ready: Ready) -> None:
+        if ready.get(self._write, 0) & select.POLLERR:
+            self._end()
+            return
+        try:
+            move = self._tee if self._is_careful else self._splice if hasattr(os, "splice") else self._pass
+            if not move():
+                self._end_input()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.failure = None if error.errno in (*_GONE, errno.EIO) else error  # EIO: a terminal in the background
+            self._end()
+
+    def _tee(self) -> bool:
+        """Copy the next bytes of a pipe. The pipe to the command has one page, so there is room again only when the
+        command has read all of the bytes before."""
+        if self._copied:
+            self._take(self._copied)
+            self._copied = 0
+            if self._passed >= CAREFUL:
+                self._is_careful = False
+                resize(self._write, CHUNK)
+            return True
+        number = _SYS_TEE[os.uname().machine]
+        count = _syscall(number, self.source, self._write, _PAGE, _SPLICE_NONBLOCK)
+        if count is None:
+            self._is_careful = False
+            return True
+        self._copied = count
+        return bool(count)
+
+    def _take(self, count: int) -> None:
+        """Take bytes from the caller's pipe that the command has read. Fewer are there if another reader took some."""
+        count = min(count, unread(self.source))
+        self._passed += count
+        if count:
+            os.read(self.source, count)
+
+    def _splice(self) -> bool:
+        try:
+            count = os.splice(self.source, self._write, CHUNK, flags=_SPLICE_MOVE | _SPLICE_NONBLOCK)
+            self._position += count
+            return bool(count)
+        except OSError as error:
+            if error.errno not in _NO_SPLICE:
+                raise
+            return self._pass()
+
+    def _pass(self) -> bool:
+        if not self._waiting:
+            self._waiting = os.read(self.source, _WRITE)
+            self._position += len(self._waiting)
+            if not self._waiting:
+                return False
+        self._waiting = self._waiting[os.write(self._write, self._waiting) :]
+        return True
+
+    def has_more(self) -> bool:
+        return False
+
+    def _end_input(self) -> None:
+        """Close the pipe at the end of the input. The command may still read what is in it."""
+        if stat.S_ISREG(self._mode) and sys.platform == "linux":
+            self._rest = os.open(b"/proc/self/fd/%d" % self._write, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.ended = True
+        os.close(self._write)
+
+    def _end(self) -> None:
+        """Close the pipe, and give back what the command has not read."""
+        self.ended = True
+        left = unread(self._write) + len(self._waiting)
+        os.close(self._write)
+        self._give_back(left)
+
+    def _give_back(self, left: int) -> None:
+        """Give back the last ``left`` bytes. The command can open its end of the pipe again and write to it, so there
+        may be more than was passed on."""
+        if self._copied:
+            self._take(max(self._copied - left, 0))
+        elif left and stat.S_ISREG(self._mode) and os.lseek(self.source, 0, os.SEEK_CUR) == self._position:
+            os.lseek(self.source, max(self._position - left, self._start), os.SEEK_SET)
+
+    def close(self) -> None:
+        self.close_theirs()
+        if not self.ended:
+            self._end()
+        elif self._rest >= 0:
+            self._give_back(unread(self._rest))
+            os.close(self._rest)
+            self._rest = -1
+
+
+StreamRelay = OutputRelay | InputRelay
+
+
+def failures(relays: tuple[StreamRelay, ...]) -> list[str]:
+    """Return the failures of the caller's descriptors, as clauses."""
+    found: list[Any] = [(relay.name, relay.failure) for relay in relays if relay.failure is not None]
+    return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in found]
