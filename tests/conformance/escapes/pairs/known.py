@@ -33,8 +33,7 @@ _THROUGH_STORE = {
 NOT_HELD: Mapping[str, Mapping[str, str]] = {
     "1, overlay": _SYSTEM,
     "1, copy": _SYSTEM,
-    "1, no namespaces": {**{name: why for name, why in _SYSTEM.items() if "etc" not in name},
-                         "process_arguments": _VISIBLE},
+    "1, no namespaces": {**_SYSTEM, "process_arguments": _VISIBLE},
     "0, overlay": {**_SYSTEM, **_WIRES, **_OBJECTS},
     "0, copy": {**_SYSTEM, **_WIRES, **_OBJECTS},
     "0, no namespaces": {**_SYSTEM, **_LOWER, **_WIRES, **_BARE_SOCKETS, "process_arguments": _VISIBLE},
