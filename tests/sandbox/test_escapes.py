@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from box import ENVIRONMENT, KINDS, NAMESPACES, Box
-from conformance.escapes import tiers
+from conformance.escapes import benchmark, tiers
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
@@ -160,6 +160,14 @@ def test_the_table_is_complete() -> None:
 def test_what_stock_systems_reported_stands_in_the_document_with_its_reason() -> None:
     document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
     assert tiers.of(document).count("\n| ") > 2 and "nobody knows" not in document
+
+
+def test_every_scenario_of_a_benchmark_has_attempts_or_a_reason() -> None:
+    named = {name for scenario in benchmark.SCENARIOS for name in scenario.attempts}
+    assert named <= set(TABLE)
+    assert all(scenario.attempts or scenario.why for scenario in benchmark.SCENARIOS)
+    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
+    assert benchmark.put(document, benchmark.section()) == document
 
 
 def test_a_section_of_tiers_takes_the_place_of_the_old_one() -> None:

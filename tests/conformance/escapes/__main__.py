@@ -2,7 +2,7 @@
 
     python -m tests.conformance.escapes                    on the terminal
     python -m tests.conformance.escapes --only bwrap       one tool, with how it got out of it
-    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it; its section of tiers stays
+    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it; its other sections stay
     python -m tests.conformance.escapes --report WHERE     mudroom alone, as a line for that section: tiers.py
 
 Programs are looked for on PATH and in the directories of MUDROOM_RIVALS. Run it as a user of its own: without a sandbox
@@ -19,9 +19,10 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 
-from . import tiers
+from . import benchmark, tiers
 from .attempt import TABLE, Attempt
 from .outside import Outcome, Range
+from .pairs import section
 from .tools import TOOLS, Tool, missing, runner, start, version
 
 Column = Mapping[str, Outcome]
@@ -132,8 +133,11 @@ def main(argv: Sequence[str]) -> int:
     if args.write:
         if os.path.exists(args.write):
             with open(args.write) as stream:
-                kept = tiers.of(stream.read())
-            text = tiers.put(text, kept.splitlines()) if kept else text
+                document = stream.read()
+            for part in (tiers, section):
+                kept = part.of(document)
+                text = part.put(text, iter(kept.splitlines())) if kept else text
+            text = benchmark.put(text, benchmark.section())
         with open(args.write, "w") as stream:
             stream.write(text)
     else:

@@ -65,6 +65,30 @@ def _sandlock(place: Range, argv: Argv) -> Argv:
     return [_beside("sandlock-mcp", "python3"), "-c", _SANDLOCK, str(place.project), *argv]
 
 
+_NONO = """
+import sys
+from nono_py import AccessMode, CapabilitySet, sandboxed_exec
+allowed = CapabilitySet()
+for path in ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev"):
+    allowed.allow_path(path, AccessMode.READ)
+allowed.allow_path(sys.argv[1], AccessMode.READ_WRITE)
+allowed.allow_file("/dev/null", AccessMode.READ_WRITE)
+allowed.block_network()
+done = sandboxed_exec(allowed, sys.argv[2:], cwd=sys.argv[1], inherit_env=True)
+sys.stdout.buffer.write(done.stdout)
+sys.stderr.buffer.write(done.stderr)
+"""
+
+
+def _nono(place: Range, argv: Argv) -> Argv:
+    """Its wheel brings no command to run others, but a library: as its README begins."""
+    return [_beside("sandlock-mcp", "python3"), "-c", _NONO, str(place.project), *argv]
+
+
+def _codex(_place: Range, argv: Argv) -> Argv:
+    return [_found("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", *argv]
+
+
 def _beside(name: str, other: str) -> str:
     return os.path.join(os.path.dirname(_found(name)), other)
 
@@ -103,7 +127,26 @@ TOOLS: tuple[Tool, ...] = (
         ["sandlock"],
         ("sandlock-mcp",),
     ),
+    Tool(
+        "codex",
+        "codex sandbox, sandbox_mode workspace-write",
+        _codex,
+        ["codex", "--version"],
+        ("codex",),
+    ),
+    Tool(
+        "nono",
+        "nono's sandboxed_exec, system directories readable, the project writable, no network",
+        _nono,
+        ["nono"],
+        ("sandlock-mcp",),
+    ),
 )
+
+
+_PACKAGES = {"sandlock": "sandlock", "nono": "nono-py"}
+"""Tools that are a library of Python, by the name of their package: both in one environment."""
+_VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
 
 
 def missing(tool: Tool) -> list[str]:
@@ -111,8 +154,8 @@ def missing(tool: Tool) -> list[str]:
 
 
 def version(tool: Tool) -> str:
-    if tool.name == "sandlock":
-        program = [_beside("sandlock-mcp", "python3"), "-c", "import sandlock; print(sandlock.__version__)"]
+    if tool.name in _PACKAGES:
+        program = [_beside("sandlock-mcp", "python3"), "-c", _VERSION, _PACKAGES[tool.name]]
     else:
         program = [_found(tool.version[0]), *tool.version[1:]]
     if shutil.which(program[0]) is None:
