@@ -95,6 +95,22 @@ def test_nothing_of_the_caller_gets_in(place: Place, tmp_path: Path) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_devices_of_the_host_keep_their_modes(place: Place, view: ViewChoice, level: int) -> None:
+    """Also for root, who owns them."""
+    null = os.open(os.devnull, os.O_RDWR)
+    before = [os.stat(f"/dev/{name}").st_mode for name in ("null", "zero", "tty")]
+    session = place.session(Settings(view=view), level=level)
+    change = (
+        b"for f in /dev/null /dev/zero /dev/tty /proc/self/fd/0 /proc/self/fd/1; do chmod 666 $f && echo $f >&2; done"
+    )
+    result = session.run([*SH, change], stdio=Stdio(null, null))
+    os.close(null)
+    assert not [line for line in result.stderr.decode().splitlines() if not line.startswith("chmod: ")]
+    assert [os.stat(f"/dev/{name}").st_mode for name in ("null", "zero", "tty")] == before
+
+
 def test_the_order_of_both_streams_in_one_file(place: Place, given: int, log: Path) -> None:
     script = b"for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"
     place.session().run([*SH, script], stdio=Stdio(None, given, given))

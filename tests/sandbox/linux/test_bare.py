@@ -57,7 +57,7 @@ namespaces: user, mount, pid
 stop mount events from passing between here and the host
 the host's root, with all that is mounted there (ro,nosuid,nodev)
 private tmpfs at /dev (nosuid,noexec)
-show /dev/null at /dev/null (nosuid,noexec)
+show /dev/null at /dev/null (ro,nosuid,noexec)
 directory /dev/shm (1777)
 directory /dev/pts (755)
 link /dev/fd -> /proc/self/fd

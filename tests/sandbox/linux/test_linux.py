@@ -69,8 +69,8 @@ stop mount events from passing between here and the host
 a new, empty root
 link /bin -> usr/bin
 directory /dev (755)
-show /dev/null at /dev/null (nosuid,noexec)
-show /dev/tty at /dev/tty (nosuid,noexec)
+show /dev/null at /dev/null (ro,nosuid,noexec)
+show /dev/tty at /dev/tty (ro,nosuid,noexec)
 show /etc at /etc (ro,nosuid,nodev)
 show /usr at /usr (ro,nosuid,nodev)
 link /dev/fd -> /proc/self/fd

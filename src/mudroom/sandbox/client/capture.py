@@ -81,8 +81,8 @@ class CapturedOutput:
     ) -> None:
         """``own``: descriptors of mudroom's own making, which are passed on as they are."""
         self._own, self._nulls = own, list[int]()
-        self.streams: tuple[CapturedStream, ...] = ()
-        self.relays: tuple[StreamRelay, ...] = ()
+        self.streams: list[CapturedStream] = []
+        self.relays: list[StreamRelay] = []
         try:
             self.descriptors = self._input(stdin), *self._outputs(stdout, stderr, limit, heard)
         except BaseException:
@@ -130,7 +130,7 @@ class CapturedOutput:
         if leads_to_null(stdin):
             return self._null(os.O_RDONLY)
         relay = InputRelay(stdin)
-        self.relays += (relay,)
+        self.relays.append(relay)
         return relay.theirs
 
     def _outputs(self, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None) -> tuple[int, int]:
@@ -145,7 +145,7 @@ class CapturedOutput:
     def _output(self, name: str, given: int | None, limit: int, heard: Heard | None) -> int:
         if given is None:
             stream = CapturedStream(name, limit, heard)
-            self.streams += (stream,)
+            self.streams.append(stream)
             return stream.theirs
         if given in self._own:
             return given
@@ -154,7 +154,7 @@ class CapturedOutput:
         if leads_to_null(given):
             return self._null(os.O_WRONLY)
         relay = OutputRelay(name, given)
-        self.relays += (relay,)
+        self.relays.append(relay)
         return relay.theirs
 
     def _null(self, flags: int) -> int:

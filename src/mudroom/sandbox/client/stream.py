@@ -25,7 +25,7 @@ import select
 import stat
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 CAREFUL = 1 << 20
@@ -341,7 +341,7 @@ class InputRelay:
 StreamRelay = OutputRelay | InputRelay
 
 
-def failures(relays: tuple[StreamRelay, ...]) -> list[str]:
+def failures(relays: Sequence[StreamRelay]) -> list[str]:
     """Return the failures of the caller's descriptors, as clauses."""
     found: list[Any] = [(relay.name, relay.failure) for relay in relays if relay.failure is not None]
     return [f"{name}: {os.strerror(error.errno or 0)}" for name, error in found]

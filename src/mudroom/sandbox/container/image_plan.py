@@ -19,6 +19,7 @@ from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux.plan import (
+    DEVICE,
     NOEXEC,
     NOSUID,
     RDONLY,
@@ -92,7 +93,7 @@ def _shared(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[Step]:
     steps: list[Step] = [*session_limits(spec), ("private",), ("image", spec.scratch, READ_ONLY)]
     steps += [("beneath", path[1:]) for path in places(spec, hidden)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
-    steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
+    steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
     steps += [("directory", b"dev/shm", 0o1777)]
     steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
     steps += [("tmpfs", b"sys", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]

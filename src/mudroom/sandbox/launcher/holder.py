@@ -38,6 +38,7 @@ from mudroom.sandbox.launcher.init import (
     mediate,
     open_signal_pipe,
     reap,
+    renew_null,
     report_stops,
     run_role,
     set_up,
@@ -184,6 +185,7 @@ def run_warden(request: Request, descriptors: list[int], result_pipe: int) -> No
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     result_pipe = keep_only([result_pipe, *descriptors[3:]], 3)
+    renew_null()
     _run_or_report("cwd", result_pipe, lambda: os.chdir(request["cwd"]))
     context = StepContext(0)
     if request["terminal"]:

@@ -107,6 +107,8 @@ TERMINAL_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SI
 FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 GROUP_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT)
 """Terminal signals that are forwarded to a whole process group: the command leads its own."""
+NULL_DEVICE = os.makedev(1, 3)
+"""/dev/null: Documentation/admin-guide/devices.txt."""
 SI_USER = 0
 """si_code of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
 BLOCKED_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
@@ -319,6 +321,7 @@ def set_up(
 def run_init(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
     """Run pid 1 of a sandbox: perform the plan, start the command, reap orphans, report the end."""
     context, report = set_up(request, descriptors, report, context)
+    renew_null()
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
     if request["mediation"]:
@@ -366,6 +369,17 @@ def forward_signals(command: int) -> None:
         _signal.signal(number, forward)
     for number in GROUP_SIGNALS:
         _signal.signal(number, forward_to_group)
+
+
+def renew_null() -> None:
+    """Open /dev/null anew for the standard descriptors that lead to it. The mount of the device is read-only here, so a
+    command that is root cannot change its mode or owner, which are the host's, by fchmod(2)."""
+    for number in (0, 1, 2):
+        status = os.fstat(number)
+        if status.st_rdev == NULL_DEVICE and status.st_mode & 0o170000 == 0o020000:
+            descriptor = os.open(b"/dev/null", os.O_RDWR)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
 def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.socket:

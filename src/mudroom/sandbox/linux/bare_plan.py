@@ -21,6 +21,7 @@ from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.plan import (
+    DEVICE,
     FILE_RIGHTS,
     FS_EXECUTE,
     FS_READ_DIR,
@@ -108,7 +109,7 @@ def _shared(spec: SandboxSpec, around: HostView) -> list[Step]:
     no new entries. Mount points are made in private directories and in those that stand in for the home."""
     steps: list[Step] = [*session_limits(spec), ("private",), ("host", spec.scratch, READ_ONLY)]
     steps += [("tmpfs", b"dev", ((b"mode", b"0755"), (b"size", b"64k")), NOSUID | NOEXEC)]
-    steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
+    steps += [("bind", device, device[1:], DEVICE, False) for device in spec.devices]
     steps += [("directory", b"dev/shm", 0o1777)]
     steps += [("directory", b"dev/pts", 0o755), *(("symlink", target, path) for target, path in STANDARD_LINKS)]
     steps += _in_order(spec, around, private=False)

@@ -26,6 +26,9 @@ from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
+DEVICE = RDONLY | NOSUID | NOEXEC
+"""A device can be written to on a read-only mount, but its mode, owner and times, which are the host's, cannot be
+changed."""
 
 PROXY_PORT, REDIRECTED = 3128, 1
 """Ports of the gate's listeners inside. Programs are told of the proxy port. The redirected port is tcpmux, which is
@@ -180,7 +183,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
 
 def _devices(spec: SandboxSpec) -> list[Step]:
     steps: list[Step] = [("directory", b"dev", 0o755)]
-    return [*steps, *(("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices)]
+    return [*steps, *(("bind", device, device[1:], DEVICE, False) for device in spec.devices)]
 
 
 def _is_private(path: bytes, spec: SandboxSpec) -> bool:
