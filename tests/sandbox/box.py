@@ -127,7 +127,7 @@ class Conversation:
 
     def __init__(self, box: Box, kind: str | Plan, script: str, **options: Any) -> None:
         self._stdin, self._write = os.pipe()
-        self._output = CapturedOutput(self._stdin, None, None, 1 << 20)
+        self._output = CapturedOutput(self._stdin, None, None, 1 << 20, own=(self._stdin,))
         plan = box.prepared(kind) if isinstance(kind, str) else kind
         self.running: Running = box.start(script, self._output, plan, **options)
         self.stream = self._output.streams[0]

@@ -79,7 +79,7 @@ def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
 @as_root
 def test_a_sandbox_that_goes_on_is_not_gone(box: Box) -> None:
     read, write = os.pipe()
-    with CapturedOutput(read, None, None, 100) as output:
+    with CapturedOutput(read, None, None, 100, own=(read,)) as output:
         running = box.start("echo; read go", output)
         os.read(output.streams[0].read, 1)
         assert in_use(box, 1)

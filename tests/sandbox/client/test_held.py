@@ -53,7 +53,7 @@ class Beside:
 
     def __init__(self, box: Box, kind: str, sandbox: HeldSandbox, script: str) -> None:
         self._stdin, self._write = os.pipe()
-        self._output = CapturedOutput(self._stdin, None, None, 1 << 20)
+        self._output = CapturedOutput(self._stdin, None, None, 1 << 20, own=(self._stdin,))
         argv = [b"sh", b"-c", script.encode()]
         self.running: JoinedCommand = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
         for stream in self._output.streams:

@@ -74,8 +74,9 @@ class Fork:
             return state
         except FileNotFoundError:
             problem = "is missing"
-        except OSError as error:
-            problem = f"cannot be read: {error.strerror}"
+        except OSError as error:  # perhaps a passing shortage of descriptors or memory: no hint to remove it
+            message = f"the state of the fork {self.name} cannot be read: {error.strerror}"
+            raise MudroomError(message, "other forks are not affected; try again") from error
         except ValueError as error:
             problem = str(error)
         raise MudroomError(
