@@ -56,7 +56,8 @@ def grow(root: Path, tree: list[tuple[str, str, int, str]]) -> None:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             if kind == "file":
-                place.write_text(path, errors="surrogateescape")
+                with open(place, "x", errors="surrogateescape") as stream:
+                    stream.write(path)
             elif kind == "directory":
                 place.mkdir()
             elif kind == "fifo":
