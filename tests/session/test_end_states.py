@@ -301,13 +301,13 @@ def test_a_chain_longer_than_a_path_lands_and_is_undone(place: Place, settings: 
 def test_a_chain_that_is_too_deep_is_refused_and_discarded(place: Place, settings: Settings) -> None:
     session = place.session(settings)
     sh(session, "echo x > x", "other")
-    with pytest.raises(MudroomError, match=r"dd/dd/.*1,024 directories"):
-        deep(session, 1_500, b"dd", "deep")
-    assert "1,024 directories" in events(session, "run")[-1]["uncollected"]
+    with pytest.raises(MudroomError, match=r"dd/dd/.*2,048 directories"):
+        deep(session, 2_500, b"dd", "deep")
+    assert "2,048 directories" in events(session, "run")[-1]["uncollected"]
     rows = {row["fork"]: row for row in fork_rows(session)}
     assert rows["other"]["state"] == "ended"
-    assert rows["deep"]["state"] == "damaged" and "1,024 directories" in rows["deep"]["problem"]
-    with pytest.raises(MudroomError, match="1,024 directories"):
+    assert rows["deep"]["state"] == "damaged" and "2,048 directories" in rows["deep"]["problem"]
+    with pytest.raises(MudroomError, match="2,048 directories"):
         session.changes.apply("deep")
     session.forks.discard("deep")
     assert set(states(session)) == {"other"} and os.listdir(place.project) == []

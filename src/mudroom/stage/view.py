@@ -16,8 +16,8 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
 
-_DEEPEST = 1_024
-"""Directories on a path."""
+_DEEPEST = 2_048
+"""Directories on a path: all that a path of PATH_MAX bytes can have."""
 _LONGEST = 128 * 1024
 """Bytes of a path."""
 _SHOWN = 60

@@ -402,7 +402,6 @@ def test_heads_that_lead_nowhere(copy: Copy, head: str, message: str) -> None:
         ("echo x > R/heads/a..b", r"refs/heads/a\.\.b is not the name of a ref"),
         ("echo 1111111111111111111111111111111111111111 > R/tags/a", "the object 1111.* is missing"),
         ("ln -s ../../HEAD R/heads/a", "refs/heads/a is a symlink"),
-        ("mkfifo R/heads/a", "refs/heads/a is a fifo"),
         ("rm -f .git/packed-refs; ln -s ../file .git/packed-refs", "packed-refs is a symlink"),
     ],
 )
@@ -471,6 +470,19 @@ def test_a_history_that_is_cut_off(copy: Copy) -> None:
 # --- what would run ---
 
 
+def test_a_fifo_in_place_of_a_ref_is_no_ref(place: Place) -> None:
+    """It never lands, so it is a remark; the commits come over."""
+    place.write("file", "one\n")
+    git(place.project, "git init -q; git add -A; git commit -qm one")
+    session = place.session()
+    script = "echo two >> file; git commit -qam two; mkfifo .git/refs/heads/a"
+    result = session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
+    assert [remark.path for remark in result.changeset.remarks] == [b".git/refs/heads/a"]
+    found = session.changes.bring_commits("agent")
+    assert [one.subject for one in found.commits] == ["two"]
+    assert not (place.project / ".git/refs/heads/a").exists()
+
+
 def test_nothing_of_the_fork_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.write("file", "one\n")
     git(place.project, "git init -q; git add -A; git commit -qm one")
@@ -500,6 +512,7 @@ def test_nothing_of_the_fork_runs(place: Place, monkeypatch: pytest.MonkeyPatch)
     def no_program(*_arguments: object, **_settings: object) -> None:
         raise AssertionError("a program was started")
 
+    session.forks.record("agent")  # the kernel is asked who holds the fork's files: by a program of mudroom's own
     with monkeypatch.context() as patched:
         for module, name in (
             (subprocess, "Popen"),

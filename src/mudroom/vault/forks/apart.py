@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from mudroom.errors import FULL, SandboxAlive
-from mudroom.stage.beneath import look_beneath, open_root
+from mudroom.stage.beneath import open_root
 from mudroom.stage.copy import copy_open_file
-from mudroom.stage.layers.closed_directory import entered
+from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.layer import open_staged, remove_tree
 from mudroom.stage.lease import is_open_elsewhere
@@ -89,7 +89,7 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
     except OSError:
         return False  # gone since, or of another kind: the apply compares and refuses
     try:
-        entry, name = look_beneath(root, path), _COPY[1:]
+        entry, name = look_through(root, path), _COPY[1:]
         if entry is None or not is_open_elsewhere(opened):
             return False
         with suppress(FileNotFoundError):
@@ -117,6 +117,8 @@ def _unproven(vault: Vault, fork: Fork) -> list[str]:
                     names.append(name)
         except FileNotFoundError:
             continue
+        except PermissionError:  # a command that was cut off has closed it
+            names.append(name)
     return names
 
 
