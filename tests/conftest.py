@@ -150,6 +150,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, client: Client) -> Ite
         lender.take_back(place)
 
 
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Remove the test's directory at its end, also after a failure: pytest calls itself for each level of a tree that it
+    removes in a later session, and that session ends with RecursionError. Name this fixture before ``place``."""
+    yield
+    from mudroom.stage.layers.layer import remove_tree
+
+    remove_tree(os.fsencode(tmp_path))
+
+
 @pytest.fixture(scope="session")
 def known_of_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What mudroom keeps of engines, for the state directory of every test: it is found out once, in seconds."""

@@ -298,6 +298,7 @@ def test_a_chain_longer_than_a_path_lands_and_is_undone(place: Place, settings: 
     assert states(session) == {} and os.listdir(session.vault.path + b"/trash") == []
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_a_chain_that_is_too_deep_is_refused_and_discarded(place: Place, settings: Settings) -> None:
     session = place.session(settings)
     sh(session, "echo x > x", "other")

@@ -455,6 +455,7 @@ def test_a_link_on_the_way_is_not_followed(place: Place) -> None:
     assert looking.refused("blob", file=b"d/x", side="new")[0] in (404, 409)
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_directories_nested_deeper_than_calls_may_be(place: Place) -> None:
     """What a hostile command can make: paths of nearly 4096 bytes."""
     deep = "d/" * 1_500
@@ -463,4 +464,3 @@ def test_directories_nested_deeper_than_calls_may_be(place: Place) -> None:
     found = looking.get("changes")["rows"]
     assert [row["path"] for row in found] == [deep + "f"]
     assert lines(looking.get("diff", file=found[0]["id"])) == ["+x"]
-    session.forks.discard("f")  # pytest's own way of removing directories calls itself for each

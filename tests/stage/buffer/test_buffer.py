@@ -348,6 +348,7 @@ def test_modes_and_times_reach_the_target(ground: Ground) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_left")
 def test_a_deep_tree(ground: Ground) -> None:
     path, writer = ground.layer()
     buffer = ground.buffer()
@@ -360,7 +361,6 @@ def test_a_deep_tree(ground: Ground) -> None:
     with Union([path], ground.below) as union:
         assert union.look(b"y" + deep[1:] + b"/file")
     buffer.clear()
-    remove_tree(path)  # pytest would remove it recursively, and fail
 
 
 # --- several ---
