@@ -459,7 +459,6 @@ def test_a_link_on_the_way_is_not_followed(place: Place) -> None:
 def test_directories_nested_deeper_than_calls_may_be(place: Place) -> None:
     """What a hostile command can make: paths of nearly 4096 bytes."""
     deep = "d/" * 1_500
-    session = place.session()
     looking = staged(place, f"mkdir -p {deep}; echo x > {deep}f")
     found = looking.get("changes")["rows"]
     assert [row["path"] for row in found] == [deep + "f"]

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from mudroom.core.merge.made_directories import left_out
 from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
 from mudroom.core.tree.change import Change, Verb
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 
@@ -54,7 +54,7 @@ class IncomingChange(NamedTuple):
 
 
 def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
-    if same_stamp(change.base, ours):
+    if is_untouched(change.base, ours):
         return "same"
     return delta_of(change.base, ours, content=True)
 

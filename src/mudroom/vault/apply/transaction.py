@@ -30,11 +30,14 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import is_below, parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.stage.beneath import directory, look, mount_of, open_root
+from mudroom.stage.beneath import directory, look, look_beneath, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
+from mudroom.stage.layers.landed import elsewhere
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
+from mudroom.vault.apply.imprint import Recognition
+from mudroom.vault.apply.imprint import load as load_imprint
 from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.apply.tree import (
     discard,
@@ -124,6 +127,10 @@ class ApplyDirectory:
     def advance(self, old: State, new: State) -> None:
         os.rename(self._plan(old), self._plan(new))
         sync_directory(self.path)
+
+    def began(self) -> int:
+        """Return when ``begin`` was called, in nanoseconds by the clock of the vault's file system."""
+        return os.stat(os.path.dirname(self.path) + b"/pending").st_mtime_ns
 
     def begin(self, operation: Literal["apply", "turn"]) -> None:
         """Write the mark ``applies/pending``, durably, so that checking for an unfinished operation is cheap.
@@ -274,8 +281,7 @@ def _reverse(
         _make_slots(record)
     place.begin("turn")
     record, staying = _with_repositories(record)
-    ops, merged = _backwards(record, place.path, staying, merge=state == "done")
-    backwards = record._replace(ops=tuple(ops))
+    backwards, merged = _backwards(record, place.path, staying, merge=state == "done")
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
@@ -346,6 +352,8 @@ def _finish(
     try:
         executor.run(record.ops, progress)
         held = [op for op in executor.undone if executor.holds_new(op)]
+        if executor.done:
+            executor.leave_imprint(place.path, place.began())
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
@@ -383,39 +391,69 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
 
 def _backwards(
     record: ApplyRecord, place: bytes, staying: Collection[bytes], *, merge: bool
-) -> tuple[list[Op], list[bytes]]:
-    """Return the inverse operations in reverse order, and the paths of merged files. ``staying``: directories that are
-    not removed.
+) -> tuple[ApplyRecord, list[bytes]]:
+    """Return the record with the inverse operations in reverse order, and the paths of merged files. ``staying``:
+    directories that are not removed.
 
-    A directory that has gained files is taken back file by file. With ``merge``, a text that was edited since is
-    merged.
+    A directory that has gained or changed files is taken back file by file. With ``merge``, a text that was edited
+    since is merged.
     """
     root, slots = open_root(record.project), open_root(record.slots)
+    recognition = Recognition(load_imprint(place), root)
+    trees = dict(record.trees)
     numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
     free = max((op.slot for op in record.ops), default=0) + 1
     ops: list[Op] = []
     try:
         for op in (inverse(op) for op in reversed(record.ops)):
-            if op.kind == "remove" and op.whole and _has_grown(root, op, record.trees[op.slot]):
-                parts = expand(op, record.trees[op.slot], free)
+            present = _present_tree(root, op, recognition, trees[op.slot]) if op.whole and op.kind == "remove" else None
+            if present is not None:
+                trees[op.slot] = present
+                ops.append(op)
+            elif op.kind == "remove" and op.whole:
+                parts = expand(op, trees[op.slot], free)
                 free += len(parts)
-                ops += [part for part in parts if not any(is_below(part.path, top) for top in staying)]
+                kept = (part for part in parts if not any(is_below(part.path, top) for top in staying))
+                ops += [_recognised(root, part, recognition) for part in kept]
             else:
-                ops.append(unmerge.op(op) if merge else op)
+                known = _recognised(root, op, recognition)
+                ops.append(unmerge.op(known) if merge else known)
     finally:
         os.close(root)
         os.close(slots)
-    return ops, unmerge.merged
+    return record._replace(ops=tuple(ops), trees=trees), unmerge.merged
 
 
-def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
+def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
+    """Return the present entries of a directory, as the operation that removes it expects them; None if they are not
+    those that were applied."""
     above, _slash, name = op.path.rpartition(b"/")
+    present: dict[bytes, Entry] = {}
     try:
         with directory(root, above) as opened:
-            return first_difference(walk((opened, name)), tree) is not None
+            for path, entry in walk((opened, name)):
+                if not recognition.is_same(op.path + b"/" + path, tree.get(path), entry):
+                    return None
+                present[path] = entry
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return False
+        return tree  # the operation itself reports what is in its way
+    return present if present.keys() == tree.keys() else None
+
+
+def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
+    """Return the operation with the present entry of a file that is the applied one, or with an entry that no file has
+    if it is another one."""
+    if op.old is None or op.old.kind != "file":
+        return op
+    try:
+        current = look_beneath(root, op.path)
+    except PermissionError:
+        return op
+    if current is None or current.kind != "file":
+        return op
+    same = recognition.is_same(op.path, op.old, current)
+    return op._replace(old=current if same else elsewhere(op.old))
 
 
 def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:

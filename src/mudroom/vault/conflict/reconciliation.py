@@ -16,7 +16,7 @@ from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
@@ -134,19 +134,23 @@ class Reconciler:
         return ours.kind != "file" or _same_file(self._live, self._staged, change.path, change.staged, ours)
 
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
-        if same_stamp(change.base, ours):
-            return "same"
         base = change.base
+        if is_untouched(base, ours):
+            return "same"
         if base is None or ours is None or not base.kind == ours.kind == "file":
             return delta_of(base, ours, content=False)
-        return delta_of(base, ours, content=not self._same_as_original(change.path, base, ours))
+        same = self._same_as_original(change.path, base, ours)
+        if same is None and same_stamp(base, ours):
+            return "doubt"
+        return delta_of(base, ours, content=not same)
 
-    def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool:
+    def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool | None:
+        """Return whether the content is the original's; None if the original is not known."""
         if base.size != ours.size:
             return False
         kept = self._ground.open_original(path, base)
         if kept is None:
-            return False
+            return None
         try:
             mine = self._live.open(path if at is None else at)
         except OSError:
@@ -359,7 +363,7 @@ def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bo
             return False
         for name, entry in listing.items():
             at = current + b"/" + name
-            if not same_stamp(expected.get(at), entry):
+            if not is_untouched(expected.get(at), entry):
                 return False
             seen += 1
             if entry.kind == "directory":
