@@ -223,13 +223,18 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork) -> None:
-        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns."""
+    def discard(self, fork: Fork, *, durable: bool = False) -> None:
+        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
+
+        ``durable``: also after a power loss, which could otherwise bring the fork back without its files.
+        """
         state = fork.state_or_none
         self.throw_away(fork.path)
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
+        if durable:
+            self.sync_trash()
         self.empty_trash()
 
     def _unshared(self, state: ForkState) -> list[bytes]:
@@ -261,6 +266,12 @@ class Vault:
                     pass  # it was never written
                 return
         raise MudroomError("the vault's trash is full")
+
+    def sync_trash(self) -> None:
+        """Make all moves to the trash durable. A rename is durable wholly or not at all."""
+        from mudroom.vault.sync import sync_directory
+
+        sync_directory(self.path + b"/trash")
 
     def empty_trash(self) -> None:
         from mudroom.stage.layers.layer import remove_tree
