@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Place
 from disk import Crash, Disk, Recording, examined, record
+from faults import KILL_BEFORE, PASS, Call, watched
 from faults import why_impossible as why_not_watched
 from mudroom.sandbox.client.client import Client
 from tiers import QUICK, SEED
-from world import TOGETHER, Portraits, World, fast_place, inodes, portraits, why_impossible
+from world import TOGETHER, Portraits, World, fast_place, portraits, why_impossible
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,6 +30,7 @@ mkdir -p new/sub; echo n > new/sub/f
 chmod 755 mode
 rm kind; mkdir kind; echo k > kind/k
 mv moved there
+touch -d @1700000000 edited new/sub/f kind/k there
 """
 STATES = 25
 """States that the quick tier examines of one story; the deep tier examines all."""
@@ -38,6 +41,7 @@ def fill(project: Path) -> None:
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}\n")
+        os.utime(path, (1_600_000_000, 1_600_000_000))
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +54,14 @@ class Story:
     """A world and the disk below it."""
 
     def __init__(self, root: Path, client: Client) -> None:
-        self.world = World(root / "world", client, TOGETHER, SCRIPT, make=fill)
-        self.disk = Disk(root / "world" / "keep", self.world.project, self.world.state)
-        self.after: Portraits = {}
+        place = root / f"world-{len(os.listdir(root))}"
+        self.world = World(place, client, TOGETHER, SCRIPT, make=fill)
+        self.disk = Disk(place / "keep", self.world.project, self.world.state)
+
+    def record(self, work: Callable[[], object]) -> Recording:
+        recording = record(self.disk, work)
+        assert recording.outcome.error is None, recording.outcome.error
+        return recording
 
     def survives(self, recording: Recording, check: Callable[[bool], str]) -> Counter[str]:
         """Examine the states after a power loss. Return how often ``check`` returned what."""
@@ -86,32 +95,218 @@ def _calls(recording: Recording, crash: Crash) -> str:
     return "\n".join(f"{number:4} {step.call}" for number, step in enumerate(recording.steps[: crash.cut], 1))
 
 
+def examined_journal(world: World) -> str:
+    """Return what is wrong with the journal; its end may be lost, which the next event tells."""
+    with world.session() as session:
+        session.vault.journal.append("test", "", {}, time=session.forks.clock())
+        broken = session.vault.journal.examine().broken
+        return broken.text if broken is not None else ""
+
+
+def check_landing(world: World, after: Portraits, wanted: Portraits, finished: bool) -> str:
+    """Recover, and check that the project is as before or after. Return what it is."""
+    recovered = world.recover()
+    assert all(not one.applied.conflicts for one in recovered), recovered
+    now = portraits(world.project)
+    assert now in (world.before, after), f"torn: {difference(now, world.before, after)}"
+    assert now == wanted or not finished, f"it was said to be done: {difference(now, world.before, after)}"
+    assert examined_journal(world) == ""
+    return "after" if now == after else "before"
+
+
+def check_undo_at_last(world: World) -> None:
+    assert world.undo() == 0
+    assert world.is_as_before(), f"undo: {difference(portraits(world.project), world.before, {})}"
+    assert world.unfinished() == []
+
+
 def test_apply(root: Path, client: Client) -> None:
     story = Story(root, client)
     world = story.world
-    recording = record(story.disk, world.apply)
-    assert recording.outcome.error is None, recording.outcome.error
+    recording = story.record(world.apply)
     after = portraits(world.project)
 
     def check(finished: bool) -> str:
-        recovered = world.recover()
-        assert all(not one.applied.conflicts for one in recovered), recovered
-        now = portraits(world.project)
-        landed = now == after
-        assert landed or world.is_as_before(), f"torn: {difference(now, world.before, after)}"
-        assert landed or not finished, "it was said to be applied"
-        assert world.still_there() != landed, f"the fork {'still' if landed else 'no longer'} has its changes"
-        if not landed:
+        now = check_landing(world, after, after, finished)
+        assert world.still_there() == (now == "before"), f"the project is as {now}, and the fork does not agree"
+        if now == "before":
             assert world.apply() == (0, 0)
             assert portraits(world.project) == after
-        assert world.undo() == 0
-        assert world.is_as_before(), f"undo: {difference(portraits(world.project), world.before, after)}"
-        assert world.unfinished() == []
-        return "landed" if landed else "untouched"
+        check_undo_at_last(world)
+        return now
 
-    became = story.survives(recording, check)
-    print(became)
-    assert set(became) == {"landed", "untouched"}
+    assert set(story.survives(recording, check)) == {"before", "after"}
+
+
+def test_undo(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    world.apply()
+    after = portraits(world.project)
+    recording = story.record(world.undo)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, world.before, finished)
+        if now == "after":
+            check_undo_at_last(world)
+        assert world.is_as_before()
+        assert world.redo() == 0
+        assert portraits(world.project) == after
+        return now
+
+    assert set(story.survives(recording, check)) == {"before", "after"}
+
+
+def test_redo(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    world.apply()
+    after = portraits(world.project)
+    world.undo()
+    recording = story.record(world.redo)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, after, finished)
+        if now == "before":
+            assert world.redo() == 0
+            assert portraits(world.project) == after
+        check_undo_at_last(world)
+        return now
+
+    assert set(story.survives(recording, check)) == {"before", "after"}
+
+
+@pytest.mark.parametrize("at", ["plan.prepare.new", "plan.prepare", "plan.done"])
+def test_recovery(root: Path, client: Client, at: str) -> None:
+    """Killed at the ``at``, then the power fails while the next command recovers."""
+    story = Story(root, client)
+    world = story.world
+    calls: list[str] = []
+
+    def kill(call: Call) -> int:
+        calls.append(call.what)
+        return KILL_BEFORE if call.what.endswith(at) and call.name.startswith(("unlink", "rename")) else PASS
+
+    other = World(root / f"other-{at}", client, TOGETHER, SCRIPT, make=fill)
+    other.apply()
+    after = portraits(other.project)
+    assert watched(world.apply, kill).killed, calls
+    recording = story.record(world.recover)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, portraits(world.project) if finished else after, finished)
+        assert world.still_there() == (now == "before"), f"the project is as {now}, and the fork does not agree"
+        if now == "before":
+            assert world.apply() == (0, 0)
+            assert portraits(world.project) == after
+        check_undo_at_last(world)
+        return now
+
+    assert len(story.survives(recording, check)) == 1
+
+
+def diff(world: World) -> bytes | None:
+    """Return the changes of the fork as a diff; None if it is gone."""
+    with world.session() as session:
+        if not session.vault.has_fork(world.fork):
+            return None
+        return b"".join(session.changes.diff(world.fork))
+
+
+def test_checkpoint(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    expected = diff(world)
+
+    def checkpoint() -> None:
+        with world.session() as session, session.alone("checkpoint"):
+            session.forks.checkpoint(world.fork, "point")
+
+    recording = story.record(checkpoint)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        assert diff(world) == expected
+        with world.session() as session:
+            points = [point.name for point in session.vault.fork(world.fork).state.checkpoints]
+        assert points == ["point"] or not finished, "it was said to be made"
+        assert world.apply() == (0, 0)
+        check_undo_at_last(world)
+        return f"{points}"
+
+    assert set(story.survives(recording, check)) == {"[]", "['point']"}
+
+
+def test_rollback(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    old = diff(world)
+    with world.session() as session:
+        session.forks.checkpoint(world.fork, "point")
+        session.run([b"sh", b"-c", b"echo 2 > second; rm untouched"], fork=world.fork)
+    new = diff(world)
+
+    def rollback() -> None:
+        with world.session() as session, session.alone("rollback"):
+            session.forks.rollback(world.fork, "point")
+
+    recording = story.record(rollback)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        found = diff(world)
+        assert found in (old, new)
+        assert found == old or not finished, "it was said to be done"
+        if found == new:
+            rollback()
+            assert diff(world) == old
+        return "old" if found == old else "new"
+
+    assert set(story.survives(recording, check)) == {"old", "new"}
+
+
+def test_discard(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    expected = diff(world)
+
+    def discard() -> None:
+        with world.session() as session, session.alone("discard"):
+            session.forks.discard(world.fork)
+
+    recording = story.record(discard)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        found = diff(world)
+        assert found in (None, expected)
+        assert found is None or not finished, "it was said to be gone"
+        assert world.unfinished() == []
+        return "gone" if found is None else "whole"
+
+    assert set(story.survives(recording, check)) == {"gone", "whole"}
+
+
+def test_first_use(root: Path, client: Client) -> None:
+    """The vault is made, and can be used whatever is left of it."""
+    (root / "first").mkdir(exist_ok=True)
+    place = Place(root / "first", client)
+    place.state.mkdir()
+    fill(place.project)
+    disk = Disk(place.root / "keep", place.state)
+
+    def use() -> None:
+        with place.session() as session:
+            session.vault.journal.append("test", "", {}, time=session.forks.clock())
+
+    recording = record(disk, use)
+    assert recording.outcome.error is None, recording.outcome.error
+    for crash in chosen(recording, disk):
+        outcome = examined(disk, crash, use)
+        assert outcome.error is None, f"after {crash.cut} calls, {crash.kind}: {outcome.error}"
 
 
 def difference(now: Portraits, before: Portraits, after: Portraits) -> str:

@@ -250,6 +250,7 @@ class Forks:
             else:
                 with self.at_rest(name) as fork:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+                    fork.sync()
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.journal("checkpoint", name, {"checkpoint": point})
@@ -372,7 +373,7 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name))
+            self.vault.discard(self.vault.fork(name), durable=True)
         self.journal("discard", name, {})
 
     def forget(self, name: str) -> None:

@@ -73,6 +73,7 @@ def restart(vault: Vault, fork: Fork) -> None:
     """Reset the fork to the project itself, without changes. Checkpoints stay."""
     state = fork.state
     fork.save(state._replace(upper=vault.new_layer(), layers=()))
+    fork.sync()  # before the old layer goes
     if not any(state.upper in point.layers for point in state.checkpoints):
         vault.throw_away(vault.layer(state.upper))
     for leftover in (fork.record_path, fork.path + LANDED, fork.path + REVIEWED, fork.path + RESOLUTIONS):

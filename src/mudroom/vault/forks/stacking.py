@@ -116,11 +116,17 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
             )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
-    fork.save(stack.rolled_back(state, point, vault.new_layer()))
+    fork.begin(time)  # cut off from here on, the changes are collected again: the record may not match the layers
+    fork.sync()
+    upper = vault.new_layer()
+    os.mkdir(vault.layer(upper) + b"/tree", 0o700)  # changes are only collected from a layer with a tree
+    fork.save(stack.rolled_back(state, point, upper))
+    restore_record(vault, fork)
+    fork.sync()  # before the dropped layer goes
+    fork.end()
     vault.throw_away(vault.layer(state.upper))
     if fork.is_copy:
         vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
-    restore_record(vault, fork)
     vault.empty_trash()
     return before
 

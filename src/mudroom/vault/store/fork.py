@@ -84,13 +84,25 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state atomically."""
+        """Replace the state atomically. After a power loss it is the old or the new one, whole (``sync``: the new one).
+
+        The first state of a fork is not synced: until the kernel has written the fork's files, there is nothing to lose.
+        """
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
             stream.write(to_text(state).encode("ascii"))
+            if os.path.exists(self.path + b"/state"):
+                stream.flush()
+                os.fdatasync(stream.fileno())
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
+
+    def sync(self) -> None:
+        """Make the fork's present state and record durable."""
+        from mudroom.vault.sync import sync_directory
+
+        sync_directory(self.path)
 
     @property
     def state_or_none(self) -> ForkState | None:

@@ -230,11 +230,11 @@ class Vault:
         """
         state = fork.state_or_none
         self.throw_away(fork.path)
+        if durable:
+            self.sync_trash()  # before its layers go
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
-        if durable:
-            self.sync_trash()
         self.empty_trash()
 
     def _unshared(self, state: ForkState) -> list[bytes]:
@@ -344,14 +344,22 @@ def open_vault(state: bytes, project: bytes) -> Vault:
 
 
 def _make_vault(path: bytes, project: bytes) -> Vault:
+    from mudroom.vault.sync import sync_directory
+
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
-        # format last: it marks the vault as complete
+        # format last: it marks the vault as complete, also after a power loss
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
-            with open(path + b"/" + name, "wb") as stream:
+            with open(path + b"/" + name + b".new", "wb") as stream:
                 stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            sync_directory(path)
+            os.rename(path + b"/" + name + b".new", path + b"/" + name)
+        for above in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+            sync_directory(above)
     except OSError as error:
         raise MudroomError(
             f"the vault {os.fsdecode(path)} cannot be made: {error.strerror}",
