@@ -450,15 +450,15 @@ def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes,
 
 
 def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
-    """Return the operation with the present entry of a file that is the applied one, or with an entry that no file has
-    if it is another one."""
-    if op.old is None or op.old.kind != "file":
+    """Return the operation with the present entry of a file or link that is the applied one, or with an entry that no
+    file has if it is another one."""
+    if op.old is None or op.old.kind == "directory":
         return op
     try:
         current = look_beneath(root, op.path)
     except PermissionError:
         return op
-    if current is None or current.kind != "file":
+    if current is None or current.kind != op.old.kind:
         return op
     same = recognition.is_same(op.path, op.old, current)
     return op._replace(old=current if same else elsewhere(op.old))
