@@ -26,7 +26,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,15 +219,17 @@ def _xattrs(path: str) -> list[str]:
 
 class Recording(NamedTuple):
     start: Tree
-    """Before the first call; all of it is durable."""
+    """Before the first call; all of it is durable but the content of ``loose`` files."""
     steps: list[Step]
+    loose: frozenset[int]
     outcome: Outcome
 
-    def crashes(self, roots: tuple[int, ...]) -> Iterator[Crash]:
-        """Yield the states in which the disk may be found if the power fails at any moment, each once."""
+    def crashes(self, roots: tuple[int, ...], cuts: Iterable[int] | None = None) -> Iterator[Crash]:
+        """Yield the states in which the disk may be found if the power fails, each once. ``cuts``: after so many calls;
+        None: at any moment."""
         seen = set()
-        for cut in range(len(self.steps) + 1):
-            for kind, tree in _found_at(self.start, self.steps[:cut]):
+        for cut in range(len(self.steps) + 1) if cuts is None else cuts:
+            for kind, tree in _found_at(self.start, self.steps[:cut], self.loose):
                 crash = Crash(cut, kind, tree, cut == len(self.steps))
                 digest = crash.digest(roots)
                 if digest not in seen:
@@ -235,9 +237,11 @@ class Recording(NamedTuple):
                     yield crash
 
 
-def record(disk: Disk, work: Callable[[], Any]) -> Recording:
-    """Run ``work`` in a child and record what it does to the disk."""
+def record(disk: Disk, work: Callable[[], Any], loose: Callable[[str], bool] = lambda _path: False) -> Recording:
+    """Run ``work`` in a child and record what it does to the disk. ``loose``: by path, the files that were written
+    before and not synced."""
     start = last = disk.scan()
+    inodes = frozenset(path.lstat().st_ino for root in disk.roots for path in root.rglob("*") if loose(str(path)))
     steps: list[Step] = []
     call = [Call(0, "", "")]
     synced = [0]
@@ -260,7 +264,7 @@ def record(disk: Disk, work: Callable[[], Any]) -> Recording:
     outcome = watched(work, decide)
     assert not outcome.unknown, f"faults.c does not know the calls {outcome.unknown}"
     disk.known |= {*start.nodes, *(inode for step in steps for inode in step.nodes)}
-    return Recording(start, steps, outcome)
+    return Recording(start, steps, inodes, outcome)
 
 
 def _synced(call: Call) -> int:
@@ -289,7 +293,7 @@ class _Volatile(NamedTuple):
     """By inode: what it may be found as, from the durable version to the last."""
 
 
-def _volatile(start: Tree, steps: list[Step]) -> _Volatile:
+def _volatile(start: Tree, steps: list[Step], loose: frozenset[int]) -> _Volatile:
     synced_at: dict[int, int] = {}
     last_sync = -1
     for number, step in enumerate(steps):
@@ -304,6 +308,10 @@ def _volatile(start: Tree, steps: list[Step]) -> _Volatile:
         if is_synced or any(later in certain for later in _dependent(steps, number)):
             certain.add(number)
     versions: dict[int, list[Node]] = {}
+    for inode in loose:
+        node = start.nodes[inode]
+        if max(synced_at.get(inode, -1), everything) < 0 and stat.S_ISREG(node.mode):
+            versions[inode] = [node._replace(content=b""), node]
     for number, step in enumerate(steps):
         for inode, node in step.nodes.items():
             if inode not in versions:
@@ -326,8 +334,8 @@ def _dependent(steps: list[Step], number: int) -> list[int]:
     return [later for later in range(number + 1, len(steps)) if keys & steps[later].names.keys()]
 
 
-def _found_at(start: Tree, steps: list[Step]) -> Iterator[tuple[str, Tree]]:
-    volatile = _volatile(start, steps)
+def _found_at(start: Tree, steps: list[Step], loose: frozenset[int]) -> Iterator[tuple[str, Tree]]:
+    volatile = _volatile(start, steps, loose)
     names, build = volatile.names, functools.partial(_build, start, volatile)
     last = {inode: nodes[-1] for inode, nodes in volatile.versions.items()}
     first = {inode: nodes[0] for inode, nodes in volatile.versions.items()}

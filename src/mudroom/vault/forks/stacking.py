@@ -6,6 +6,7 @@ The caller holds the fork's lock.
 from __future__ import annotations
 
 import os
+import stat
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
@@ -119,7 +120,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     fork.begin(time)  # cut off from here on, the changes are collected again: the record may not match the layers
     fork.sync()
     upper = vault.new_layer()
-    os.mkdir(vault.layer(upper) + b"/tree", 0o700)  # changes are only collected from a layer with a tree
+    _make_tree(vault, upper, point)
     fork.save(stack.rolled_back(state, point, upper))
     restore_record(vault, fork)
     fork.sync()  # before the dropped layer goes
@@ -129,6 +130,14 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
         vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
     vault.empty_trash()
     return before
+
+
+def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
+    """Make the tree of a new layer above a checkpoint: changes are only collected from a layer that has one."""
+    tree = vault.layer(layer) + b"/tree"
+    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.project
+    os.mkdir(tree, 0o700)
+    os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))
 
 
 def restore_record(vault: Vault, fork: Fork) -> None:
