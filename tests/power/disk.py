@@ -127,8 +127,9 @@ class Disk:
     def _node(self, path: str, info: os.stat_result, known: Tree | None, changed: str) -> Node:
         before = known.nodes.get(info.st_ino) if known is not None else None
         times = info.st_mtime_ns, info.st_ctime_ns
-        if before is not None and (before.mtime, before.ctime) == times and before.mode == info.st_mode:
-            if path not in changed and not (stat.S_ISREG(info.st_mode) and len(before.content) != info.st_size):
+        if before is not None and (before.mode, before.mtime, before.ctime) == (info.st_mode, *times):
+            is_grown = stat.S_ISREG(info.st_mode) and len(before.content) != info.st_size
+            if path not in changed and not is_grown:
                 return before
         content = b""
         if stat.S_ISLNK(info.st_mode):

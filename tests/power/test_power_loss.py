@@ -1,4 +1,4 @@
-"""The power fails at any moment of apply, undo, redo and recovery: the disk keeps only what was synced (``disk.py``)."""
+"""The power fails at any moment of any verb that writes: the disk keeps only what was synced (``disk.py``)."""
 
 from __future__ import annotations
 
