@@ -84,9 +84,9 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state atomically. After a power loss it is the old or the new one, whole (``sync``: the new one).
+        """Replace the state atomically. After a power loss it is the old or the new one, whole; ``sync``: the new one.
 
-        The first state of a fork is not synced: until the kernel has written the fork's files, there is nothing to lose.
+        The first state of a fork is not synced: the files that its command writes are not either.
         """
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
