@@ -426,3 +426,41 @@ def test_a_backup_is_nowhere_that_a_file_has_gone(place: Place) -> None:
         landed = session.changes.apply("b")
     assert [one.path for one in landed.applied.conflicts] == [b"run.sh"]
     assert {name: entry[2] for name, entry in listing(place.project).items()} == {"run.sh.bak": text.encode()}
+
+
+def test_a_renamed_file_stays_where_its_new_path_is_in_conflict(place: Place) -> None:
+    place.write("a", TEXT)
+    place.write("y/other")
+    session, fork = staged(
+        place, "mv a y/b", lambda: [shutil.rmtree(place.project / "y"), place.write("y", "ours, and no directory\n")]
+    )
+    landed = session.changes.apply(fork)
+    assert {one.path for one in landed.conflicts} == {b"a", b"y/b"}
+    assert (place.project / "a").read_text() == TEXT
+
+
+def test_a_new_directory_that_is_not_as_reviewed_does_not_land(place: Place) -> None:
+    session, result = place.sh("mkdir -p new/sub; echo reviewed > new/sub/f")
+    layer = session.vault.fork(result.fork).upper
+    with open(layer + b"/new/sub/f", "w") as stream:
+        stream.write("written since, and longer\n")
+    with pytest.raises(ForkMoved):
+        session.changes.apply(result.fork)
+    assert not (place.project / "new").exists()
+
+
+def test_an_attribute_alone_is_a_change(place: Place) -> None:
+    file = place.write("f", TEXT)
+    place.write("same", TEXT)
+    session, result = place.sh("setfattr -n user.new -v v f; touch same")
+    assert [(change.path, change.flags) for change in result.changeset.changes] == [(b"f", ("xattr",))]
+    assert not session.changes.apply(result.fork).conflicts
+    assert os.getxattr(file, "user.new") == b"v"
+
+
+def test_the_other_names_of_a_file_are_remarked_on(place: Place) -> None:
+    os.link(place.write("f", TEXT), place.project / "twin")
+    place.write("alone", TEXT)
+    _session, result = place.sh("echo more >> f; echo more >> alone")
+    (remark,) = result.changeset.remarks
+    assert remark.path == b"f" and remark.text.startswith("has 2 hard links in the project")

@@ -242,6 +242,8 @@ class Forks:
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
         UsageError if the name is taken."""
+        from mudroom.vault.sync import sync_directory
+
         checkpoint: Checkpoint | None
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
@@ -250,7 +252,7 @@ class Forks:
             else:
                 with self.at_rest(name) as fork:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
-                    fork.sync()
+                    sync_directory(fork.path)
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.journal("checkpoint", name, {"checkpoint": point})

@@ -95,7 +95,11 @@ def holds(cond: Cond, args: Sequence[int]) -> bool:
     return ((args[cond.arg] & 0xFFFFFFFF & cond.mask) == cond.value) is (cond.op == "==")
 
 
-PROGRAMS = {(rules, machine): compile_filter(rules, machine) for rules in (DENY, CLOSED) for machine in MACHINES}
+FASTOPEN = 0x20000000
+"""MSG_FASTOPEN of linux/socket.h."""
+PROGRAMS = {
+    (rules, machine): compile_filter(rules, machine) for rules in (DENY, CLOSED, ONLY_TCP) for machine in MACHINES
+}
 
 
 def decide(rules: tuple[SyscallRule, ...], machine: str, name: str, args: Sequence[int]) -> int:
@@ -195,6 +199,15 @@ def test_segments_of_16_bit_programs_are_closed() -> None:
 def test_no_call_is_both_closed_and_left_open() -> None:
     assert not set(LEFT_OPEN) & set(NUMBERS)
     assert all(len(reason) > 10 for reason in LEFT_OPEN.values())
+
+
+@machines
+@pytest.mark.parametrize(("name", "at"), [("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)])
+def test_where_the_gate_is_a_proxy_sending_does_not_connect(machine: str, name: str, at: int) -> None:
+    """``at``: the number of the argument with the flags, by the man pages."""
+    for number in range(6):
+        args = [FASTOPEN if index == number else 0 for index in range(6)]
+        assert decide(ONLY_TCP, machine, name, args) == (EACCES if number == at else ALLOW), f"argument {number}"
 
 
 @machines

@@ -116,14 +116,16 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
                 (candidate for candidate in fork.state.checkpoints if candidate.layers == fork.state.layers), None
             )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
+    from mudroom.vault.sync import sync_directory
+
     state = fork.state
     fork.begin(time)  # cut off from here on, the changes are collected again: the record may not match the layers
-    fork.sync()
+    sync_directory(fork.path)
     upper = vault.new_layer()
     _make_tree(vault, upper, point)
     fork.save(stack.rolled_back(state, point, upper))
     restore_record(vault, fork)
-    fork.sync()  # before the dropped layer goes
+    sync_directory(fork.path)  # before the dropped layer goes
     fork.end()
     vault.throw_away(vault.layer(state.upper))
     if fork.is_copy:

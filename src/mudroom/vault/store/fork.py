@@ -84,7 +84,7 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state atomically. After a power loss it is the old or the new one, whole; ``sync``: the new one.
+        """Replace the state atomically. After a power loss it is the old or the new one, whole.
 
         The first state of a fork is not synced: the files that its command writes are not either.
         """
@@ -97,12 +97,6 @@ class Fork:
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
-
-    def sync(self) -> None:
-        """Make the fork's present state and record durable."""
-        from mudroom.vault.sync import sync_directory
-
-        sync_directory(self.path)
 
     @property
     def state_or_none(self) -> ForkState | None:
