@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Running
 from mudroom.session import Stdio
+from mudroom.vault.forks import flatten
 from mudroom.vault.store.fork import Fork
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
@@ -218,6 +220,56 @@ def test_a_fork_of_the_same_name_is_another_one(place: Place) -> None:
     assert [change.path for change in mine.changes.of("f").changes] == [b"c"]
     mine.close()
     assert [change.path for change in other.changes.of("f").changes] == [b"c"]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.deep)])
+def test_layers_of_file_tools_are_merged(place: Place, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Checkpoints between the writes of file tools cost neither descriptors nor depth."""
+    if count < 100:
+        monkeypatch.setattr(flatten, "DEEP", 6)
+        monkeypatch.setattr(flatten, "KEPT", 2)
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    most = 0
+    for number in range(count):
+        files.write("d/count", f"{number}")
+        files.write(f"d/{number % 7}", f"{number}")
+        session.forks.checkpoint("f", f"c{number}")
+        if number < 2 * flatten.DEEP:
+            most = max(most, descriptors())
+        assert descriptors() <= most
+    assert len(session.vault.fork("f").state.layers) <= flatten.DEEP
+    assert session.forks.last_checkpoint("f") == f"c{count - 2}"  # the fork stands on the last one
+    for number in (count - 1, 1, count - 5, count // 2):
+        session.forks.rollback("f", f"c{number}")
+        assert files.read("d/count") == b"%d" % number
+        assert sorted(files.list("d")) == sorted(["count", *map(str, range(min(7, number + 1)))])
+    session.close()
+
+
+def test_closing_goes_on_after_a_fork_that_cannot_be_flushed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors()
+    session = place.session()
+    for name in ("one", "two"):
+        session.forks.new(name)
+        session.forks.files(name).write("file", name)
+    flush = session.forks.flush
+
+    def failing(name: str) -> None:
+        if name == "one":
+            raise OSError(errno.EIO, "Input/output error")
+        flush(name)
+
+    monkeypatch.setattr(session.forks, "flush", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        session.close()
+    assert [change.path for change in place.session().changes.of("two").changes] == [b"file"]
+    assert descriptors() <= before + 3, "what was opened for the first fork"
 
 
 def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place) -> None:

@@ -25,10 +25,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
-from mudroom.core.tree.stack import ForkState, from_text, to_text
+from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.lock import Lock
+from mudroom.vault.store.state_text import TEXTS
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Changeset
@@ -69,7 +70,7 @@ class Fork:
             return self._state
         try:
             with open(self.path + b"/state", "rb") as stream:
-                state = from_text(stream.read().decode("ascii"))
+                state = TEXTS.parse(stream.read())
             self._state = state if self._lock is not None else None
             return state
         except FileNotFoundError:
@@ -87,7 +88,7 @@ class Fork:
         """Replace the state atomically."""
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
-            stream.write(to_text(state).encode("ascii"))
+            stream.write(TEXTS.format(state))
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
