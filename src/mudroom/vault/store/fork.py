@@ -12,6 +12,7 @@ forks/<name>/
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
+    refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/forks/mount.py)
 """
