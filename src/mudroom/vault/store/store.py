@@ -341,12 +341,12 @@ def open_vault(state: bytes, project: bytes) -> Vault:
 
 
 def _require_whiteouts(vault: bytes) -> None:
-    """Raise MudroomError if the file system cannot keep a whiteout, found by making one. fuse-overlayfs takes it for its
-    own."""
+    """Raise MudroomError if the file system cannot keep a whiteout, found by making one. fuse-overlayfs takes it for
+    its own, and neither shows it nor lets its directory be removed."""
     from mudroom.stage.beneath import look
     from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
 
-    trial = vault + b"/trash/trial-%d" % os.getpid()
+    trial = vault + b"/trash/trial-" + os.urandom(4).hex().encode()
     os.mkdir(trial, 0o700)
     opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
