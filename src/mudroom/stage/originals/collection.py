@@ -81,8 +81,8 @@ class _Collector:
         self._links: dict[tuple[int, int], bytes] = {}
         self._hidden: set[bytes] = set()
         self._was_hidden = frozenset(ground.before.hidden)
-        deleted = [change.base.size for change in ground.sealed.changes if change.staged is None and change.base]
-        self._files_left, self._bytes_left = DELETED_FILES - len(deleted), DELETED_BYTES - sum(deleted)
+        self._deleted = [change.base.size for change in ground.sealed.changes if change.staged is None and change.base]
+        """Sizes of the deleted files whose contents are kept."""
 
     def consider(self, difference: RawDifference) -> None:
         path, lower, staged, hides = difference
@@ -122,7 +122,7 @@ class _Collector:
                     self._originals.keep(path, base)  # a later deletion is one of the fork's
                 return
         elif staged is None and base is not None and base.kind == "file":
-            change = self._deleted(change, base)
+            change = self._with_content_kept(change, base)
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
         form = self._flags_of_form(change, found)
@@ -174,10 +174,11 @@ class _Collector:
             return base, True
         return base, is_earlier(base.ctime, self._started)
 
-    def _deleted(self, change: Change, base: Entry) -> Change:
-        if not change.original_known or min(self._files_left, self._bytes_left - base.size) <= 0:
+    def _with_content_kept(self, change: Change, base: Entry) -> Change:
+        """Keep the content of a deleted file, within the limits."""
+        if len(self._deleted) >= DELETED_FILES or sum(self._deleted) + base.size > DELETED_BYTES:
             return change
-        self._files_left, self._bytes_left = self._files_left - 1, self._bytes_left - base.size
+        self._deleted.append(base.size)
         return self._keep(change, base)
 
     def _compared(self, change: Change, base: Entry, staged: Entry) -> Change:

@@ -153,7 +153,7 @@ class CopyView:
         import msgspec
 
         now = file_clock()
-        manifest = {path: (below, as_recorded(copied, now)) for path, (below, copied) in manifest.items()}
+        manifest = {path: (below, _as_copied(copied, now)) for path, (below, copied) in manifest.items()}
         with open(self._place + b"/manifest.new", "wb") as stream:
             stream.write(msgspec.msgpack.encode(manifest))
         os.rename(self._place + b"/manifest.new", self._place + b"/manifest")
@@ -241,3 +241,9 @@ def _write(
             writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)
         finally:
             os.close(opened)
+
+
+def _as_copied(entry: Entry, now: int) -> Entry:
+    """Return the entry of a file of the copy, as it is recorded. Nobody works in the copy within the tick in which it
+    was made, unless the clock of its file system is coarse."""
+    return entry if entry.ctime % 1_000_000_000 else as_recorded(entry, now)

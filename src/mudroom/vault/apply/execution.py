@@ -230,10 +230,14 @@ class Executor:
         return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
 
     def _is_expected(self, expected: Entry | None, current: Entry | None) -> bool:
-        """Whether the project holds what was planned. A move that was interrupted has changed the ctime of its file."""
-        return is_untouched(expected, current) or (
-            (self._again or (current is not None and current.kind == "directory")) and is_unchanged(expected, current)
-        )
+        """Whether the project holds what was planned.
+
+        The ctime does not count after an interruption, because the move has changed it, and not for a file with several
+        names, of which an earlier operation may have moved one.
+        """
+        if current is None or current.kind == "directory" or current.links > 1 or self._again:
+            return is_unchanged(expected, current)
+        return is_untouched(expected, current)
 
     def _bring_back(self, slot: At, at: At) -> str:
         taken = look(*slot)

@@ -18,27 +18,25 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
+from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
-from mudroom.core.merge.operations import Landing, Op, expand, inverse
+from mudroom.core.merge.operations import Landing, Op
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import is_reviewed
-from mudroom.core.tree.path import is_below, parent, show
+from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.stage.beneath import directory, look, look_beneath, mount_of, open_root
+from mudroom.stage.beneath import look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
-from mudroom.stage.layers.landed import elsewhere
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
-from mudroom.vault.apply.imprint import Recognition
-from mudroom.vault.apply.imprint import load as load_imprint
 from mudroom.vault.apply.rename import sync_filesystem
+from mudroom.vault.apply.reversal import reverse
 from mudroom.vault.apply.tree import (
     discard,
     fill_merged,
@@ -51,7 +49,7 @@ from mudroom.vault.apply.tree import (
     sync_path,
     walk,
 )
-from mudroom.vault.apply.unmerge import Unmerge, keep_applied
+from mudroom.vault.apply.unmerge import keep_applied
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
@@ -280,8 +278,7 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         _make_slots(record)
     place.begin("turn")
-    record, staying = _with_repositories(record)
-    backwards, merged = _backwards(record, place.path, staying, merge=state == "done")
+    backwards, merged, staying = reverse(record, place.path, merge=state == "done")
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
@@ -290,31 +287,6 @@ def _reverse(
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
     conflicts = (*applied.conflicts, *(Conflict(path, STAYS) for path in sorted(staying)))
     return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *kept, *settled))
-
-
-def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
-    """Return the record with refreshed indexes of the repositories that the apply brought, and the repositories that
-    stay because there was work in them since."""
-    trees, staying = dict(record.trees), set[bytes]()
-    root = open_root(record.project)
-    try:
-        for op in record.ops:
-            tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
-            tops = repositories_in(op.path, tree)
-            if not tree or not tops:
-                continue
-            above, _slash, name = op.path.rpartition(b"/")
-            try:
-                with directory(root, above) as opened:
-                    live = dict(walk((opened, name)))
-            except OSError:
-                continue  # the operation itself reports what is in its way
-            undo = undo_of_repositories(tops, tree, live)
-            trees[op.slot] = undo.tree
-            staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
-    finally:
-        os.close(root)
-    return record._replace(trees=trees), staying
 
 
 def recover(place: ApplyDirectory) -> Recovery | None:
@@ -387,73 +359,6 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
     if not op.whole:
         return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
-
-
-def _backwards(
-    record: ApplyRecord, place: bytes, staying: Collection[bytes], *, merge: bool
-) -> tuple[ApplyRecord, list[bytes]]:
-    """Return the record with the inverse operations in reverse order, and the paths of merged files. ``staying``:
-    directories that are not removed.
-
-    A directory that has gained or changed files is taken back file by file. With ``merge``, a text that was edited
-    since is merged.
-    """
-    root, slots = open_root(record.project), open_root(record.slots)
-    recognition = Recognition(load_imprint(place), root)
-    trees = dict(record.trees)
-    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
-    unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
-    free = max((op.slot for op in record.ops), default=0) + 1
-    ops: list[Op] = []
-    try:
-        for op in (inverse(op) for op in reversed(record.ops)):
-            present = _present_tree(root, op, recognition, trees[op.slot]) if op.whole and op.kind == "remove" else None
-            if present is not None:
-                trees[op.slot] = present
-                ops.append(op)
-            elif op.kind == "remove" and op.whole:
-                parts = expand(op, trees[op.slot], free)
-                free += len(parts)
-                kept = (part for part in parts if not any(is_below(part.path, top) for top in staying))
-                ops += [_recognised(root, part, recognition) for part in kept]
-            else:
-                known = _recognised(root, op, recognition)
-                ops.append(unmerge.op(known) if merge else known)
-    finally:
-        os.close(root)
-        os.close(slots)
-    return record._replace(ops=tuple(ops), trees=trees), unmerge.merged
-
-
-def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
-    """Return the present entries of a directory, as the operation that removes it expects them; None if they are not
-    those that were applied."""
-    above, _slash, name = op.path.rpartition(b"/")
-    present: dict[bytes, Entry] = {}
-    try:
-        with directory(root, above) as opened:
-            for path, entry in walk((opened, name)):
-                if not recognition.is_same(op.path + b"/" + path, tree.get(path), entry):
-                    return None
-                present[path] = entry
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return tree  # the operation itself reports what is in its way
-    return present if present.keys() == tree.keys() else None
-
-
-def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
-    """Return the operation with the present entry of a file that is the applied one, or with an entry that no file has
-    if it is another one."""
-    if op.old is None or op.old.kind != "file":
-        return op
-    try:
-        current = look_beneath(root, op.path)
-    except PermissionError:
-        return op
-    if current is None or current.kind != "file":
-        return op
-    same = recognition.is_same(op.path, op.old, current)
-    return op._replace(old=current if same else elsewhere(op.old))
 
 
 def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:

@@ -88,11 +88,8 @@ class Reconciler:
         return self._merged
 
     def live(self) -> LiveProject:
-        renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
-
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
-            # EXDEV: an overlay (such as a container's root) cannot rename a directory of its lower layers
-            return renames_directories and _is_same_tree(self._live.root, path, expected)
+            return _is_same_tree(self._live.root, path, expected)
 
         def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
             decision = self._answer(self, change, ours) if self._answer is not None else None
@@ -109,6 +106,7 @@ class Reconciler:
             self._staged.look,
             answer,
             self._partial.keys(),
+            _filesystem_magic(self._project) != _OVERLAYFS_MAGIC,
         )
 
     # --- what is where ---
@@ -131,7 +129,11 @@ class Reconciler:
         assert change.staged is not None
         if not same_shape(change.staged, ours):
             return False
-        return ours.kind != "file" or _same_file(self._live, self._staged, change.path, change.staged, ours)
+        if ours.kind != "file":
+            return True
+        if "xattr" in change.flags and _xattrs(self._live, change.path) != _xattrs(self._staged, change.path):
+            return False
+        return _same_file(self._live, self._staged, change.path, change.staged, ours)
 
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
         base = change.base
@@ -350,6 +352,18 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
     finally:
         os.close(mine)
         os.close(yours)
+
+
+def _xattrs(source: Source, path: bytes) -> dict[str, bytes] | None:
+    """Return the user xattrs of a file; None if it cannot be opened."""
+    try:
+        opened = source.open(path)
+    except OSError:
+        return None
+    try:
+        return xattr.user(opened)
+    finally:
+        os.close(opened)
 
 
 def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
