@@ -373,3 +373,28 @@ def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place
     other.forks.discard("f")
     mine.close()
     assert not other.vault.has_fork("f")
+
+
+def test_a_reader_beside_a_flush_sees_the_old_file_or_the_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content is never read from a file that is being written, or missed while it is replaced."""
+    mine, other = place.session(), place.session()
+    mine.forks.new("f")
+    files, others = mine.forks.files("f"), other.forks.files("f")
+    files.write("file", "old\n")
+    mine.forks.flush("f")
+    assert others.read("file") == b"old\n"
+    seen: list[bytes] = []
+    fchmod = os.fchmod
+
+    def late(descriptor: int, mode: int) -> None:
+        seen.append(others.read("file"))
+        fchmod(descriptor, mode)
+
+    files.write("file", "new\n")
+    monkeypatch.setattr(os, "fchmod", late)
+    mine.forks.flush("f")
+    monkeypatch.undo()
+    assert seen and set(seen) == {b"old\n"}
+    assert others.read("file") == b"new\n"

@@ -179,6 +179,21 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
                 os.chmod(rest, mode, dir_fd=at)
 
 
+@contextmanager
+def _new_file(at: int, name: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+    write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at)
+    try:
+        yield write
+        os.fchmod(write, mode)
+        if mtime is not None:
+            os.utime(write, ns=(mtime, mtime))
+    except BaseException:
+        os.unlink(name, dir_fd=at)
+        raise
+    finally:
+        os.close(write)
+
+
 class LayerWriter:
     """Writes into a layer that is not mounted. Writing a path replaces everything that the layer has there.
 
@@ -187,8 +202,10 @@ class LayerWriter:
     OSError as the disk does.
     """
 
-    def __init__(self, layer: int, lower: Source) -> None:
-        self._layer, self._lower = layer, lower
+    def __init__(self, layer: int, lower: Source, aside: int | None = None) -> None:
+        """``aside``: a private directory on the layer's file system. Files are written there, then renamed
+        to their paths, so that a reader of the layer sees the old file or the new one."""
+        self._layer, self._lower, self._aside = layer, lower, aside
         self._ready: set[bytes] = set()
         self._loose = LoosenedDirectories(layer)
 
@@ -214,18 +231,17 @@ class LayerWriter:
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
         """Yield a descriptor of a new file. An incomplete file is removed, because it could not be told from a complete
         one."""
-        with self._cleared(path) as (above, name):
-            write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=above)
-            try:
-                yield write
-                os.fchmod(write, mode)
-                if mtime is not None:
-                    os.utime(write, ns=(mtime, mtime))
-            except BaseException:
-                os.unlink(name, dir_fd=above)
-                raise
-            finally:
-                os.close(write)
+        if self._aside is not None:
+            with self._above(path) as (above, name):
+                with _new_file(self._aside, b"flush", mode, mtime) as write:
+                    yield write
+                entry = look(above, name)
+                if entry is not None and entry.kind == "directory":
+                    self._remove(path)
+                os.rename(b"flush", name, src_dir_fd=self._aside, dst_dir_fd=above)
+            return
+        with self._cleared(path) as (above, name), _new_file(above, name, mode, mtime) as write:
+            yield write
 
     def link(self, path: bytes, other: bytes) -> None:
         """Add another name for a file that was written to the layer before."""

@@ -229,6 +229,18 @@ class Editor:
                 os.chmod(upper, top.mode if top is not None else 0o755)
             root = open_root(upper)
         try:
-            yield PlainWriter(root) if self._fork.has_copy else LayerWriter(root, self._opened.lower)
+            if self._fork.has_copy:
+                yield PlainWriter(root)
+                return
+            aside = self._fork.path + b"/aside"
+            if os.path.lexists(aside):
+                remove_tree(aside)  # left by a crash
+            os.mkdir(aside, 0o700)
+            beside = open_root(aside)
+            try:
+                yield LayerWriter(root, self._opened.lower, beside)
+            finally:
+                os.close(beside)
+                remove_tree(aside)
         finally:
             os.close(root)
