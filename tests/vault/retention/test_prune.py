@@ -462,6 +462,13 @@ def _full(*_arguments: object) -> None:
     raise OSError(28, os.strerror(28))
 
 
+def test_a_clock_that_was_not_renamed_goes(vault: Vault) -> None:
+    place = Path(os.fsdecode(vault.path))
+    (place / "clock.123").write_text("half")
+    assert sweep(vault).leftovers == 1
+    assert [path.name for path in place.glob("clock*")] == ["clock"]
+
+
 def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:
     for name in (b"git-old", b"0123"):
         os.makedirs(vault.path + b"/masks/" + name)

@@ -87,6 +87,9 @@ class LiveProject(NamedTuple):
     sides."""
     partial: Collection[bytes] = frozenset()
     """Paths of which only a part is selected. They are always merged."""
+    moves_directories: bool = True
+    """Whether a directory of the project can be renamed. An overlay (a container's root) has no rename for those of its
+    lower layers: EXDEV (Documentation/filesystems/overlayfs.rst, "renaming directories")."""
 
 
 class Judgement(NamedTuple):

@@ -88,11 +88,8 @@ class Reconciler:
         return self._merged
 
     def live(self) -> LiveProject:
-        renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
-
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
-            # EXDEV: an overlay (such as a container's root) cannot rename a directory of its lower layers
-            return renames_directories and _is_same_tree(self._live.root, path, expected)
+            return _is_same_tree(self._live.root, path, expected)
 
         def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
             decision = self._answer(self, change, ours) if self._answer is not None else None
@@ -109,6 +106,7 @@ class Reconciler:
             self._staged.look,
             answer,
             self._partial.keys(),
+            _filesystem_magic(self._project) != _OVERLAYFS_MAGIC,
         )
 
     # --- what is where ---
