@@ -39,6 +39,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
+from mudroom.vault.moment import note
 from mudroom.vault.store.fork import Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
@@ -371,6 +372,7 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
         _require_whiteouts(path)
+        note(path)
         # format last: it marks the vault as complete
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
             with open(path + b"/" + name, "wb") as stream:
