@@ -13,7 +13,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.clock import CommandStart
@@ -106,11 +106,13 @@ class Forks:
         """Counts commands: taking the next number is atomic."""
 
     def close(self) -> None:
-        """Flush file tools into their forks, then release all resources."""
-        for name in self.tools.in_use():
-            self.flush(name)
-            self.tools.drop(name)
-        self.vault.close()
+        """Flush file tools into their forks, then release all resources. If a flush fails, the other forks are flushed
+        all the same, and the error is raised at the end."""
+        with ExitStack() as closing:
+            closing.callback(self.vault.close)
+            for name in self.tools.in_use():
+                closing.callback(self.tools.drop, name)
+                closing.callback(self.flush, name)
 
     def tell_progress(self, progress: Progress | None) -> None:
         """Report the progress of long operations to this function: label, done, total."""
@@ -157,6 +159,7 @@ class Forks:
             _set_apart(self, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
+            _merge_layers(self.vault, fork)
         if os.path.isdir(fork.path):
             self.tools.refresh(fork)
         else:
@@ -455,6 +458,14 @@ def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
             if free:
                 forks.settle(fork)
     return fork.record
+
+
+def _merge_layers(vault: Vault, fork: Fork) -> None:
+    """Merge the lowest layers of a fork at rest if there are many, and the fork is still there. Hold its lock."""
+    if os.path.isdir(fork.path) and len(fork.state.layers) > 1:
+        from mudroom.vault.forks.flatten import merge_if_deep
+
+        merge_if_deep(vault, fork)
 
 
 def _set_apart(forks: Forks, fork: Fork) -> None:

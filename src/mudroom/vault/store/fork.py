@@ -12,6 +12,7 @@ forks/<name>/
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
+    refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/forks/mount.py)
 """
@@ -26,10 +27,11 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
-from mudroom.core.tree.stack import ForkState, from_text, to_text
+from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.lock import Lock
+from mudroom.vault.store.state_text import TEXTS
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Changeset
@@ -70,7 +72,7 @@ class Fork:
             return self._state
         try:
             with open(self.path + b"/state", "rb") as stream:
-                state = from_text(stream.read().decode("ascii"))
+                state = TEXTS.parse(stream.read())
             self._state = state if self._lock is not None else None
             return state
         except FileNotFoundError:
@@ -88,7 +90,7 @@ class Fork:
         """Replace the state atomically."""
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
-            stream.write(to_text(state).encode("ascii"))
+            stream.write(TEXTS.format(state))
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
