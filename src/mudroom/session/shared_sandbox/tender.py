@@ -495,6 +495,8 @@ class SharedSandbox:
             if isinstance(view, OverlayView):
                 view.is_live = live
             gather(self.fork, opened, view, command, self.basis.started)
+            if isinstance(view, OverlayView) and not live:
+                view.unmounted()
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:
