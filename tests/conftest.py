@@ -152,8 +152,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, client: Client) -> Ite
 
 @pytest.fixture
 def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """Remove the test's directory at its end, also after a failure: pytest calls itself for each level of a tree that it
-    removes in a later session, and that session ends with RecursionError. Name this fixture before ``place``."""
+    """Remove the test's directory at its end, also after a failure: pytest calls itself for each level of a tree that
+    it removes in a later session, and that session ends with RecursionError. Name this fixture before ``place``."""
     yield
     from mudroom.stage.layers.layer import remove_tree
 

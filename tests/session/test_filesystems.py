@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -219,3 +220,66 @@ def test_a_full_disk_while_applying_loses_nothing(tmp_path: Path, mounted: Path,
         assert landed.conflicts == ()
         assert (project / "f").read_text() == "precious\nmore\n"
         assert landed.remaining == 1
+
+
+# --- a project on overlayfs: any container without a volume ---
+
+
+@pytest.fixture
+def layered(tmp_path: Path, mounted: Path, client: Client) -> Iterator[Split]:
+    """A project in the lower layer of an overlay, as an image has it; the state is on the disk."""
+    for name in ("lower/project", "upper", "work", "home"):
+        (tmp_path / name).mkdir(parents=True)
+    project = tmp_path / "lower/project"
+    fill(project)
+    for name in ("d/a", "d/sub/b", "d/sub/deeper/c", "kept/f"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(name)
+    layers = ",".join(f"{name}dir={tmp_path / name}" for name in ("lower", "upper", "work"))
+    subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", str(mounted)], check=True)
+    yield Split(mounted / "project", tmp_path / "state", tmp_path / "home", client)
+
+
+@root_only
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "rm -r d; ln -s ../elsewhere d",  # npm link, workspaces, pnpm
+        "rm -r d; echo file > d",
+        "rm -r d/sub; ln -s /nowhere d/sub; rm -r gone; echo x > gone",
+        "mv d e; ln -s e d",
+        "rm edit; mkdir -p edit/in; echo x > edit/in/f",
+    ],
+)
+def test_a_directory_of_a_lower_layer_becomes_something_else(
+    layered: Split, script: str, view: Literal["overlay", "copy"]
+) -> None:
+    before = listing(layered.project)
+    with layered.open(Settings(view=view)) as session:
+        result = session.run([b"sh", b"-c", script.encode()])
+        assert result.exit_code == 0, result.stderr
+        wanted = layered.home / "wanted"
+        subprocess.run(["cp", "-a", layered.project, wanted], check=True)
+        subprocess.run(["sh", "-c", script], cwd=wanted, check=True)
+        assert session.changes.apply(result.fork).conflicts == ()
+        assert without_slots(layered.project) == listing(wanted)
+        assert session.changes.undo().conflicts == ()
+        assert without_slots(layered.project) == before
+        assert session.changes.redo().conflicts == ()
+        assert without_slots(layered.project) == listing(wanted)
+
+
+@root_only
+def test_a_directory_with_an_edit_stays_on_overlayfs(layered: Split) -> None:
+    with layered.open() as session:
+        result = session.run([b"sh", b"-c", b"rm -r d; echo file > d"])
+        (layered.project / "d/sub/b").write_text("mine")
+        (layered.project / "d/new").write_text("new")
+        assert {conflict.path for conflict in session.changes.apply(result.fork).conflicts} >= {b"d", b"d/sub/b"}
+        assert (layered.project / "d/sub/b").read_text() == "mine"
+        assert (layered.project / "d/a").read_text() == "d/a"
+
+
+def without_slots(project: Path) -> dict[str, tuple[str, int, bytes]]:
+    return {name: entry for name, entry in listing(project).items() if not name.startswith(".mudroom")}

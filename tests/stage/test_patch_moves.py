@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, tick
+from mudroom.stage.originals import collection
 
 pytestmark = pytest.mark.both_users
 
@@ -67,7 +68,12 @@ def test_with_one_end_alone_it_is_what_it_is(place: Place, path: str) -> None:
     assert (b"deleted file" if path == "src/old.py" else b"new file") in patch
 
 
-def test_what_was_edited_in_the_project_meanwhile_is_not_told_as_moved(place: Place) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_was_edited_in_the_project_meanwhile_is_told_as_moved_if_its_original_is_kept(
+    place: Place, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kept:
+        monkeypatch.setattr(collection, "DELETED_FILES", 0)
     place.write("old.py", TEXT)
     session = place.session()
     session.forks.new("f")
@@ -75,7 +81,7 @@ def test_what_was_edited_in_the_project_meanwhile_is_not_told_as_moved(place: Pl
     tick()
     place.write("old.py", TEXT + "mine\n")
     patch = b"".join(session.changes.diff("f"))
-    assert b"rename" not in patch and b"new file" in patch
+    assert (b"rename from old.py" in patch, b"new file" in patch) == (kept, not kept)
 
 
 def test_a_secret_is_not_told_as_moved(place: Place) -> None:

@@ -13,6 +13,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import review_fork
+from mudroom.stage.originals import collection
 from mudroom.web import shape
 from mudroom.web.api import review
 from mudroom.web.api.endpoint import id_of
@@ -280,7 +281,8 @@ def test_a_secret_that_has_come_meanwhile_is_not_read_either(place: Place) -> No
             assert looking.refused("blob", file=b".env", side=side, **between)[0] == 404
 
 
-def test_what_it_was_is_not_known_any_more(place: Place) -> None:
+def test_what_it_was_is_not_known_any_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "DELETED_FILES", 0)
     place.write("x", "a\n")
     looking = staged(place, "rm x")
     place.write("x", "something else\n")
@@ -459,7 +461,6 @@ def test_a_link_on_the_way_is_not_followed(place: Place) -> None:
 def test_directories_nested_deeper_than_calls_may_be(place: Place) -> None:
     """What a hostile command can make: paths of nearly 4096 bytes."""
     deep = "d/" * 1_500
-    session = place.session()
     looking = staged(place, f"mkdir -p {deep}; echo x > {deep}f")
     found = looking.get("changes")["rows"]
     assert [row["path"] for row in found] == [deep + "f"]

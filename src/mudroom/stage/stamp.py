@@ -9,13 +9,19 @@ content: Documentation/technical/racy-git.txt.)
 from __future__ import annotations
 
 import os
+import sys
+import time
 from typing import NamedTuple
+
+from mudroom.core.tree.entry import Entry
 
 _TICK = 20_000_000
 """Nanoseconds, two ticks of the slowest kernel: files are stamped by the timer tick, every 1 to 10 ms (CONFIG_HZ,
 ktime_get_coarse_real_ts64)."""
 _COARSE = 3_000_000_000
 """Nanoseconds, for file systems with a time resolution of one or two seconds (ext4 with small inodes, FAT)."""
+_CLOCK_REALTIME_COARSE = 5
+"""linux/time.h; ktime_get_coarse_real_ts64 stamps files. Python has no name for it."""
 _SECOND = 1_000_000_000
 
 
@@ -35,6 +41,28 @@ def stamp_of(path: bytes) -> Stamp | None:
     except OSError:
         return None
     return Stamp(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def file_clock() -> int:
+    """Return the present time by the clock that files are stamped with, in nanoseconds."""
+    if sys.platform != "linux":
+        return time.time_ns() - _TICK
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+
+
+def is_earlier(ctime: int, moment: int) -> bool:
+    """Return whether a file with this ctime was certainly not changed at ``moment`` or later. Both in nanoseconds, by
+    the clock that files are stamped with. A ctime in whole seconds is taken for one of a coarse clock."""
+    return ctime < moment if ctime % _SECOND else ctime + _COARSE <= moment
+
+
+def as_recorded(entry: Entry, moment: int | None = None) -> Entry:
+    """Return the entry of a file of the project, as it is recorded to be compared later. ``moment``: when it was read,
+    in nanoseconds; now, if None. A ctime within the present tick of the clock becomes 0, which no file has: a later
+    edit could get the same, so the content has to decide (git: "smudging" of racily clean entries)."""
+    if entry.kind == "directory" or is_earlier(entry.ctime, file_clock() if moment is None else moment):
+        return entry
+    return entry._replace(ctime=0)
 
 
 def is_settled(ctime: int, now: int) -> bool:

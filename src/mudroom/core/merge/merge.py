@@ -7,15 +7,16 @@ change to the base:
     mode      other permissions only      kind      a file became a directory, a link a file …
     xattr     other user xattrs only      gone      removed
     new       the base has no such path
+    doubt     the file's times were changed, and its content at the base is not known (only ours)
 
-    theirs \\ ours   same   mode       content    kind       gone       new
-    --------------  -----  ---------  ---------  ---------  ---------  ---------
-    mode            take   conflict   combine    conflict   conflict   -
-    xattr           take   conflict   conflict   conflict   conflict   -
-    content         take   combine    combine    conflict   conflict   -
-    kind            take   conflict   conflict   conflict   conflict   -
-    gone            take   conflict   conflict   conflict   satisfied  -
-    new             take   -          -          -          -          conflict
+    theirs \\ ours   same   mode       content    kind       gone       new        doubt
+    --------------  -----  ---------  ---------  ---------  ---------  ---------  ---------
+    mode            take   conflict   combine    conflict   conflict   -          conflict
+    xattr           take   conflict   conflict   conflict   conflict   -          conflict
+    content         take   combine    combine    conflict   conflict   -          conflict
+    kind            take   conflict   conflict   conflict   conflict   -          conflict
+    gone            take   conflict   conflict   conflict   satisfied  -          conflict
+    new             take   -          -          -          -          conflict   -
 
 If both sides made the same change, or both created a directory, the outcome is ``satisfied``. ``combine``: permissions
 and content are merged separately (``merged_mode``, ``core/merge/diff3.py``), which can still conflict. If the original
@@ -29,7 +30,7 @@ from typing import Literal, NamedTuple
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 
-Delta = Literal["same", "mode", "xattr", "content", "kind", "gone", "new"]
+Delta = Literal["same", "mode", "xattr", "content", "kind", "gone", "new", "doubt"]
 Outcome = Literal["take", "satisfied", "combine", "conflict"]
 
 
@@ -78,6 +79,7 @@ _EDITED = "also changed in the project since the command ran"
 _MODE = "its permissions were changed in the project, too"
 _NEW = "also created in the project, but different"
 _DELETED = "changed in the project since the command ran"
+_DOUBT = "its times have changed in the project since the command ran, and its earlier content is not known"
 UNKNOWN = "edited in the project while the command was running"
 BINARY = "also changed in the project, and cannot be merged"
 
@@ -85,6 +87,9 @@ BINARY = "also changed in the project, and cannot be merged"
 def _conflict(reason: str) -> MergeDecision:
     return MergeDecision("conflict", reason)
 
+
+_THEIRS: tuple[Delta, ...] = ("mode", "xattr", "content", "kind", "gone")
+"""Changes of a fork to a path that the base has."""
 
 TABLE: dict[tuple[Delta, Delta], MergeDecision] = {
     ("mode", "same"): TAKE,
@@ -112,6 +117,7 @@ TABLE: dict[tuple[Delta, Delta], MergeDecision] = {
     ("gone", "content"): _conflict(_DELETED),
     ("gone", "kind"): _conflict(_DELETED),
     ("gone", "gone"): SATISFIED,
+    **{(theirs, "doubt"): _conflict(_DOUBT) for theirs in _THEIRS},
     ("new", "same"): TAKE,
     ("new", "new"): _conflict(_NEW),
 }

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from mudroom.core.merge.made_directories import left_out
 from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
 from mudroom.core.tree.change import Change, Verb
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 
@@ -54,7 +54,7 @@ class IncomingChange(NamedTuple):
 
 
 def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
-    if same_stamp(change.base, ours):
+    if is_untouched(change.base, ours):
         return "same"
     return delta_of(change.base, ours, content=True)
 
@@ -87,6 +87,9 @@ class LiveProject(NamedTuple):
     sides."""
     partial: Collection[bytes] = frozenset()
     """Paths of which only a part is selected. They are always merged."""
+    moves_directories: bool = True
+    """Whether a directory of the project can be renamed. An overlay (a container's root) has no rename for those of its
+    lower layers: EXDEV (Documentation/filesystems/overlayfs.rst, "renaming directories")."""
 
 
 class Judgement(NamedTuple):

@@ -187,7 +187,7 @@ class _Planner:
             below = _below(self._taken, index) if _turns(change) else ()
             if self._orphaned(change, coming):
                 self._refuse(change.path, "its directory is not in the project any more")
-            elif _turns(change) and not self._goes_whole(change, below):
+            elif _turns(change) and not (self._goes_whole(change, below) or self._goes_in_parts(change, below)):
                 for refused in (change, *below):
                     self._refuse(refused.path, _STUCK)
 
@@ -208,6 +208,10 @@ class _Planner:
             change = self._taken[index]
             below = _below(self._taken, index)
             index += 1
+            if self._goes_in_parts(change, below):
+                index += len(below)
+                yield from self._parts(change, below, copy=_inode(change) in shared)
+                continue
             partly = bool(shared) and any(_inode(inner) in shared for inner in below)
             whole = _turns(change) or (not partly and self._goes_whole(change, below))
             if whole:
@@ -243,6 +247,18 @@ class _Planner:
         """Return whether one rename can move this directory with all its contents."""
         if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
+        if change.base is not None and change.base.kind == "directory" and not self._live.moves_directories:
+            return False
+        return self._is_complete(change, below)
+
+    def _goes_in_parts(self, change: Change, below: Sequence[Change]) -> bool:
+        """Return whether a directory that becomes something else is removed name by name."""
+        if self._live.moves_directories or not _turns(change) or change.base is None:
+            return False
+        return change.base.kind == "directory" and self._is_complete(change, below)
+
+    def _is_complete(self, change: Change, below: Sequence[Change]) -> bool:
+        """Return whether all of a directory is taken, and the project has nothing else in it."""
         if (
             change.path in self._added_parents
             or self._counts[change.path] != len(below)
@@ -253,6 +269,17 @@ class _Planner:
             expected = {inner.path: inner.base for inner in below if inner.base is not None}
             return self._live.same_tree(change.path, expected)
         return True
+
+    def _parts(self, change: Change, below: Sequence[Change], copy: bool) -> Iterator[Op]:
+        """Yield the removals of a directory and its contents, then the placing of what it becomes."""
+        emptied = [(change.path, change.base)]
+        for inner in below:
+            if inner.base is not None and inner.base.kind == "directory":
+                emptied.append((inner.path, inner.base))
+            elif inner.base is not None:
+                yield Op("remove", inner.path, self._slot(), inner.base, None)
+        yield from (Op("rmdir", path, 0, base, None) for path, base in reversed(emptied))
+        yield Op("place", change.path, self._slot(), None, change.staged, copy=copy)
 
     def _op(self, change: Change, whole: bool, copy: bool) -> list[Op]:
         path, base, staged = change.path, change.base, change.staged

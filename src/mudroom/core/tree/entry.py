@@ -1,9 +1,11 @@
 """File system metadata of one path, as ``lstat`` and ``readlink`` return it.
 
-Entries are compared in two ways:
+Entries are compared in three ways:
 
-* ``same_stamp``: the file was not modified or replaced since the entry was read. This compares identity and times and
-  reads no content. It is checked before a file is replaced or removed, so that a concurrent edit is never lost.
+* ``is_untouched``: nobody has modified, replaced, renamed or linked the file since the entry was read. This is what an
+  entry of the user's is believed by. Where it fails, the content decides (docs/FORMAT.md has the table).
+* ``same_stamp``: the same without the ctime, which a rename changes: for files that mudroom itself has moved, and that
+  nobody else can write.
 * ``same_shape``: kind, permission bits and link target are equal. Two entries of equal shape and equal content look the
   same to a reader.
 """
@@ -86,12 +88,17 @@ def same_shape(a: Entry | None, b: Entry | None) -> bool:
     return (a.kind, a.mode, a.target) == (b.kind, b.mode, b.target)
 
 
-def same_stamp(a: Entry | None, b: Entry | None) -> bool:
-    """Return whether ``b`` is the unchanged file ``a``. Times of directories are ignored: they change with the
-    directory's names.
+def is_untouched(a: Entry | None, b: Entry | None) -> bool:
+    """Return whether ``b`` is the file ``a``, with every time as it was. No program can set the ctime, which changes
+    with content, mode, owner, links and times (inode(7)): tools that restore size and mtime, as rsync and ``cp -p``,
+    are noticed. Times of directories are ignored: they change with the directory's names.
+    """
+    return same_stamp(a, b) and (a is None or b is None or a.kind == "directory" or a.ctime == b.ctime)
 
-    ctime is ignored because apply moves files by renaming, and a rename changes the file's ctime. A change of content
-    or mode is detected by mtime, size and mode.
+
+def same_stamp(a: Entry | None, b: Entry | None) -> bool:
+    """Return whether ``b`` is the file ``a``, perhaps renamed or linked. Not for files that others can write: their
+    size and mtime can be restored after an edit.
     """
     if a is None or b is None:
         return a is b

@@ -2,9 +2,11 @@
 
 1. A difference is a change only if content, kind, permissions, link target or user xattrs differ from the *base*. An
    overlay copies a whole file up when it is merely opened for writing or touched.
-2. An original is trusted only if it did not change while the command ran: its ctime must be older than the command's
-   start. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original is kept at once
-   (``stage/originals/original.py``), because the live file may be replaced later.
+2. An original is trusted only if it did not change while the command ran, nor while it was read: its ctime must be
+   certainly older than the command's start (``stage/stamp.py``), and the same after reading. Otherwise
+   ``original_known`` is False and apply treats it as a conflict. A trusted original is kept at once
+   (``stage/originals/original.py``), because the live file may be replaced later. Of deleted files only as many are
+   read as ``DELETED_FILES`` and ``DELETED_BYTES`` permit: a build's directory goes without being read.
 3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently.
 4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
    lead out of the project and modes that land with fewer bits.
@@ -23,7 +25,7 @@ from stat import S_ISGID
 
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.flag import MADE, add_flags, flags_of, git_directory
 from mudroom.core.tree.landing_form import (
     LANDING_KINDS,
@@ -41,11 +43,15 @@ from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
+from mudroom.stage.stamp import is_earlier
 from mudroom.stage.view import RawDifference, View
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
 _STATE_LIMIT = 256 * 1024 * 1024
 """Bytes of an index or of packed refs."""
+DELETED_FILES, DELETED_BYTES = 256, 8 * 1024 * 1024
+"""Number and size together of the deleted files of a fork whose contents are kept. Of others the entry alone is known:
+apply leaves them if their times have changed since."""
 TEXT_LIMIT = 4 * 1024 * 1024
 """Bytes. Lines of a larger file are not counted."""
 
@@ -75,6 +81,8 @@ class _Collector:
         self._links: dict[tuple[int, int], bytes] = {}
         self._hidden: set[bytes] = set()
         self._was_hidden = frozenset(ground.before.hidden)
+        self._deleted = [change.base.size for change in ground.sealed.changes if change.staged is None and change.base]
+        """Sizes of the deleted files whose contents are kept."""
 
     def consider(self, difference: RawDifference) -> None:
         path, lower, staged, hides = difference
@@ -113,6 +121,8 @@ class _Collector:
                 if base.kind != "file" and not self._hidden.isdisjoint(ancestors(path)):
                     self._originals.keep(path, base)  # a later deletion is one of the fork's
                 return
+        elif staged is None and base is not None and base.kind == "file":
+            change = self._with_content_kept(change, base)
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
         form = self._flags_of_form(change, found)
@@ -162,13 +172,20 @@ class _Collector:
         base = self._base.look(path) if self._stacked or self._ground.is_replaced(path) else lower
         if self._frozen or base is None or base.kind == "directory":
             return base, True
-        return base, base.ctime < self._started
+        return base, is_earlier(base.ctime, self._started)
+
+    def _with_content_kept(self, change: Change, base: Entry) -> Change:
+        """Keep the content of a deleted file, within the limits."""
+        if len(self._deleted) >= DELETED_FILES or sum(self._deleted) + base.size > DELETED_BYTES:
+            return change
+        self._deleted.append(base.size)
+        return self._keep(change, base)
 
     def _compared(self, change: Change, base: Entry, staged: Entry) -> Change:
         """Return the change with flags for each difference, and line counts. No flags: base and staged are equal."""
         if base.kind != staged.kind:
             if base.kind == "file":
-                self._keep(change, base)
+                change = self._keep(change, base)
             return change._replace(flags=("type",))
         flags = () if base.mode == staged.mode else ("mode",)
         if base.kind == "symlink":
@@ -180,12 +197,14 @@ class _Collector:
     def _compared_files(self, change: Change, base: Entry, staged: Entry) -> Change:
         path, flags = change.path, change.flags
         if max(base.size, staged.size) > TEXT_LIMIT:
-            self._keep(change, base)
+            change = self._keep(change, base)
             if base.size != staged.size or not self._same_content(path, base):
                 return change._replace(flags=(*flags, "content"), binary=True)
         else:
             old, new = self._ground.read_original(path, base, TEXT_LIMIT), read_all(self._staged, path, TEXT_LIMIT)
             if change.original_known and not self._is_still(path) and old is not None:
+                if not self._has_original(path) and not self._is_as_read(path, base):
+                    return change._replace(original_known=False, flags=(*flags, "content"), binary=True)
                 self._originals.keep(path, base, old)
             if old is None or new is None or is_binary(old) or is_binary(new):
                 if old is None or old != new:
@@ -199,17 +218,29 @@ class _Collector:
             return change._replace(flags=())
         return change._replace(flags=flags or ("xattr",))
 
-    def _keep(self, change: Change, base: Entry) -> None:
-        if self._is_still(change.path) or not change.original_known or self._originals.get(change.path) is not None:
-            return
+    def _keep(self, change: Change, base: Entry) -> Change:
+        """Keep the original content. Return the change, whose original is not known if it is being edited."""
+        if self._is_still(change.path) or not change.original_known or self._has_original(change.path):
+            return change
         try:
             opened = self._base.open(change.path)
         except OSError:
-            return  # the file has just been deleted: its content cannot be kept, and the merge will report that
+            return change  # just deleted, or not readable: its content cannot be kept, and the merge will report that
         try:
+            if not self._is_as_read(change.path, base):
+                return change._replace(original_known=False)
             self._originals.keep_file(change.path, base, opened)
         finally:
             os.close(opened)
+        return change
+
+    def _has_original(self, path: bytes) -> bool:
+        """Return whether the original content is kept already: what the project has now is of no account."""
+        landed = self._ground.landed.get(path)
+        return bool(landed.original) if landed is not None else path in self._originals
+
+    def _is_as_read(self, path: bytes, base: Entry) -> bool:
+        return is_untouched(base, self._base.look(path))
 
     def _is_still(self, path: bytes) -> bool:
         """Return whether the base cannot change there, so that no original has to be kept."""

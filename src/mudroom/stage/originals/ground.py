@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
@@ -102,7 +102,7 @@ class Ground:
         kept = self.originals.content(path) if landed is None else None
         if kept is not None:
             return kept
-        if not self.frozen and not same_stamp(entry, self.base.look(path)):
+        if not self.frozen and not is_untouched(entry, self.base.look(path)):
             return None
         try:
             return self.base.open(path)

@@ -8,7 +8,7 @@ dropped along with the layer:
     originals/pack      the contents of small files, one after the other
     originals/<n>       one large file
 
-A deleted file is recorded without its content: the entry alone suffices to judge the deletion.
+Of deleted files only some contents are kept (``stage/originals/collection.py``); of the others the entry alone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mudroom.stage import safe_open
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 from mudroom.stage.reader import ANEW, FileReader
+from mudroom.stage.stamp import as_recorded
 
 SMALL = 1024 * 1024
 """Bytes. A larger file is kept in a separate file, as a reflink where the file system has them."""
@@ -86,6 +87,7 @@ class Originals:
         """Record the project's entry, with its content (None: without). Only the first call for a path counts."""
         if path in self:
             return
+        entry = as_recorded(entry) if entry is not None else None
         original = Original(entry)
         if content is not None:
             original = Original(entry, "pack", self._end() + self._pending, len(content))
@@ -105,6 +107,7 @@ class Originals:
         with self._directory() as at:
             name = f"{len(os.listdir(at))}"
             kept = _keep_large(at, name.encode(), source, entry.size)
+        entry = as_recorded(entry)
         self._add(path, Original(entry, name if kept else "", 0, entry.size if kept else 0))
 
     def _add(self, path: bytes, original: Original) -> None:

@@ -23,6 +23,7 @@ from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, never_copied, weight
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
+from mudroom.stage.stamp import as_recorded, file_clock
 
 DEFAULT_LIMIT = 500 * 1024 * 1024
 """Bytes. A larger project is not copied unless the policy raises the limit."""
@@ -65,6 +66,7 @@ def take(
 ) -> list[str]:
     """Copy the chosen files of the project into the new directory ``place``. Return the notes of the choice. ``masked``
     files are not copied. Raise UsageError, before copying, if the files exceed ``limit`` bytes."""
+    started = file_clock()
     with OpenSource(project) as source:
         items, notes = choose(source)
         items = {path: entry for path, entry in items.items() if path not in masked}
@@ -83,7 +85,8 @@ def take(
             if masked:
                 with open(place + b"/masked", "wb") as stream:
                     stream.write(b"\0".join(sorted(masked)))
-            _save(place, {b"": top, **{path: entry for path, entry in items.items() if path in copied}})
+            known = {path: as_recorded(entry, started) for path, entry in items.items() if path in copied}
+            _save(place, {b"": top, **known})
         except BaseException:
             remove_tree(place)
             raise

@@ -14,13 +14,14 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage.beneath import directory, look, open_beneath, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layers.closed_directory import look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
+from mudroom.stage.stamp import as_recorded, file_clock
 from mudroom.stage.view import RawDifference
 from mudroom.stage.views.real_directory import PlainWriter
 
@@ -120,7 +121,7 @@ class CopyView:
         same = {
             path
             for path, (_below, copied) in self.manifest.items()
-            if not path or (same_stamp(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
+            if not path or (is_untouched(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
         }
         root = open_root(self._work)
         try:
@@ -151,6 +152,8 @@ class CopyView:
     def _save(self, manifest: Manifest) -> None:
         import msgspec
 
+        now = file_clock()
+        manifest = {path: (below, _as_copied(copied, now)) for path, (below, copied) in manifest.items()}
         with open(self._place + b"/manifest.new", "wb") as stream:
             stream.write(msgspec.msgpack.encode(manifest))
         os.rename(self._place + b"/manifest.new", self._place + b"/manifest")
@@ -177,7 +180,7 @@ class CopyView:
         assert top is not None
         for path, entry in {b"": top, **staged}.items():
             below, copied = self.manifest.get(path, (None, None))
-            if below is None or not (same_stamp(copied, entry) and same_shape(copied, entry)):
+            if below is None or not (is_untouched(copied, entry) and same_shape(copied, entry)):
                 yield RawDifference(path, below, entry)
         for path, (below, _copied) in self.manifest.items():
             if path and path not in staged:
@@ -238,3 +241,9 @@ def _write(
             writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)
         finally:
             os.close(opened)
+
+
+def _as_copied(entry: Entry, now: int) -> Entry:
+    """Return the entry of a file of the copy, as it is recorded. Nobody works in the copy within the tick in which it
+    was made, unless the clock of its file system is coarse."""
+    return entry if entry.ctime % 1_000_000_000 else as_recorded(entry, now)

@@ -16,7 +16,7 @@ from mudroom.core.merge.merge import Conflict, merged_mode
 from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
@@ -284,7 +284,7 @@ def _decision_id(resolution: Resolution | None) -> bytes:
 
 def _require_unmoved(conflict: ForkConflict, project: Reconciler, staged: Source) -> None:
     ours, theirs = project.look(conflict.ours.path), staged.look(conflict.theirs.path)
-    if not (same_stamp(conflict.ours.entry, ours) and is_reviewed(conflict.theirs.entry, theirs)):
+    if not (is_untouched(conflict.ours.entry, ours) and is_reviewed(conflict.theirs.entry, theirs)):
         raise SideMoved(conflict.path, show(conflict.path))
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.tree.change import Change, Remark
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import name, parent
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.originals.ground import Ground
@@ -25,6 +25,7 @@ GAINED = "created in the project meanwhile"
 KIND = "replaced in the project by an entry of another kind"
 EDITED = "changed in the project meanwhile"
 MODE = "its permissions were changed in the project meanwhile"
+TOUCHED = "its times have changed in the project meanwhile, and its earlier content is not known"
 NOWHERE = "its directory is not in the project any more"
 CLOSED = "cannot be read in the project: permission denied"
 
@@ -71,7 +72,7 @@ def _suspects(root: int, changes: Sequence[Change], reasons: dict[bytes, str]) -
             reasons.update((change.path, NOWHERE) for change in group if change.base is None)
             entries = [(change, None) for change in group if change.base is not None]
         absent |= {change.path for change, ours in entries if _is_nowhere_yet(change, ours)}
-        yield from ((change, ours) for change, ours in entries if not same_stamp(change.base, ours))
+        yield from ((change, ours) for change, ours in entries if not is_untouched(change.base, ours))
 
 
 def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
@@ -136,4 +137,6 @@ def _describe(base: Entry | None, ours: Entry | None) -> str:
         return GONE
     if base.kind != ours.kind:
         return KIND
+    if same_stamp(base, ours):
+        return TOUCHED
     return MODE if (base.size, base.target, base.mtime) == (ours.size, ours.target, ours.mtime) else EDITED

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.change import Remark
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage.beneath import look, open_beneath, open_root
+from mudroom.vault.apply.imprint import take as take_imprint
 from mudroom.vault.apply.rename import At, aside_of, is_same_file, mend, sync_filesystem, take
 from mudroom.vault.apply.tree import (
     exchange_trees,
@@ -150,6 +151,10 @@ class Executor:
     def _slot(self, op: Op) -> At:
         return (self._slots, b"%d" % op.slot)
 
+    def leave_imprint(self, place: bytes, began: int) -> None:
+        """Write the imprint of what was done (``imprint.py``) into the directory of the apply."""
+        take_imprint(place, self._root, self.done, self._trees, began)
+
     def holds_new(self, op: Op) -> bool:
         """Whether the slot holds the new file, so that it holds no file of the project."""
         entry = look(*self._slot(op)) if op.slot else None
@@ -185,7 +190,7 @@ class Executor:
             return ""  # swapped before; the user has replaced the new file
         if slot_entry is None:
             return MISSING
-        if not is_unchanged(op.old, current):
+        if not self._is_expected(op.old, current):
             return EDITED
         try:
             exchange_trees(slot, op.new, at, op.old)
@@ -219,10 +224,20 @@ class Executor:
             return ""  # removed by us before; a file at the path is a new one of the user's
         if current is None:
             return NOTHING
-        if op.old is None or not is_unchanged(op.old, current):
+        if op.old is None or not self._is_expected(op.old, current):
             return EDITED
         move_tree(at, slot, op.old, take)
         return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
+
+    def _is_expected(self, expected: Entry | None, current: Entry | None) -> bool:
+        """Whether the project holds what was planned.
+
+        The ctime does not count after an interruption, because the move has changed it, and not for a file with several
+        names, of which an earlier operation may have moved one.
+        """
+        if current is None or current.kind == "directory" or current.links > 1 or self._again:
+            return is_unchanged(expected, current)
+        return is_untouched(expected, current)
 
     def _bring_back(self, slot: At, at: At) -> str:
         taken = look(*slot)

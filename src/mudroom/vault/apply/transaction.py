@@ -18,24 +18,25 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
+from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
-from mudroom.core.merge.operations import Landing, Op, expand, inverse
+from mudroom.core.merge.operations import Landing, Op
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import is_reviewed
-from mudroom.core.tree.path import is_below, parent, show
+from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.stage.beneath import directory, look, mount_of, open_root
+from mudroom.stage.beneath import look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.rename import sync_filesystem
+from mudroom.vault.apply.reversal import reverse
 from mudroom.vault.apply.tree import (
     discard,
     fill_merged,
@@ -48,7 +49,7 @@ from mudroom.vault.apply.tree import (
     sync_path,
     walk,
 )
-from mudroom.vault.apply.unmerge import Unmerge, keep_applied
+from mudroom.vault.apply.unmerge import keep_applied
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
@@ -124,6 +125,10 @@ class ApplyDirectory:
     def advance(self, old: State, new: State) -> None:
         os.rename(self._plan(old), self._plan(new))
         sync_directory(self.path)
+
+    def began(self) -> int:
+        """Return when ``begin`` was called, in nanoseconds by the clock of the vault's file system."""
+        return os.stat(os.path.dirname(self.path) + b"/pending").st_mtime_ns
 
     def begin(self, operation: Literal["apply", "turn"]) -> None:
         """Write the mark ``applies/pending``, durably, so that checking for an unfinished operation is cheap.
@@ -273,9 +278,7 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         _make_slots(record)
     place.begin("turn")
-    record, staying = _with_repositories(record)
-    ops, merged = _backwards(record, place.path, staying, merge=state == "done")
-    backwards = record._replace(ops=tuple(ops))
+    backwards, merged, staying = reverse(record, place.path, merge=state == "done")
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
@@ -284,31 +287,6 @@ def _reverse(
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
     conflicts = (*applied.conflicts, *(Conflict(path, STAYS) for path in sorted(staying)))
     return applied._replace(conflicts=conflicts, remarks=(*applied.remarks, *kept, *settled))
-
-
-def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
-    """Return the record with refreshed indexes of the repositories that the apply brought, and the repositories that
-    stay because there was work in them since."""
-    trees, staying = dict(record.trees), set[bytes]()
-    root = open_root(record.project)
-    try:
-        for op in record.ops:
-            tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
-            tops = repositories_in(op.path, tree)
-            if not tree or not tops:
-                continue
-            above, _slash, name = op.path.rpartition(b"/")
-            try:
-                with directory(root, above) as opened:
-                    live = dict(walk((opened, name)))
-            except OSError:
-                continue  # the operation itself reports what is in its way
-            undo = undo_of_repositories(tops, tree, live)
-            trees[op.slot] = undo.tree
-            staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
-    finally:
-        os.close(root)
-    return record._replace(trees=trees), staying
 
 
 def recover(place: ApplyDirectory) -> Recovery | None:
@@ -346,6 +324,8 @@ def _finish(
     try:
         executor.run(record.ops, progress)
         held = [op for op in executor.undone if executor.holds_new(op)]
+        if executor.done:
+            executor.leave_imprint(place.path, place.began())
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
@@ -379,43 +359,6 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
     if not op.whole:
         return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
-
-
-def _backwards(
-    record: ApplyRecord, place: bytes, staying: Collection[bytes], *, merge: bool
-) -> tuple[list[Op], list[bytes]]:
-    """Return the inverse operations in reverse order, and the paths of merged files. ``staying``: directories that are
-    not removed.
-
-    A directory that has gained files is taken back file by file. With ``merge``, a text that was edited since is
-    merged.
-    """
-    root, slots = open_root(record.project), open_root(record.slots)
-    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
-    unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
-    free = max((op.slot for op in record.ops), default=0) + 1
-    ops: list[Op] = []
-    try:
-        for op in (inverse(op) for op in reversed(record.ops)):
-            if op.kind == "remove" and op.whole and _has_grown(root, op, record.trees[op.slot]):
-                parts = expand(op, record.trees[op.slot], free)
-                free += len(parts)
-                ops += [part for part in parts if not any(is_below(part.path, top) for top in staying)]
-            else:
-                ops.append(unmerge.op(op) if merge else op)
-    finally:
-        os.close(root)
-        os.close(slots)
-    return ops, unmerge.merged
-
-
-def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
-    above, _slash, name = op.path.rpartition(b"/")
-    try:
-        with directory(root, above) as opened:
-            return first_difference(walk((opened, name)), tree) is not None
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return False
 
 
 def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:

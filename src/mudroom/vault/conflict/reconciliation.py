@@ -16,7 +16,7 @@ from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
@@ -88,11 +88,8 @@ class Reconciler:
         return self._merged
 
     def live(self) -> LiveProject:
-        renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
-
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
-            # EXDEV: an overlay (such as a container's root) cannot rename a directory of its lower layers
-            return renames_directories and _is_same_tree(self._live.root, path, expected)
+            return _is_same_tree(self._live.root, path, expected)
 
         def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
             decision = self._answer(self, change, ours) if self._answer is not None else None
@@ -109,6 +106,7 @@ class Reconciler:
             self._staged.look,
             answer,
             self._partial.keys(),
+            _filesystem_magic(self._project) != _OVERLAYFS_MAGIC,
         )
 
     # --- what is where ---
@@ -131,22 +129,30 @@ class Reconciler:
         assert change.staged is not None
         if not same_shape(change.staged, ours):
             return False
-        return ours.kind != "file" or _same_file(self._live, self._staged, change.path, change.staged, ours)
+        if ours.kind != "file":
+            return True
+        if "xattr" in change.flags and _xattrs(self._live, change.path) != _xattrs(self._staged, change.path):
+            return False
+        return _same_file(self._live, self._staged, change.path, change.staged, ours)
 
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
-        if same_stamp(change.base, ours):
-            return "same"
         base = change.base
+        if is_untouched(base, ours):
+            return "same"
         if base is None or ours is None or not base.kind == ours.kind == "file":
             return delta_of(base, ours, content=False)
-        return delta_of(base, ours, content=not self._same_as_original(change.path, base, ours))
+        same = self._same_as_original(change.path, base, ours)
+        if same is None and same_stamp(base, ours):
+            return "doubt"
+        return delta_of(base, ours, content=not same)
 
-    def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool:
+    def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool | None:
+        """Return whether the content is the original's; None if the original is not known."""
         if base.size != ours.size:
             return False
         kept = self._ground.open_original(path, base)
         if kept is None:
-            return False
+            return None
         try:
             mine = self._live.open(path if at is None else at)
         except OSError:
@@ -348,6 +354,18 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
         os.close(yours)
 
 
+def _xattrs(source: Source, path: bytes) -> dict[str, bytes] | None:
+    """Return the user xattrs of a file; None if it cannot be opened."""
+    try:
+        opened = source.open(path)
+    except OSError:
+        return None
+    try:
+        return xattr.user(opened)
+    finally:
+        os.close(opened)
+
+
 def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
     pending, seen = [path], 0
     while pending:
@@ -359,7 +377,7 @@ def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bo
             return False
         for name, entry in listing.items():
             at = current + b"/" + name
-            if not same_stamp(expected.get(at), entry):
+            if not is_untouched(expected.get(at), entry):
                 return False
             seen += 1
             if entry.kind == "directory":

@@ -44,7 +44,7 @@ from mudroom.vault.lock import Lock
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import HELD, Vault
 
 
 class PruneResult(NamedTuple):
@@ -247,6 +247,10 @@ class _Sweep:
         except FileNotFoundError:
             if os.path.lexists(place):  # another process is emptying it, too
                 self._remarks.append(f"{show(place)} is being removed by another mudroom")
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            self._remarks.append(f"{show(place)} cannot be removed yet: a file in it is open")
 
 
 def _listed(place: bytes) -> Iterator[tuple[str, int]]:

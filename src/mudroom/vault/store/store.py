@@ -28,6 +28,7 @@ docs/FORMAT.md says which of these a reader may rely on.
 from __future__ import annotations
 
 import _thread
+import errno
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 FORMAT = b"2"
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
+HELD = (errno.ENOTEMPTY, errno.EBUSY)
+"""Errors of rmdir(2) where a file system renames an open file that is removed, until it is closed: ``.nfs…``
+(fs/nfs/unlink.c), ``.fuse_hidden…`` (libfuse without hard_remove)."""
 
 
 class Vault:
@@ -264,7 +268,8 @@ class Vault:
         raise MudroomError("the vault's trash is full")
 
     def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Remove what is in the trash. ``progress`` is told the number of files so far, and 0 for an unknown total."""
+        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
+        files so far, and 0 for an unknown total."""
         from mudroom.stage.layers.layer import remove_tree
 
         done = 0
@@ -280,6 +285,9 @@ class Vault:
                 remove_tree(self.path + b"/trash/" + name, removed)
             except FileNotFoundError:
                 continue  # another process removes it, too
+            except OSError as error:
+                if error.errno not in HELD:
+                    raise
 
     # --- applies ---
 
@@ -342,11 +350,37 @@ def open_vault(state: bytes, project: bytes) -> Vault:
     return Vault(path, project)
 
 
+def _require_whiteouts(vault: bytes) -> None:
+    """Raise MudroomError if the file system cannot keep a whiteout, found by making one. fuse-overlayfs takes it for
+    its own, and neither shows it nor lets its directory be removed."""
+    from mudroom.stage.beneath import look
+    from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
+
+    trial = vault + b"/trash/trial-" + os.urandom(4).hex().encode()
+    os.mkdir(trial, 0o700)
+    opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        make_whiteout(opened, b"w")
+        entry = look(opened, b"w")
+        kept = entry is not None and is_whiteout(opened, b"w", entry)
+    except FileNotFoundError:
+        kept = False
+    finally:
+        os.close(opened)
+    if not kept:
+        raise MudroomError(
+            f"{os.fsdecode(vault)} is on a file system that cannot keep what a fork deletes (fuse-overlayfs?)",
+            "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
+        )
+    remove_tree(trial)
+
+
 def _make_vault(path: bytes, project: bytes) -> Vault:
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
+        _require_whiteouts(path)
         # format last: it marks the vault as complete
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
             with open(path + b"/" + name, "wb") as stream:

@@ -24,7 +24,7 @@ from typing import IO, NamedTuple, cast
 
 import msgspec
 
-from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
@@ -137,7 +137,7 @@ def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
         digests.update(kept_digests(vault.layer(name)))
     with OpenSource(vault.project) as live:
         for path, entry in sorted(claims - digests.keys()):
-            file_digest = digest_of(live, path, entry) if same_stamp(entry, live.look(path)) else None
+            file_digest = digest_of(live, path, entry) if is_untouched(entry, live.look(path)) else None
             if file_digest is not None:
                 digests[path, entry] = file_digest
     return [(path, entry, file_digest) for (path, entry), file_digest in sorted(digests.items())]

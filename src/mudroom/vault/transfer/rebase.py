@@ -17,7 +17,7 @@ from _blake2 import blake2b
 from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.tree.change import Change, Changeset
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape
 from mudroom.stage.layers.closed_directory import entered
 from mudroom.stage.layers.landed import LandedPaths, elsewhere
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
@@ -51,7 +51,7 @@ def digest_of(source: Source, path: bytes, entry: Entry) -> bytes | None:
         hashed = digest(descriptor)
     finally:
         os.close(descriptor)
-    return hashed if same_stamp(entry, source.look(path)) else None
+    return hashed if is_untouched(entry, source.look(path)) else None
 
 
 class Rebase:
@@ -89,7 +89,7 @@ class Rebase:
             return True
         known = self._digests.get((path, claimed))
         if known is None:
-            return self._at_home and same_stamp(claimed, live)
+            return self._at_home and is_untouched(claimed, live)
         if path not in self._contents:
             self._contents[path] = digest_of(self._live, path, live)
         return self._contents[path] == known
@@ -105,7 +105,7 @@ class Rebase:
         for path, row in rows.items():
             live, mine = self._live.look(path), staged.look(path)
             is_here = same_content(self._live, staged, path, live, mine)
-            if is_here or same_stamp(self.entry(path, row.project), live):
+            if is_here or is_untouched(self.entry(path, row.project), live):
                 landed[path] = LandedPaths(live, mine if is_here else elsewhere(row.staged or row.project or _NOWHERE))
         return landed
 

@@ -1,0 +1,117 @@
+"""The imprint of an apply: by what undo and redo know a file of the project again.
+
+``applies/uN/imprint`` has, for each file that the last operation has put into the project, its ctime there and the
+digest of its content. It is written when the operations are done. The rules:
+
+1. Stamp and ctime as they were: the file is untouched. No content is read.
+2. Otherwise the digest decides: a file that was only touched is the same, and one that was edited by a tool that keeps
+   size and time is not.
+3. No digest, and only the ctime is another: it is in doubt, and stays. Of many files not all are read, so that an apply
+   of a whole ``node_modules`` costs no reading.
+4. Without an imprint (an older mudroom, or a crash between the two writes) the stamp alone decides.
+"""
+
+from __future__ import annotations
+
+import os
+from _blake2 import blake2b
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
+from mudroom.stage import safe_open
+from mudroom.stage.beneath import look_beneath, open_beneath
+
+NAME = b"/imprint"
+FILES, BYTES = 1024, 32 * 1024 * 1024
+"""Number and size together of the files of one apply of which a digest is kept."""
+
+
+class FileImprint(NamedTuple):
+    ctime: int
+    """Nanoseconds; 0 if it is not known."""
+    digest: bytes = b""
+    """BLAKE2b of 16 bytes; empty if the content was not read."""
+
+
+class Imprint(NamedTuple):
+    began: int
+    """Nanoseconds by the clock of the project's file system: the files of whole directories that landed have the ctime
+    that they had in the fork, or one from here to ``ended``."""
+    ended: int
+    files: dict[bytes, FileImprint]
+
+
+def take(place: bytes, project: int, ops: Iterable[Op], trees: Mapping[int, Mapping[bytes, Entry]], began: int) -> None:
+    """Write the imprint of the entries that ``ops`` have just put into the project."""
+    files: dict[bytes, FileImprint] = {}
+    ended, left, room = began, FILES, BYTES
+    for op in ops:
+        entry = look_beneath(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
+        if entry is None or not same_stamp(op.new, entry):
+            continue  # edited within this moment: in doubt from the start
+        ended = max(ended, entry.ctime)
+        below = trees.get(op.slot, {}) if op.whole and entry.kind == "directory" else {}
+        inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
+        for path, child, ctime in ((op.path, entry, entry.ctime), *inside):
+            found = b""
+            if child.kind == "file" and left > 0 and child.size <= room:
+                left, room = left - 1, room - child.size
+                found = digest_at(project, path)
+            if ctime or found:
+                files[path] = FileImprint(ctime, found)
+    import msgspec
+
+    with open(place + NAME + b".new", "wb") as stream:
+        stream.write(msgspec.msgpack.encode(Imprint(began, ended, files)))
+    os.rename(place + NAME + b".new", place + NAME)
+
+
+def load(place: bytes) -> Imprint | None:
+    """Return the imprint, or None if there is none that can be read."""
+    import msgspec
+
+    try:
+        return msgspec.msgpack.decode(safe_open.read(place + NAME), type=Imprint)
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def digest_at(root: int, path: bytes) -> bytes:
+    """Return the digest of a file; empty if it cannot be read."""
+    hasher = blake2b(digest_size=16)
+    try:
+        descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        while block := os.read(descriptor, 1 << 20):
+            hasher.update(block)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return hasher.digest()
+
+
+class Recognition:
+    """Compares entries of the project with what was put there."""
+
+    def __init__(self, imprint: Imprint | None, project: int) -> None:
+        self._imprint, self._project = imprint, project
+
+    def is_same(self, path: bytes, expected: Entry | None, current: Entry | None) -> bool:
+        """Return whether ``current``, at ``path`` now, is what the apply left there."""
+        if expected is None or current is None or expected.kind != "file" or self._imprint is None:
+            return same_stamp(expected, current)
+        if (expected.kind, expected.mode, expected.size) != (current.kind, current.mode, current.size):
+            return False
+        known = self._imprint.files.get(path, FileImprint(0))
+        if same_stamp(expected, current):
+            if known.ctime:
+                if current.ctime == known.ctime:
+                    return True
+            elif is_untouched(expected, current) or self._imprint.began <= current.ctime <= self._imprint.ended:
+                return True
+        return bool(known.digest) and digest_at(self._project, path) == known.digest

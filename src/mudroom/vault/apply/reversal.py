@@ -1,0 +1,112 @@
+"""The way back: the operations of an undo or a redo, from the record of the apply and the project as it is now.
+
+Files are known by the imprint of the apply (``imprint.py``): an operation expects the present entry of a file that is
+still the applied one, and an entry that no file has for one that was edited, so that it becomes a conflict or a merge.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.core.merge.made_undo import repositories_in, undo_of_repositories
+from mudroom.core.merge.operations import Op, expand, inverse
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import is_below
+from mudroom.stage.beneath import directory, look_beneath, open_root
+from mudroom.stage.layers.landed import elsewhere
+from mudroom.vault.apply.imprint import Recognition
+from mudroom.vault.apply.imprint import load as load_imprint
+from mudroom.vault.apply.tree import walk
+from mudroom.vault.apply.unmerge import Unmerge
+from mudroom.vault.record import ApplyRecord
+
+
+def reverse(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[ApplyRecord, list[bytes], set[bytes]]:
+    """Return the record with the inverse operations in reverse order, the paths of merged files, and the repositories
+    that stay. ``place``: the directory of the apply.
+
+    A directory that has gained or changed files is taken back file by file. With ``merge``, a text that was edited
+    since is merged.
+    """
+    record, staying = _with_repositories(record)
+    root, slots = open_root(record.project), open_root(record.slots)
+    recognition = Recognition(load_imprint(place), root)
+    trees = dict(record.trees)
+    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
+    unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
+    free = max((op.slot for op in record.ops), default=0) + 1
+    ops: list[Op] = []
+    try:
+        for op in (inverse(op) for op in reversed(record.ops)):
+            present = _present_tree(root, op, recognition, trees[op.slot]) if op.whole and op.kind == "remove" else None
+            if present is not None:
+                trees[op.slot] = present
+                ops.append(op)
+            elif op.kind == "remove" and op.whole:
+                parts = expand(op, trees[op.slot], free)
+                free += len(parts)
+                kept = (part for part in parts if not any(is_below(part.path, top) for top in staying))
+                ops += [_recognised(root, part, recognition) for part in kept]
+            else:
+                known = _recognised(root, op, recognition)
+                ops.append(unmerge.op(known) if merge else known)
+    finally:
+        os.close(root)
+        os.close(slots)
+    return record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying
+
+
+def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes, Entry]) -> dict[bytes, Entry] | None:
+    """Return the present entries of a directory, as the operation that removes it expects them; None if they are not
+    those that were applied."""
+    above, _slash, name = op.path.rpartition(b"/")
+    present: dict[bytes, Entry] = {}
+    try:
+        with directory(root, above) as opened:
+            for path, entry in walk((opened, name)):
+                if not recognition.is_same(op.path + b"/" + path, tree.get(path), entry):
+                    return None
+                present[path] = entry
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return tree  # the operation itself reports what is in its way
+    return present if present.keys() == tree.keys() else None
+
+
+def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
+    """Return the operation with the present entry of a file or link that is the applied one, or with an entry that no
+    file has if it is another one."""
+    if op.old is None or op.old.kind == "directory":
+        return op
+    try:
+        current = look_beneath(root, op.path)
+    except PermissionError:
+        return op
+    if current is None or current.kind != op.old.kind:
+        return op
+    same = recognition.is_same(op.path, op.old, current)
+    return op._replace(old=current if same else elsewhere(op.old))
+
+
+def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
+    """Return the record with refreshed indexes of the repositories that the apply brought, and the repositories that
+    stay because there was work in them since."""
+    trees, staying = dict(record.trees), set[bytes]()
+    root = open_root(record.project)
+    try:
+        for op in record.ops:
+            tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
+            tops = repositories_in(op.path, tree)
+            if not tree or not tops:
+                continue
+            above, _slash, name = op.path.rpartition(b"/")
+            try:
+                with directory(root, above) as opened:
+                    live = dict(walk((opened, name)))
+            except OSError:
+                continue  # the operation itself reports what is in its way
+            undo = undo_of_repositories(tops, tree, live)
+            trees[op.slot] = undo.tree
+            staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
+    finally:
+        os.close(root)
+    return record._replace(trees=trees), staying
