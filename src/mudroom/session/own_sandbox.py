@@ -169,6 +169,8 @@ class OwnSandbox:
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome = self._fork, self._outcome
         changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        if isinstance(self._view, OverlayView):
+            self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
         outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit)

@@ -52,7 +52,9 @@ def view_of(
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
 
-    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    report = (
+        None if progress is None else lambda done, total: progress("copying the snapshot for the command", done, total)
+    )
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
 
