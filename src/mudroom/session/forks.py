@@ -11,12 +11,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -36,6 +36,7 @@ from mudroom.vault.forks.collection import (
     view_of,
 )
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.comparison import Comparison
     from mudroom.vault.forks.mount import MountedFork
     from mudroom.vault.record import ForkRecord
-
-_CLOCK_REALTIME_COARSE = 5
-"""The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page that shows its
@@ -63,15 +61,6 @@ _STEM = 40
 _READ = 4096
 """Bytes of each word that are read for that."""
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-
-
-def start_time(vault: Vault) -> int:
-    """Return the present time by the clock of the file systems, later than the last apply, whose writes must not count
-    as edits of the user. Right after an apply, wait for the next tick of that clock (at most 4 ms)."""
-    applied = os.stat(vault.path + b"/applies").st_mtime_ns
-    while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
-        pass
-    return now
 
 
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
@@ -321,7 +310,7 @@ class Forks:
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
             mounted = mount(
-                self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind
+                self.vault, fork, place or default, writable=writable, now=command_start(self.vault.path), kind=kind
             )
         self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
         return mounted
@@ -375,8 +364,16 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name))
+            self.vault.discard(self.vault.fork(name), self._cleaning_up())
         self.journal("discard", name, {})
+
+    def drop_unchanged(self, name: str) -> None:
+        """Discard the fork of a command that has changed nothing. The journal has only the command."""
+        self.vault.discard(self.vault.fork(name), self._cleaning_up())
+
+    def _cleaning_up(self) -> Callable[[int, int], None] | None:
+        progress = self.progress
+        return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""
@@ -492,7 +489,7 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             if not os.path.isdir(view.staged[0]):
                 return  # all its files are in sealed layers, whose entries are in the record
             command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
-            gather(fork, opened, view, command, record.started)
+            gather(fork, opened, view, command, CommandStart(record.started))
 
 
 def _is_used(fork: Fork, agent: str) -> bool:

@@ -338,17 +338,18 @@ class LayerWriter:
             self._ready.add(above)
 
 
-def remove_tree(path: bytes) -> None:
-    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link."""
+def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> None:
+    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link.
+    ``removed`` is called after each directory with the number of entries that were removed from it."""
     above, _slash, name = path.rpartition(b"/")
     at = open_root(above)
     try:
-        remove_at(at, name)
+        remove_at(at, name, removed)
     finally:
         os.close(at)
 
 
-def remove_at(at: int, name: bytes) -> None:
+def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None) -> None:
     """Like ``remove_tree``, for a name in an open directory. A missing name is no error."""
     entry = look(at, name)
     if entry is None:
@@ -363,7 +364,9 @@ def remove_at(at: int, name: bytes) -> None:
         if len(pending[-1]) > _LONG:
             pending[-1] = _move_up(at, name, pending[-1])
         path = pending[-1]
-        below = _clear_directory(at, path)
+        below, count = _clear_directory(at, path)
+        if removed is not None:
+            removed(count)
         if below:
             pending += below
         else:
@@ -387,18 +390,19 @@ def _move_up(at: int, top: bytes, path: bytes) -> bytes:
     raise AssertionError
 
 
-def _clear_directory(at: int, path: bytes) -> list[bytes]:
-    """Unlink the files of a directory. Return its subdirectories, made accessible."""
-    below = []
+def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
+    """Unlink the files of a directory. Return its subdirectories, made accessible, and the number of files."""
+    below, count = [], 0
     with directory(at, path) as opened, os.scandir(opened) as scan:
-        for item in scan:
+        for item in sorted(scan, key=os.DirEntry.inode):  # as rm(1) does: the order of a directory is that of hashes
             name = os.fsencode(item.name)
             if item.is_dir(follow_symlinks=False):
                 os.chmod(name, 0o700, dir_fd=opened)
                 below.append(path + b"/" + name)
             else:
                 os.unlink(name, dir_fd=opened)
-    return below
+                count += 1
+    return below, count
 
 
 def private_directories(scratch: bytes) -> tuple[bytes, bytes]:

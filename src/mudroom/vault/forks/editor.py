@@ -24,6 +24,7 @@ from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -173,13 +174,13 @@ class Editor:
         if self.is_outdated:
             self.refresh()
             self._withdraw()
-        started = self._clock()
+        started = command_start(self._vault.path)
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
         with OpenFork(self._vault, self._fork) as opened:
             mode: Mode = "copy" if self._fork.has_copy else "overlay"
             view = view_of(self._vault, self._fork, opened, mode)
-            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, started), started)
+            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, self._clock()), started)
         self.refresh()
         self._versions.clear()
         return lost

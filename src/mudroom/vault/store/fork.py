@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError, UsageError
@@ -143,27 +144,27 @@ class Fork:
             self._lock = self._state = None
             lock.release()
 
-    def begin(self, started: int) -> None:
+    def begin(self, started: CommandStart) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
         forget_release(self._vault, self.state.upper)
         with open(self.path + b"/running", "wb") as stream:
-            stream.write(b"%d" % started)
+            stream.write(b"%d %d" % started)
 
     def end(self) -> None:
         os.unlink(self.path + b"/running")
 
     @property
-    def interrupted(self) -> int | None:
-        """Start time of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
+    def interrupted(self) -> CommandStart | None:
+        """Start of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
         if the time cannot be read.
         """
         try:
             with open(self.path + b"/running", "rb") as stream:
-                return int(stream.read() or b"0")
+                return CommandStart(*map(int, stream.read().split(b" ")))
         except FileNotFoundError:
             return None
-        except ValueError:
-            return 0  # partly written, or not by mudroom: treat it as a command that began
+        except (ValueError, TypeError):
+            return CommandStart(0)  # partly written, or not by mudroom: treat it as a command that began
 
     # --- its places ---
 

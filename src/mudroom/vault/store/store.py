@@ -39,6 +39,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
+from mudroom.vault.moment import note
 from mudroom.vault.store.fork import Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
@@ -227,14 +228,15 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork) -> None:
-        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns."""
+    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None) -> None:
+        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
+        ``progress``: see ``empty_trash``."""
         state = fork.state_or_none
         self.throw_away(fork.path)
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
-        self.empty_trash()
+        self.empty_trash(progress)
 
     def _unshared(self, state: ForkState) -> list[bytes]:
         """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""
@@ -266,13 +268,22 @@ class Vault:
                 return
         raise MudroomError("the vault's trash is full")
 
-    def empty_trash(self) -> None:
-        """Remove what was thrown away. What cannot go yet stays for the next time."""
+    def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
+        files so far, and 0 for an unknown total."""
         from mudroom.stage.layers.layer import remove_tree
+
+        done = 0
+
+        def removed(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress(done, 0)
 
         for name in os.listdir(self.path + b"/trash"):
             try:
-                remove_tree(self.path + b"/trash/" + name)
+                remove_tree(self.path + b"/trash/" + name, removed)
             except FileNotFoundError:
                 continue  # another process removes it, too
             except OSError as error:
@@ -371,6 +382,7 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
         _require_whiteouts(path)
+        note(path)
         # format last: it marks the vault as complete
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
             with open(path + b"/" + name, "wb") as stream:
