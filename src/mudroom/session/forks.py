@@ -39,6 +39,7 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
@@ -76,6 +77,11 @@ def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     line = " ".join((words[0].rpartition("/")[2], *words[1:]))
     stem = re.sub(r"[^A-Za-z0-9_.]+", "-", line).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{stem}" if stem else "before"
+
+
+def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
+    """Return what ``Vault.discard`` reports its progress to."""
+    return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
 
 class Forks:
@@ -242,6 +248,7 @@ class Forks:
             else:
                 with self.at_rest(name) as fork:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
+                    sync_directory(fork.path)
         if checkpoint is None:
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.journal("checkpoint", name, {"checkpoint": point})
@@ -364,16 +371,8 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name), self._cleaning_up())
+            self.vault.discard(self.vault.fork(name), cleaning_up(self.progress), durable=True)
         self.journal("discard", name, {})
-
-    def drop_unchanged(self, name: str) -> None:
-        """Discard the fork of a command that has changed nothing. The journal has only the command."""
-        self.vault.discard(self.vault.fork(name), self._cleaning_up())
-
-    def _cleaning_up(self) -> Callable[[int, int], None] | None:
-        progress = self.progress
-        return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""

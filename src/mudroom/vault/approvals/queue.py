@@ -36,7 +36,7 @@ from mudroom.vault.approvals import question as disk
 from mudroom.vault.approvals.bell import Bell, listeners, ring
 from mudroom.vault.approvals.question import FORMAT, WaiterLock
 from mudroom.vault.moment import clock_at, now
-from mudroom.vault.record import sync_directory
+from mudroom.vault.sync import sync_directory
 
 ROOM = Room()
 LARGEST = ROOM.largest

@@ -87,10 +87,16 @@ class Fork:
         )
 
     def save(self, state: ForkState) -> None:
-        """Replace the state atomically."""
+        """Replace the state atomically. After a power loss it is the old or the new one, whole; ``sync``: the new one.
+
+        The first state of a fork is not synced: the files that its command writes are not either.
+        """
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
             stream.write(TEXTS.format(state))
+            if os.path.exists(self.path + b"/state"):
+                stream.flush()
+                os.fdatasync(stream.fileno())
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
