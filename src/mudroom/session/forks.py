@@ -372,16 +372,8 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name), self._cleaning_up())
+            self.vault.discard(self.vault.fork(name), self.progress)
         self.journal("discard", name, {})
-
-    def drop_unchanged(self, name: str) -> None:
-        """Discard the fork of a command that has changed nothing. The journal has only the command."""
-        self.vault.discard(self.vault.fork(name), self._cleaning_up())
-
-    def _cleaning_up(self) -> Callable[[int, int], None] | None:
-        progress = self.progress
-        return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""

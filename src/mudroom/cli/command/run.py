@@ -193,7 +193,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     if not context.as_json:
         show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
     if not result.changeset.changes:
-        session.forks.drop_unchanged(result.fork)
+        session.vault.discard(session.vault.fork(result.fork), session.forks.progress)
     else:
         answer = _answer(result, argv, args, context, session)
         if answer in ("apply", "git"):

@@ -227,7 +227,7 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None) -> None:
+    def discard(self, fork: Fork, progress: Callable[[str, int, int], None] | None = None) -> None:
         """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
         ``progress``: see ``empty_trash``."""
         state = fork.state_or_none
@@ -267,9 +267,9 @@ class Vault:
                 return
         raise MudroomError("the vault's trash is full")
 
-    def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
-        files so far, and 0 for an unknown total."""
+    def empty_trash(self, progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told a label, the
+        number of files so far, and 0 for an unknown total."""
         from mudroom.stage.layers.layer import remove_tree
 
         done = 0
@@ -278,7 +278,7 @@ class Vault:
             nonlocal done
             done += count
             if progress is not None:
-                progress(done, 0)
+                progress("cleaning up, files", done, 0)
 
         for name in os.listdir(self.path + b"/trash"):
             try:
