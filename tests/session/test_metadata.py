@@ -43,14 +43,14 @@ def what_of(path: bytes) -> str:
     return ROWS[int(path.split(b"/")[0][1:])].what
 
 
-@pytest.mark.parametrize("view", ["overlay", "copy"])
-def test_each_row(place: Place, view: Literal["overlay", "copy"]) -> None:
+@pytest.mark.parametrize("view", ["overlay", "copy", "checkpoint"])
+def test_each_row(place: Place, view: Literal["overlay", "copy", "checkpoint"]) -> None:
     for number, _row in enumerate(ROWS):
         os.setxattr(place.write(f"r{number}/f", f"{number}\n"), "user.old", b"1")
         place.write(f"r{number}/d/a", "a\n")
         (place.project / f"r{number}/l").symlink_to("f")
     before = seen(place.project)
-    session = place.session(Settings(view=view))
+    session = place.session(Settings(view="copy" if view == "copy" else "overlay"))
     script = "\n".join(
         f"(cd r{number} && {{ {row.script}\n}} 2> /dev/null) || echo 'failed: {row.what}'\n"
         f"(cd r{number} && {{ {row.look}\n}} 2> /dev/null); printf '\\0'"
@@ -60,6 +60,8 @@ def test_each_row(place: Place, view: Literal["overlay", "copy"]) -> None:
     assert b"failed" not in result.stdout, result.stdout
     inside = dict(zip((row.what for row in ROWS), result.stdout.decode().split("\0"), strict=False))
     said = told(result)
+    if view == "checkpoint":
+        session.forks.checkpoint("f", "point")
     assert {
         row.what: said[row.what]
         for row in ROWS
@@ -70,7 +72,7 @@ def test_each_row(place: Place, view: Literal["overlay", "copy"]) -> None:
         row.what: row.found or (inside[row.what].strip() if row.lands == "yes" else before[row.what]) for row in ROWS
     }
     landed = seen(place.project)
-    for row in ROWS if view == "copy" else ():
+    for row in ROWS if view != "overlay" else ():
         if row.copied:
             assert landed[row.what] != inside[row.what].strip()
             expected[row.what] = landed[row.what] if row.found_copied is None else row.found_copied

@@ -26,7 +26,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
-from mudroom.session.forks import Forks, start_time
+from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
@@ -45,6 +45,7 @@ from mudroom.vault.forks.collection import (
 )
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
@@ -205,7 +206,7 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    outcome.started = start_time(self._vault)
+                    outcome.started = command_start(self._vault.path)
                     fork.begin(outcome.started)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper)
                     meanwhile = functools.partial(self._meanwhile, view)

@@ -19,6 +19,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
+from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
 
@@ -123,12 +124,3 @@ def _require_format(path: bytes, file_format: int) -> None:
         raise MudroomError(
             f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {FORMAT}", "upgrade mudroom"
         )
-
-
-def sync_directory(path: bytes) -> None:
-    """Make the names in a directory durable: fsync(2) of a file does not."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

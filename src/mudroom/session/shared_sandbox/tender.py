@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
+from mudroom.core.clock import CommandStart
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
@@ -52,8 +53,7 @@ class Basis(NamedTuple):
     """With the mask of its commands."""
     fork: Fork
     mode: Mode
-    started: int
-    """Nanoseconds, by the clock that file systems stamp with."""
+    started: CommandStart
     terms: Callable[[], str]
     """Return the terms of its commands (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]

@@ -19,9 +19,10 @@ from mudroom.stage.layers.landed import KEPT, LANDED, add_landed, load_landed
 from mudroom.vault.conflict.resolution import RESOLUTIONS, keep_resolutions, load_resolutions
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.review import forget
-from mudroom.vault.record import ApplyRecord, sync_directory
+from mudroom.vault.record import ApplyRecord
 from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 GONE = "was not restored: the fork, or its checkpoint from before the apply, is gone"
 SINCE = "is restored as it was before the apply; its later state is the checkpoint"

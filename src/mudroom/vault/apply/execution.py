@@ -301,6 +301,7 @@ class Executor:
             current = look(*at)
             return "" if current is not None and current.kind == "directory" else CREATED
         set_mode(at, op.new.mode)
+        self._touched.add(op.path)
         return ""
 
     def _rmdir(self, op: Op, at: At) -> str:
@@ -320,10 +321,12 @@ class Executor:
         if current is None or current.kind != op.new.kind:
             return EDITED
         if current.mode == op.new.mode:
+            self._touched.add(op.path)  # perhaps changed by us just before a crash
             return ""
         if current.mode != op.old.mode or (current.kind != "directory" and not same_stamp(op.old, current)):
             return EDITED
         set_mode(at, op.new.mode)
+        self._touched.add(op.path)
         return ""
 
     def _sync(self) -> None:

@@ -26,9 +26,10 @@ from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
 from mudroom.vault.apply.transaction import ApplyDirectory, ApplyResult, new_record
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.record import ForkRecord, sync_directory
+from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.git.emptied import Emptied

@@ -27,6 +27,7 @@ from mudroom.vault.forks.review import REVIEWED, forget
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 _NO_PARTS: Mapping[bytes, PartialChoice] = {}
 
@@ -49,7 +50,7 @@ def keep_remainder(
     rest = [change for change in changes if change.path not in landed]
     state = fork.state
     if not rest and not parts and not state.named and not state.checkpoints:
-        vault.discard(fork)
+        vault.discard(fork, durable=True)
         return 0
     if not rest and not parts and state.base == LIVE:
         restart(vault, fork)
@@ -73,6 +74,7 @@ def restart(vault: Vault, fork: Fork) -> None:
     """Reset the fork to the project itself, without changes. Checkpoints stay."""
     state = fork.state
     fork.save(state._replace(upper=vault.new_layer(), layers=()))
+    sync_directory(fork.path)  # before the old layer goes
     if not any(state.upper in point.layers for point in state.checkpoints):
         vault.throw_away(vault.layer(state.upper))
     for leftover in (fork.record_path, fork.path + LANDED, fork.path + REVIEWED, fork.path + RESOLUTIONS):

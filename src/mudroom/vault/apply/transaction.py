@@ -50,7 +50,8 @@ from mudroom.vault.apply.tree import (
     walk,
 )
 from mudroom.vault.apply.unmerge import keep_applied
-from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
+from mudroom.vault.record import FORMAT, ApplyRecord, load, save
+from mudroom.vault.sync import sync_directory
 
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 KEPT = "keeps the edits made since"
@@ -114,11 +115,6 @@ class ApplyDirectory:
             raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
         return load(self._plan(state), ApplyRecord)
 
-    def since(self) -> int:
-        """Time of the last change of state, in nanoseconds: a rename changes the ctime of the renamed file."""
-        state = self.state()
-        return os.stat(self._plan(state)).st_ctime_ns if state is not None else 0
-
     def write(self, state: State, record: ApplyRecord) -> None:
         save(self._plan(state), record, durable=True)
 
@@ -167,11 +163,12 @@ class ApplyDirectory:
         """Return all files to the fork, as if the apply had not begun. Call it before the first operation."""
         _return_slots(record)
         self.drop("prepare")
+        sync_directory(self.path)  # before the mark goes: without it no recovery looks at the plan
         self.end()
 
     def drop(self, state: State) -> None:
+        """Remove the plan of an earlier state. Durable with the next state: until then that one is ignored."""
         os.unlink(self._plan(state))
-        sync_directory(self.path)
 
 
 def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
@@ -223,9 +220,14 @@ def apply(
     if not record.ops:  # the project stays as it is; only the fork changes
         place.write("done", record)
         return ApplyResult(place.name)
+    in_vault = record.slots.startswith(place.path + b"/")
+    if in_vault:
+        _make_slots(record)  # writing the plan makes them durable
     place.write("prepare", record._replace(trees={}))  # taking this back does not need the trees
     try:
-        _make_slots(record)  # after the plan: the slots may be in the project, and recovery must find them
+        if not in_vault:
+            _make_slots(record)  # after the plan: recovery must find what is in the project
+            _sync_above(record)
         record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
         slots = open_root(record.slots)
         try:
@@ -332,6 +334,7 @@ def _finish(
         _return_slots(record._replace(ops=tuple(held)))
     if old == "ready" and not executor.done and not record.dropped:  # nothing was done, so nothing is to be undone
         place.drop(old)
+        sync_directory(place.path)
         return ApplyResult("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
     if executor.done != list(record.ops):  # undo must not take back operations that were not done
         place.write(old, record._replace(ops=tuple(executor.done)))
@@ -402,9 +405,13 @@ def _make_durable(slots: int, ops: list[Op]) -> None:
     if len(filled) > FEW or any(op.whole for op in filled):
         sync_filesystem(slots)
         return
-    for op in filled:
-        if op.new is not None and op.new.kind == "file" and op.new.mode & 0o400:
-            sync_path(slots, b"%d" % op.slot)
+    try:
+        for op in filled:
+            if op.new is not None and op.new.kind == "file":
+                sync_path(slots, b"%d" % op.slot)
+    except PermissionError:  # its owner may not read it
+        sync_filesystem(slots)
+        return
     if filled:
         os.fsync(slots)
 
@@ -418,6 +425,7 @@ def _return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     content, slots = open_root(record.contents[0]), open_root(record.slots)
+    moved = False
     try:
         for op in record.ops:
             if not op.slot or op.new is None:
@@ -433,6 +441,9 @@ def _return_slots(record: ApplyRecord) -> None:
                 above, _slash, last = op.path.rpartition(b"/")
                 with entered(content, above) as opened:
                     move_tree((slots, name), (opened, last), op.new)
+                moved = True
+        if moved:
+            sync_filesystem(slots)  # before the plan goes, which tells what is in the slots
     finally:
         os.close(content)
         os.close(slots)
@@ -454,6 +465,14 @@ def _make_slots(record: ApplyRecord) -> None:
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
             stream.write(b"*\n")  # the directory must be on this file system, but must not be committed
+
+
+def _sync_above(record: ApplyRecord) -> None:
+    """Make the name of the slots in the project durable, before a file of the project is moved there."""
+    path = record.slots
+    while path != record.project:
+        path = os.path.dirname(path)
+        sync_directory(path)
 
 
 def remove_empty_slots(record: ApplyRecord) -> None:

@@ -18,11 +18,11 @@ from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
 from mudroom.vault.apply.tree import is_unchanged
 from mudroom.vault.conflict.reconciliation import merge_texts
-from mudroom.vault.record import sync_directory
+from mudroom.vault.sync import sync_directory
 
 
 def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
-    """Keep the texts that are about to replace others. Durable on return."""
+    """Keep the texts that are about to replace others. Durable when the next plan is written beside them."""
     kept = Originals([place])
     source = DirectorySource(slots)
     for op in ops:
@@ -43,7 +43,6 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
         finally:
             os.close(descriptor)
     sync_directory(place + b"/originals")
-    sync_directory(place)
 
 
 class Unmerge:

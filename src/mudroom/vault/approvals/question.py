@@ -24,7 +24,7 @@ import msgspec
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, QueueRow
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.vault.record import sync_directory
+from mudroom.vault.sync import sync_directory
 
 FORMAT = 2
 """Format 1 lacked the terms on which the command would run. Such a question cannot be answered and is put again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.core.tree.path import show
@@ -77,7 +78,7 @@ def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entr
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
     started = record.started if record is not None else 0
-    now = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    now = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), EditWindow(started))
     before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
     for path in sorted({*before, *after}):
         if path not in before or path not in after or not is_same(before[path], after[path]):

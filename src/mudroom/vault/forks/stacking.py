@@ -6,13 +6,16 @@ The caller holds the fork's lock.
 from __future__ import annotations
 
 import os
+import stat
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
+from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 
 def upper_is_empty(fork: Fork) -> bool:
@@ -116,13 +119,27 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
             )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
-    fork.save(stack.rolled_back(state, point, vault.new_layer()))
+    fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
+    sync_directory(fork.path)
+    upper = vault.new_layer()
+    _make_tree(vault, upper, point)
+    fork.save(stack.rolled_back(state, point, upper))
+    restore_record(vault, fork)
+    sync_directory(fork.path)  # before the dropped layer goes
+    fork.end()
     vault.throw_away(vault.layer(state.upper))
     if fork.is_copy:
         vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy again
-    restore_record(vault, fork)
     vault.empty_trash()
     return before
+
+
+def _make_tree(vault: Vault, layer: str, point: Checkpoint) -> None:
+    """Make the tree of a new layer above a checkpoint: changes are only collected from a layer that has one."""
+    tree = vault.layer(layer) + b"/tree"
+    below = vault.layer(point.layers[-1]) + b"/tree" if point.layers else vault.project
+    os.mkdir(tree, 0o700)
+    os.chmod(tree, stat.S_IMODE(os.stat(below).st_mode))
 
 
 def restore_record(vault: Vault, fork: Fork) -> None:

@@ -11,10 +11,11 @@ import os
 import time as clock
 from typing import NamedTuple
 
-from mudroom.core.retention import SECOND, Expired
+from mudroom.core.clock import SECOND
+from mudroom.core.retention import Expired
 from mudroom.errors import UsageError
-from mudroom.vault.record import sync_directory
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 LINES = 500
 _REASONS = {

@@ -39,6 +39,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
+from mudroom.vault.moment import note
 from mudroom.vault.store.fork import Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
@@ -227,11 +228,16 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, progress: Callable[[str, int, int], None] | None = None) -> None:
+    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None, *, durable: bool = False) -> None:
         """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
-        ``progress``: see ``empty_trash``."""
+
+        ``progress``: see ``empty_trash``. ``durable``: also after a power loss, which could otherwise bring the fork
+        back without its files.
+        """
         state = fork.state_or_none
         self.throw_away(fork.path)
+        if durable:
+            self.sync_trash()  # before its layers go
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
@@ -267,9 +273,15 @@ class Vault:
                 return
         raise MudroomError("the vault's trash is full")
 
-    def empty_trash(self, progress: Callable[[str, int, int], None] | None = None) -> None:
-        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told a label, the
-        number of files so far, and 0 for an unknown total."""
+    def sync_trash(self) -> None:
+        """Make all moves to the trash durable. A rename is durable wholly or not at all."""
+        from mudroom.vault.sync import sync_directory
+
+        sync_directory(self.path + b"/trash")
+
+    def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
+        files so far, and 0 for an unknown total."""
         from mudroom.stage.layers.layer import remove_tree
 
         done = 0
@@ -278,7 +290,7 @@ class Vault:
             nonlocal done
             done += count
             if progress is not None:
-                progress("cleaning up, files", done, 0)
+                progress(done, 0)
 
         for name in os.listdir(self.path + b"/trash"):
             try:
@@ -376,15 +388,24 @@ def _require_whiteouts(vault: bytes) -> None:
 
 
 def _make_vault(path: bytes, project: bytes) -> Vault:
+    from mudroom.vault.sync import sync_directory
+
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
         _require_whiteouts(path)
-        # format last: it marks the vault as complete
+        note(path)
+        # format last: it marks the vault as complete, also after a power loss
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
-            with open(path + b"/" + name, "wb") as stream:
+            with open(path + b"/" + name + b".new", "wb") as stream:
                 stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            sync_directory(path)
+            os.rename(path + b"/" + name + b".new", path + b"/" + name)
+        for above in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+            sync_directory(above)
     except OSError as error:
         raise MudroomError(
             f"the vault {os.fsdecode(path)} cannot be made: {error.strerror}",

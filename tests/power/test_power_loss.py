@@ -1,0 +1,349 @@
+"""The power fails at any moment of any verb that writes: the disk keeps only what was synced (``disk.py``)."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from disk import Crash, Disk, Recording, examined, record
+from faults import KILL_BEFORE, PASS, Call, watched
+from faults import why_impossible as why_not_watched
+from mudroom.sandbox.client.client import Client
+from tiers import QUICK, SEED, sample
+from world import TOGETHER, Portraits, World, fast_place, portraits, why_impossible
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(why_not_watched() or why_impossible(TOGETHER)), reason=why_not_watched()),
+]
+
+SCRIPT = """
+set -e
+echo more >> edited; rm -r gone removed
+mkdir -p new/sub; echo n > new/sub/f
+chmod 755 mode
+rm kind; mkdir kind; echo k > kind/k
+mv moved there
+touch -d @1700000000 edited new/sub/f kind/k there
+"""
+FEW = "echo more >> edited; chmod 755 mode; echo s > single; mv moved there; touch -d @1700000000 edited single there"
+"""Few files and no directory: each is synced by itself, where directories are synced by one syncfs(2)."""
+ALL = os.environ.get("MUDROOM_FAULTS") == "all"
+DRAWN = sample(100) * 2
+"""States that are drawn of one story; MUDROOM_FAULTS=all takes every one (MUDROOM_TEST_SECONDS=3600 with it)."""
+TELLING = ("all lost", "names kept, contents lost", "names kept, contents zero")
+
+
+def fill(project: Path) -> None:
+    for name in ("edited", "gone/a", "gone/b/c", "removed", "mode", "kind", "moved", "untouched"):
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with fast_place(tmp_path_factory.mktemp("power")) as place:
+        yield place
+
+
+class Story:
+    """A world and the disk below it."""
+
+    def __init__(self, root: Path, client: Client, script: str = SCRIPT) -> None:
+        place = root / f"world-{len(os.listdir(root))}"
+        self.world = World(place, client, TOGETHER, script, make=fill)
+        self.disk = Disk(place / "keep", self.world.project, self.world.state)
+
+    def record(self, work: Callable[[], object], loose: Callable[[str], bool] = lambda _path: False) -> Recording:
+        recording = record(self.disk, work, loose)
+        assert recording.outcome.error is None, recording.outcome.error
+        return recording
+
+    def survives(self, recording: Recording, check: Callable[[bool], str], outcomes: set[str]) -> None:
+        """Examine states after a power loss. ``outcomes``: what ``check`` returns, of all states together."""
+        became: Counter[str] = Counter()
+        for crash in chosen(recording, self.disk):
+            outcome = examined(self.disk, crash, lambda crash=crash: check(crash.finished))  # type: ignore[misc]
+            where = f"after {crash.cut} of {len(recording.steps)} calls, {crash.kind}"
+            assert outcome.error is None, f"{where}: {outcome.error[1]}\n{outcome.error[2]}\n{_calls(recording, crash)}"
+            became[outcome.value] += 1
+        assert set(became) == outcomes or (QUICK and set(became) <= outcomes), became
+
+
+def chosen(recording: Recording, disk: Disk) -> Iterator[Crash]:
+    """Yield the states to examine: every one, a sample, or a few of which some are always the same."""
+    last = len(recording.steps)
+    if QUICK:
+        landing = [number for number, step in enumerate(recording.steps, 1) if "/project/" in step.call][:1]
+        for crash in recording.crashes(disk.inodes, [*landing, last]):
+            if crash.kind in TELLING or (crash.kind.startswith("kept alone") and crash.kind.endswith("/pending")):
+                yield crash
+    draw = random.Random(SEED)
+    crashes = list(recording.crashes(disk.inodes, draw.sample(range(last), 2) if QUICK else None))
+    yield from crashes if ALL else draw.sample(crashes, min(DRAWN, len(crashes)))
+
+
+def _calls(recording: Recording, crash: Crash) -> str:
+    return "\n".join(f"{number:4} {step.call}" for number, step in enumerate(recording.steps[: crash.cut], 1))
+
+
+def examined_journal(world: World) -> str:
+    """Return what is wrong with the journal; its end may be lost, which the next event tells."""
+    with world.session() as session:
+        session.vault.journal.append("test", "", {}, time=session.forks.clock())
+        broken = session.vault.journal.examine().broken
+        return broken.text if broken is not None else ""
+
+
+def check_landing(world: World, after: Portraits, wanted: Portraits, finished: bool) -> str:
+    """Recover, and check that the project is as before or after. Return what it is."""
+    recovered = world.recover()
+    assert all(not one.applied.conflicts for one in recovered), recovered
+    now = portraits(world.project)
+    assert now in (world.before, after), f"torn: {difference(now, world.before, after)}"
+    assert now == wanted or not finished, f"it was said to be done: {difference(now, world.before, after)}"
+    assert examined_journal(world) == ""
+    return "after" if now == after else "before"
+
+
+def check_undo_at_last(world: World) -> None:
+    assert world.undo() == 0
+    assert world.is_as_before(), f"undo: {difference(portraits(world.project), world.before, {})}"
+    assert world.unfinished() == []
+
+
+@pytest.mark.limit(600)
+@pytest.mark.parametrize("script", [FEW, pytest.param(SCRIPT, marks=pytest.mark.deep)], ids=["few", "directories"])
+def test_apply(root: Path, client: Client, script: str) -> None:
+    story = Story(root, client, script)
+    world = story.world
+    recording = story.record(world.apply)
+    after = portraits(world.project)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, after, finished)
+        assert world.still_there() == (now == "before"), f"the project is as {now}, and the fork does not agree"
+        if now == "before":
+            assert world.apply() == (0, 0)
+            assert portraits(world.project) == after
+        check_undo_at_last(world)
+        return now
+
+    story.survives(recording, check, {"before", "after"})
+
+
+@pytest.mark.limit(600)
+def test_apply_of_files_that_nobody_has_synced(root: Path, client: Client) -> None:
+    """What the command wrote is in the page cache only: until it is applied, a power loss may take it."""
+    story = Story(root, client)
+    world = story.world
+    recording = story.record(world.apply, lambda path: "/layers/" in path)
+    after = portraits(world.project)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, after, finished)
+        if now == "after":
+            check_undo_at_last(world)
+            assert world.redo() == 0
+            assert portraits(world.project) == after
+        return now
+
+    story.survives(recording, check, {"before", "after"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+def test_undo(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    world.apply()
+    after = portraits(world.project)
+    recording = story.record(world.undo)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, world.before, finished)
+        if now == "after":
+            check_undo_at_last(world)
+        assert world.is_as_before()
+        assert world.redo() == 0
+        assert portraits(world.project) == after
+        return now
+
+    story.survives(recording, check, {"before", "after"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+def test_redo(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    world.apply()
+    after = portraits(world.project)
+    world.undo()
+    recording = story.record(world.redo)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, after, finished)
+        if now == "before":
+            assert world.redo() == 0
+            assert portraits(world.project) == after
+        check_undo_at_last(world)
+        return now
+
+    story.survives(recording, check, {"before", "after"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+@pytest.mark.parametrize("at", ["plan.prepare.new", "plan.prepare", "plan.done"])
+def test_recovery(root: Path, client: Client, at: str) -> None:
+    """Killed at the ``at``, then the power fails while the next command recovers."""
+    story = Story(root, client)
+    world = story.world
+    calls: list[str] = []
+
+    def kill(call: Call) -> int:
+        calls.append(call.what)
+        return KILL_BEFORE if call.what.endswith(at) and call.name.startswith(("unlink", "rename")) else PASS
+
+    other = World(root / f"other-{at}", client, TOGETHER, SCRIPT, make=fill)
+    other.apply()
+    after = portraits(other.project)
+    assert watched(world.apply, kill).killed, calls
+    recording = story.record(world.recover)
+
+    def check(finished: bool) -> str:
+        now = check_landing(world, after, portraits(world.project) if finished else after, finished)
+        assert world.still_there() == (now == "before"), f"the project is as {now}, and the fork does not agree"
+        if now == "before":
+            assert world.apply() == (0, 0)
+            assert portraits(world.project) == after
+        check_undo_at_last(world)
+        return now
+
+    story.survives(recording, check, {"before" if at == "plan.prepare.new" else "after"})
+
+
+def diff(world: World) -> bytes | None:
+    """Return the changes of the fork as a diff; None if it is gone."""
+    with world.session() as session:
+        if not session.vault.has_fork(world.fork):
+            return None
+        return b"".join(session.changes.diff(world.fork))
+
+
+@pytest.mark.limit(600)
+def test_checkpoint(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    expected = diff(world)
+
+    def checkpoint() -> None:
+        with world.session() as session, session.alone("checkpoint"):
+            session.forks.checkpoint(world.fork, "point")
+
+    recording = story.record(checkpoint)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        assert diff(world) == expected
+        with world.session() as session:
+            points = [point.name for point in session.vault.fork(world.fork).state.checkpoints]
+        assert points == ["point"] or not finished, "it was said to be made"
+        assert world.apply() == (0, 0)
+        check_undo_at_last(world)
+        return f"{points}"
+
+    story.survives(recording, check, {"[]", "['point']"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+def test_rollback(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    old = diff(world)
+    with world.session() as session:
+        session.forks.checkpoint(world.fork, "point")
+        session.run([b"sh", b"-c", b"echo 2 > second; rm untouched"], fork=world.fork)
+    new = diff(world)
+
+    def rollback() -> None:
+        with world.session() as session, session.alone("rollback"):
+            session.forks.rollback(world.fork, "point")
+
+    recording = story.record(rollback)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        found = diff(world)
+        assert found in (old, new)
+        assert found == old or not finished, "it was said to be done"
+        if found == new:
+            rollback()
+            assert diff(world) == old
+        return "old" if found == old else "new"
+
+    story.survives(recording, check, {"old", "new"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+def test_discard(root: Path, client: Client) -> None:
+    story = Story(root, client)
+    world = story.world
+    expected = diff(world)
+
+    def discard() -> None:
+        with world.session() as session, session.alone("discard"):
+            session.forks.discard(world.fork)
+
+    recording = story.record(discard)
+
+    def check(finished: bool) -> str:
+        world.recover()
+        assert examined_journal(world) == ""
+        found = diff(world)
+        assert found in (None, expected)
+        assert found is None or not finished, "it was said to be gone"
+        assert world.unfinished() == []
+        return "gone" if found is None else "whole"
+
+    story.survives(recording, check, {"gone", "whole"})
+
+
+@pytest.mark.limit(600)
+def test_first_use(root: Path, client: Client) -> None:
+    """The vault is made, and can be used whatever is left of it."""
+    (root / "first").mkdir(exist_ok=True)
+    place = Place(root / "first", client)
+    place.state.mkdir()
+    fill(place.project)
+    disk = Disk(place.root / "keep", place.state)
+
+    def use() -> None:
+        with place.session() as session:
+            session.vault.journal.append("test", "", {}, time=session.forks.clock())
+
+    recording = record(disk, use)
+    assert recording.outcome.error is None, recording.outcome.error
+    for crash in chosen(recording, disk):
+        outcome = examined(disk, crash, use)
+        assert outcome.error is None, f"after {crash.cut} calls, {crash.kind}: {outcome.error}"
+
+
+def difference(now: Portraits, before: Portraits, after: Portraits) -> str:
+    names = sorted({*now, *before, *after})
+    old = [name for name in names if now.get(name) != before.get(name)]
+    new = [name for name in names if now.get(name) != after.get(name)]
+    return f"not as before: {old[:6]}; not as after: {new[:6]}"
