@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
-from mudroom.stage.views.copy_view import CopyView
+from mudroom.stage.views.copy_view import CopyView, is_as_copied
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
@@ -40,7 +40,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         view = CopyView(fork.copy_place, opened.lower)
         differences = list(view.differences(opened.lower))
         if as_reviewed:
-            _check(fork, opened, view, _looks_like if cut_off else _is_untouched)
+            _check(fork, opened, view, _looks_like if cut_off else is_as_copied)
         if not differences:
             if cut_off:
                 os.unlink(mark)
@@ -56,14 +56,6 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
     with OpenFork(vault, fork) as opened:
         view.rebase(opened.lower)
     os.unlink(mark)
-
-
-def _is_untouched(a: Entry | None, b: Entry | None) -> bool:
-    """``same_stamp``, and for a file the same ctime: a process that writes to the copy can set mtime back. Not for
-    files that their owner may not read: reading them changes their mode for a moment."""
-    if a is None or b is None or a.kind != "file" or not a.mode & 0o400:
-        return same_stamp(a, b)
-    return same_stamp(a, b) and a.ctime == b.ctime
 
 
 def _looks_like(a: Entry | None, b: Entry | None) -> bool:
