@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tomllib
@@ -190,6 +191,27 @@ def test_what_is_there(fs: MudroomFileSystem, tree: Tree) -> None:
     fs.rm("d", recursive=True)
     fs.rm("copied", recursive=True)
     assert fs.ls("") == []
+
+
+def test_what_a_local_file_system_tells_too(fs: MudroomFileSystem, tree: Tree, tmp_path: Path) -> None:
+    local = fsspec.filesystem("file")
+    (tmp_path / "d").mkdir(mode=0o755)
+    (tmp_path / "d/f").write_bytes(b"x")
+    (tmp_path / "d/link").symlink_to("f")
+    fs.pipe("d/f", b"x")
+    tree.symlink(b"d/link", b"f")
+    for path in ("d", "d/f"):
+        ours, theirs = fs.info(path), local.info(str(tmp_path / path))
+        assert theirs.keys() <= ours.keys()
+        assert stat.S_IFMT(ours["mode"]) == stat.S_IFMT(theirs["mode"])
+        assert {key: ours[key] for key in ("type", "islink", "uid", "gid")} == {
+            key: theirs[key] for key in ("type", "islink", "uid", "gid")
+        }
+    assert stat.S_ISLNK(fs.info("d/link")["mode"])
+    assert fs.created("d/f").tzinfo is not None and fs.islink("d/link") and fs.lexists("d/link")
+    for mode in ("rb", "wb", "ab", "r+b", "r", "w"):
+        with fs.open("d/f", mode) as stream:
+            assert stream.mode == mode and os.fspath(stream.name if "b" in mode else stream.buffer.name) == "/d/f"
 
 
 def test_two_forks_are_two_file_systems(fs: MudroomFileSystem, tmp_path: Path) -> None:

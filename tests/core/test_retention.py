@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clocks import steady
+from mudroom.core.clock import NEVER, SECOND
 from mudroom.core.retention import (
     DAY,
-    SECOND,
     YOUNG,
     ApplyFact,
     RetentionLimits,
@@ -44,7 +45,7 @@ def applies(*facts: tuple[int, int]) -> list[ApplyFact]:
     ],
 )
 def test_applies(facts: list[tuple[int, int]], kept: RetentionLimits, expected: list[tuple[str, str]]) -> None:
-    assert [(one.name, one.reason) for one in expired_applies(applies(*facts), kept, NOW)] == expected
+    assert [(one.name, one.reason) for one in expired_applies(applies(*facts), kept, NOW - kept.age)] == expected
 
 
 def test_an_unfinished_apply_stays() -> None:
@@ -61,7 +62,7 @@ def test_an_unfinished_apply_stays() -> None:
 def test_what_is_left_is_within_the_limits(rows: list[tuple[int, int, bool]], age: int, number: int, size: int) -> None:
     rows = sorted(rows, reverse=True)
     facts = [ApplyFact(f"u{i}", NOW - old * DAY, bytes_, done) for i, (old, bytes_, done) in enumerate(rows)]
-    gone = {one.name for one in expired_applies(facts, RetentionLimits(age * DAY, number, size), NOW)}
+    gone = {one.name for one in expired_applies(facts, RetentionLimits(age * DAY, number, size), NOW - age * DAY)}
     left = [fact for fact in facts if fact.name not in gone]
     assert not facts or left[-1] == facts[-1]
     assert all(fact in left for fact in facts if not fact.finished)
@@ -77,14 +78,16 @@ def test_automatic_checkpoints_go_by_age_and_number_and_named_ones_stay() -> Non
         Checkpoint(f"c{age}", NOW - age * DAY, (f"a{age}",), age % 2 == 0) for age in (90, 89, 40, 10, 8, 6, 5, 4)
     ]
     state = ForkState("u", checkpoints=tuple(points))
-    assert expired_checkpoints(state, WIDE, NOW) == ("c90", "c40")
-    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 2, 0), NOW) == ("c90", "c40", "c10", "c8")[:4]
-    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 99, 0), NOW) == ()
+    assert expired_checkpoints(state, WIDE, NOW - WIDE.age) == ("c90", "c40")
+    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 2, 0), 0) == ("c90", "c40", "c10", "c8")[:4]
+    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 99, 0), 0) == ()
 
 
 def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
-    assert deletion_horizon(NOW, []) == NOW - YOUNG
-    assert deletion_horizon(NOW, [NOW - 1, NOW - 3 * DAY]) == NOW - 4 * DAY
+    clock = steady(NOW)
+    assert deletion_horizon(clock, []) == NOW - YOUNG
+    assert deletion_horizon(clock, [NOW - 1, NOW - 3 * DAY]) == NOW - 4 * DAY
+    assert deletion_horizon(clock, [NOW + DAY]) == NEVER, "taken while the clock was wrong"
     states = [ForkState("up", ("a",), "b1"), ForkState("up2", checkpoints=(Checkpoint("c", 1, ("d",)),))]
     layers = {"up": 1, "up2": 1, "a": 1, "d": 1, "old": 1, "new": 99}
     assert unreferenced(layers, {"b1": 1, "b2": 1, "b3": 99}, states, 50) == (["old"], ["b2"])

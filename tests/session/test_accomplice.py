@@ -20,6 +20,7 @@ import pytest
 
 from box import if_namespaces
 from conftest import Place
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, SandboxAlive
 from mudroom.session import Session
@@ -267,7 +268,9 @@ def test_while_a_process_of_the_sandbox_lives_nothing_is_applied(place: Place) -
             session.changes.apply("f")
         assert str(living.pid) in refused.value.message and "python" in refused.value.message
         assert landed(place) == {}
-        session.vault.fork("f").begin(time.time_ns())  # as if mudroom had been killed while the command ran
+        session.vault.fork("f").begin(
+            CommandStart(time.time_ns())
+        )  # as if mudroom had been killed while the command ran
         with pytest.raises(SandboxAlive, match=str(living.pid)):
             session.changes.of("f")
         assert session.forks.known_record("f") is not None  # a list is still shown

@@ -566,3 +566,24 @@ def test_without_namespaces(place: Place) -> None:
     ended = server.end()
     assert ended is not None and ended.signal == 15
     assert {change.path for change in session.changes.of("f").changes} == {b"made", b"old"}
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_a_command_beside_it_sees_what_the_user_has_changed_meanwhile(place: Place, view: str) -> None:
+    """An overlay caches names, missing ones too; a copy stays as it was made."""
+    for name in ("edited", "deleted", "moved/inside"):
+        place.write(name, "old\n")
+    names = b"edited deleted made moved/inside away/inside"
+    session = place.session(Settings(view=view))  # type: ignore[arg-type]
+    started(session, f"cat {names.decode()} 2>/dev/null; ls -R >/dev/null; echo up; sleep 1000")
+    place.write("edited.new", "new\n")
+    (place.project / "edited.new").rename(place.project / "edited")  # as editors do
+    (place.project / "deleted").unlink()
+    place.write("made", "made\n")
+    (place.project / "moved").rename(place.project / "away")
+    show = b"for name in %s; do cat $name 2>/dev/null || echo none; done; ls" % names
+    result = session.run([*SH, show], fork="f")
+    after = b"new\nnone\nmade\nnone\nold\naway\nedited\nmade\n"
+    before = b"old\nold\nnone\nold\nnone\ndeleted\nedited\nmoved\n"
+    assert result.stdout == (after if view == "overlay" else before)
+    assert not result.changeset.changes

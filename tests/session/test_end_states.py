@@ -19,6 +19,7 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.fork.ls import fork_rows
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
@@ -94,7 +95,7 @@ def test_a_closed_root_is_staged_open_to_its_owner(place: Place, settings: Setti
 def test_a_closed_root_that_a_killed_mudroom_left_is_collected(place: Place, settings: Settings) -> None:
     session, result = place.sh("echo b > b", settings)
     fork = session.vault.fork(result.fork)
-    fork.begin(1)
+    fork.begin(CommandStart(1))
     os.chmod(fork.contents[0], 0)
     assert states(session) == {result.fork: "cut off"}
     assert {change.path for change in session.changes.of(result.fork).changes} >= {b"b"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Running
 from mudroom.session import Stdio
+from mudroom.vault.forks import flatten
 from mudroom.vault.store.fork import Fork
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
@@ -203,6 +207,97 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
     assert not Path(place.project / "d").exists()
 
 
+@pytest.fixture
+def instances(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Make fsspec instances on one fork, each with a session of its own, as in processes of their own."""
+    pytest.importorskip("fsspec")
+    from mudroom.filesystem import MudroomFileSystem
+
+    place.write("file", "base\n")
+    place.session().forks.new("f")
+    monkeypatch.setenv("MUDROOM_STATE", str(place.state))
+    monkeypatch.setenv("HOME", str(place.home))
+    return lambda: MudroomFileSystem(fork="f", project=str(place.project))
+
+
+def test_instances_see_what_others_have_closed(place: Place, instances: Callable[[], Any]) -> None:
+    one, two = instances(), instances()
+    writer = one.open("file", "wb")
+    writer.write(b"one\n")
+    assert two.cat("file") == one.cat("file") == b"base\n", "the last closed version"
+    writer.close()
+    assert two.cat("file") == instances().cat("file") == b"one\n"
+    two.mv("file", "d/moved")
+    assert one.find("") == ["/d/moved"]
+    two.rm("d", recursive=True)
+    assert one.ls("") == []
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo command > made"], fork="f")
+    assert one.cat("made") == two.cat("made") == b"command\n"
+    session.forks.files("f").write("made", "tools\n")
+    session.forks.flush("f")
+    assert one.cat("made") == two.cat("made") == b"tools\n"
+    two.pipe("made", b"two\n")
+    assert session.forks.files("f").read("made") == b"two\n"
+
+
+def test_a_writer_is_told_of_another_that_closed_first(instances: Callable[[], Any]) -> None:
+    one, two = instances(), instances()
+    writers = [one.open("file", "wb"), two.open("file", "wb"), two.open("other", "wb")]
+    for number, writer in enumerate(writers):
+        writer.write(b"%d" % number)
+    writers[0].close()
+    with pytest.raises(OSError, match="another writer") as told:
+        writers[1].close()
+    assert told.value.errno == errno.ESTALE
+    writers[2].close()
+    for system in (one, two, instances()):
+        assert (system.cat("file"), system.cat("other")) == (b"0", b"2")
+
+
+def test_a_transaction_is_written_as_one(instances: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = instances(), instances()
+    flushes: list[str] = []
+    flush = one._flush
+
+    def counted() -> None:
+        flushes.append("")
+        flush()
+
+    monkeypatch.setattr(one, "_flush", counted)
+    with one.transaction:
+        for number in range(5):
+            one.pipe(f"d/{number}", b"x")
+    one.pipe({f"e/{number}": b"x" for number in range(5)})
+    assert len(flushes) == 2
+    assert len(two.find("")) == 11
+
+
+def test_unflushed_writes_never_replace_those_of_others(place: Place) -> None:
+    """The later flush keeps the version that is there, says so, and keeps the refused content."""
+    mine, other = place.session(), place.session()
+    mine.forks.new("f")
+    files, others = mine.forks.files("f"), other.forks.files("f")
+    for path in ("both", "mine", "d/a"):
+        files.write(path, "first\n")
+    mine.forks.flush("f")
+    others.write("both", "other\n")
+    others.write("d/new", "other\n")
+    files.write("both", "mine\n")
+    files.write("mine", "mine\n")
+    files.delete("d", recursive=True)
+    other.forks.flush("f")
+    mine.forks.flush("f")
+    notes = mine.forks.unsaid()
+    assert [note.partition(":")[0] for note in notes] == ["both", "d"]
+    (kept,) = (place.state).rglob("refused/*/both")
+    assert str(kept) in notes[0] and kept.read_text() == "mine\n"
+    for tools in (files, others):
+        assert {path: tools.read(path) for path in ("both", "mine", "d/a", "d/new")} == {
+            "both": b"other\n", "mine": b"mine\n", "d/a": b"first\n", "d/new": b"other\n",
+        }  # fmt: skip
+
+
 def test_a_fork_of_the_same_name_is_another_one(place: Place) -> None:
     place.write("a", "project\n")
     mine, other = place.session(), place.session()
@@ -220,6 +315,56 @@ def test_a_fork_of_the_same_name_is_another_one(place: Place) -> None:
     assert [change.path for change in other.changes.of("f").changes] == [b"c"]
 
 
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.deep)])
+def test_layers_of_file_tools_are_merged(place: Place, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Checkpoints between the writes of file tools cost neither descriptors nor depth."""
+    if count < 100:
+        monkeypatch.setattr(flatten, "DEEP", 6)
+        monkeypatch.setattr(flatten, "KEPT", 2)
+    session = place.session()
+    session.forks.new("f")
+    files = session.forks.files("f")
+    most = 0
+    for number in range(count):
+        files.write("d/count", f"{number}")
+        files.write(f"d/{number % 7}", f"{number}")
+        session.forks.checkpoint("f", f"c{number}")
+        if number < 2 * flatten.DEEP:
+            most = max(most, descriptors())
+        assert descriptors() <= most
+    assert len(session.vault.fork("f").state.layers) <= flatten.DEEP
+    assert session.forks.last_checkpoint("f") == f"c{count - 2}"  # the fork stands on the last one
+    for number in (count - 1, 1, count - 5, count // 2):
+        session.forks.rollback("f", f"c{number}")
+        assert files.read("d/count") == b"%d" % number
+        assert sorted(files.list("d")) == sorted(["count", *map(str, range(min(7, number + 1)))])
+    session.close()
+
+
+def test_closing_goes_on_after_a_fork_that_cannot_be_flushed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors()
+    session = place.session()
+    for name in ("one", "two"):
+        session.forks.new(name)
+        session.forks.files(name).write("file", name)
+    flush = session.forks.flush
+
+    def failing(name: str) -> None:
+        if name == "one":
+            raise OSError(errno.EIO, "Input/output error")
+        flush(name)
+
+    monkeypatch.setattr(session.forks, "flush", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        session.close()
+    assert [change.path for change in place.session().changes.of("two").changes] == [b"file"]
+    assert descriptors() <= before + 3, "what was opened for the first fork"
+
+
 def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place) -> None:
     mine, other = place.session(), place.session()
     mine.forks.new("f")
@@ -228,3 +373,28 @@ def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place
     other.forks.discard("f")
     mine.close()
     assert not other.vault.has_fork("f")
+
+
+def test_a_reader_beside_a_flush_sees_the_old_file_or_the_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content is never read from a file that is being written, or missed while it is replaced."""
+    mine, other = place.session(), place.session()
+    mine.forks.new("f")
+    files, others = mine.forks.files("f"), other.forks.files("f")
+    files.write("file", "old\n")
+    mine.forks.flush("f")
+    assert others.read("file") == b"old\n"
+    seen: list[bytes] = []
+    fchmod = os.fchmod
+
+    def late(descriptor: int, mode: int) -> None:
+        seen.append(others.read("file"))
+        fchmod(descriptor, mode)
+
+    files.write("file", "new\n")
+    monkeypatch.setattr(os, "fchmod", late)
+    mine.forks.flush("f")
+    monkeypatch.undo()
+    assert seen and set(seen) == {b"old\n"}
+    assert others.read("file") == b"new\n"

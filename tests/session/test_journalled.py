@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, act_as
+from mudroom.core.clock import CommandStart
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.session import Session
@@ -82,7 +83,7 @@ def test_a_command_that_was_cut_off_with_mudroom_is_in_the_journal_when_its_chan
     session = place.session()
     session.run([b"touch", b"one"], fork="f")
     fork = session.vault.fork("f")
-    fork.begin(time.time_ns())
+    fork.begin(CommandStart(time.time_ns()))
     assert {change.path for change in session.changes.of("f").changes} == {b"one"}
     assert last(session, "recover") == {"outcome": "collected", "changed": 1}
     assert len(list(session.vault.journal.events(where=EventFilter(("recover",))))) == 1

@@ -1,5 +1,6 @@
 """A fork behaves as a plain copy of the project would: random commands, checkpoints, rollbacks, forks of forks, each
-compared with a model that is made with ``cp -a``, through the mount and without one."""
+compared with a model that is made with ``cp -a``, through the mount and without one, whatever the wall clock is set
+to."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
+from clocks import HOUR, WallClock
 from conftest import Listing, Place, full_listing, listing
+from mudroom.core.retention import retention_limits
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.buffer.files import Tree
@@ -27,6 +31,7 @@ from mudroom.stage.source import Source, read_all, walk
 from mudroom.stage.views.real_directory import PlainTree
 from mudroom.vault.forks import flatten
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.retention.prune import collect_garbage
 from test_property import OPERATION, PROGRAM, perform
 from tiers import QUICK
 
@@ -112,11 +117,13 @@ class Machine(RuleBasedStateMachine):
             self.place.project,
         )
         perform([("symlink", "a", "b"), ("chmod", "d/f", 0o600)], self.place.project)
-        self.session = self.place.session(Settings(view=self.view))
+        self.clock = WallClock()
+        self.session = self.place.session(Settings(view=self.view), clock=time.time_ns)
         self.before = full_listing(self.place.project)
         self.count = 0
 
     def teardown(self) -> None:
+        self.clock.release()
         self.place.close()
         subprocess.run(["chmod", "-R", "u+rwX", str(self.root)], check=True)
         shutil.rmtree(self.root)
@@ -154,6 +161,15 @@ class Machine(RuleBasedStateMachine):
         self.session.forks.new(name, parent=parent)
         self.copy(self.model(parent), self.model(name))
         return name
+
+    @rule(hours=st.sampled_from((-9600, -25, -1, 1, 25, 9600)))
+    def set_clock(self, hours: int) -> None:
+        """Retention runs, and finds nothing that is old."""
+        self.clock.ahead += hours * HOUR
+        with self.session.alone("gc"):
+            limits = retention_limits(self.session.actor.settings)
+            swept = collect_garbage(self.session.vault, limits, time.time_ns())
+        assert not (swept.applies or swept.checkpoints or swept.forks), swept
 
     @rule(fork=forks, operations=OPERATIONS)
     def command(self, fork: str, operations: object) -> None:

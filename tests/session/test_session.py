@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -449,3 +450,32 @@ def test_a_deletion_in_a_replaced_directory_is_one_of_the_fork(place: Place) -> 
     session.run([b"sh", b"-c", b"rm -rf d/file d/folder d/link; echo > d/new"], fork="f")
     session.changes.apply("f")
     assert [path.name for path in (place.project / "d").iterdir()] == ["new"]
+
+
+def test_each_part_of_the_work_on_a_copy_has_a_progress_of_its_own(place: Place) -> None:
+    """A count that reaches its end once more, or a silence after the result, looks like a fault."""
+    for number in range(70):
+        place.write(f"d{number}/file", "x\n")
+    session = place.session(Settings(view="copy"))
+    told: list[tuple[str, int]] = []
+    session.forks.tell_progress(lambda label, done, _total: told.append((label, done)))
+    result = session.run([b"sh", b"-c", b"echo more > new"])
+    session.forks.discard(result.fork)
+    labels = list(dict.fromkeys(label for label, _done in told))
+    assert labels == ["copying the project", "copying the snapshot for the command", "cleaning up, files"]
+    for label in labels:
+        counts = [done for own, done in told if own == label]
+        assert counts == sorted(counts)
+    assert told[-1][1] >= 140  # both copies
+
+
+@pytest.mark.both_users
+def test_the_state_of_a_user_can_be_removed_by_rm(place: Place) -> None:
+    """The kernel makes directories of mode 000 in an overlay's work directory; their owner cannot enter them."""
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo more > new"], fork="f")
+    session.start([b"sh", b"-c", b"echo more > newer"], fork="g").wait()
+    session.close()
+    closed = [path for path in place.state.rglob("*") if path.is_dir() and not path.stat().st_mode & 0o700]
+    assert closed == []
+    subprocess.run(["rm", "-rf", place.state], check=True)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from clocks import let_pass
 from conftest import Place
 from mudroom.core.retention import DAY
 from mudroom.core.settings import Settings
@@ -279,7 +280,8 @@ class World(Place):
     def leftovers(self) -> list[str]:
         """After everything was applied and undone and old things were cleared away: what is there for nobody."""
         with self.session(self.settings) as session, session.alone("gc"):
-            collect_garbage(session.vault, retention_limits(self.settings), session.forks.clock() + DAY)
+            now = let_pass(session.vault, session.forks.clock() + DAY)
+            collect_garbage(session.vault, retention_limits(self.settings), now)
             vault = Path(os.fsdecode(session.vault.path))
         found = [str(path) for name in ("forks", "layers", "bases", "merged", "trash") for path in _below(vault / name)]
         found += [str(path) for ending in (".new", ".part", ".swap") for path in vault.rglob("*" + ending)]

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place, listing, tick
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.web.api.region import BYTES, LINES, REGIONS
 from pageside import PageSide, changed, pick
@@ -312,7 +313,7 @@ def test_while_a_command_runs_nobody_waits(places: Two) -> None:
     fork = places.place.session().vault.fork(FORK)
     versions = places.look()["versions"]
     with fork.lock("a test"):
-        fork.begin(1)
+        fork.begin(CommandStart(1))
         for answer in (
             places.page.get(places.path("conflicts"), status=409),
             places.decide("ours", versions=versions, status=409),

@@ -14,7 +14,8 @@ import pytest
 from browser import Site, mudroom
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
-from mudroom.core.approval_queue import Moment, QueueRow
+from mudroom.core.approval_queue import QueueRow
+from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
 

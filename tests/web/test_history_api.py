@@ -161,13 +161,13 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
 ) -> None:
     session = ask.place.session()
     session.forks.new("f")
-    read: list[str] = []
+    read: list[bytes] = []
 
-    def reading(text: str) -> ForkState:
+    def reading(text: bytes) -> ForkState:
         read.append(text)
-        return from_text(text)
+        return from_text(text.decode("ascii"))
 
-    monkeypatch.setattr("mudroom.vault.store.fork.from_text", reading)
+    monkeypatch.setattr("mudroom.vault.store.state_text.TEXTS.parse", reading)
     looks = []
     for count in (1, 30):
         for number in range(count):

@@ -1,7 +1,7 @@
 """Questions in the approval queue and their decisions, as values with pure functions.
 
-An answer that arrives after its waiter has gone counts once, for a limited time. Setting the clock back does not extend
-that time.
+An answer that arrives after its waiter has gone counts once, for a limited time. No setting of the clock extends that
+time (``elapsed``), and none deletes a question or an answer early (``age``).
 """
 
 from __future__ import annotations
@@ -10,21 +10,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
+from mudroom.core.clock import LONGEST, SECOND, Moment
 
 VALIDITY = 3600.0
 """Seconds for which an answer is kept for a repeated question."""
 
 State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
 Kind = Literal["command", "host"]
-
-
-class Moment(NamedTuple):
-    time: int
-    """Nanoseconds since 1970, by the system clock, which can be set."""
-    running: int
-    """Nanoseconds since boot, including suspend, by a clock that users cannot set."""
-    boot: str
-    """Identifies the boot."""
 
 
 class QueuedQuestionRecord(NamedTuple):
@@ -69,6 +61,14 @@ def elapsed(since: Moment, now: Moment) -> float:
     if since.boot and since.boot == now.boot:
         return max(by_clock, (now.running - since.running) / 1e9)
     return by_clock if by_clock >= 0 else float("inf")
+
+
+def age(since: Moment, now: Moment) -> float:
+    """Return the seconds after which something is deleted. A wall clock that was set makes nothing older: within one
+    boot it does not count, and from one boot to the next it counts at most ``LONGEST``."""
+    if since.boot and since.boot == now.boot:
+        return (now.running - since.running) / SECOND
+    return max(0, min(now.time - since.time, LONGEST)) / SECOND
 
 
 def answer_of(decision: QueueDecision) -> CommandAnswer:
@@ -136,8 +136,8 @@ class Room(NamedTuple):
 
 def is_old(row: QueueRow, now: Moment, room: Room) -> bool:
     if row.decision is not None:
-        return elapsed(row.decision.when, now) > room.kept
-    return not row.waiter and elapsed(row.asked.when, now) > room.unanswered
+        return age(row.decision.when, now) > room.kept
+    return not row.waiter and age(row.asked.when, now) > room.unanswered
 
 
 def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: Room) -> set[str]:
@@ -169,7 +169,7 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
         "kind": asked.kind,
         "state": row.state,
         "asked": asked.when.time,
-        "age_s": round(max(0.0, elapsed(asked.when, now))),
+        "age_s": round(age(asked.when, now)),
         "waiting": row.waiter != 0,
         "fork": asked.question.fork,
         "agent": asked.question.agent,

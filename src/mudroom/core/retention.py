@@ -1,8 +1,9 @@
 """Retention: which data of a vault is expired or unreferenced, and why. Pure; ``vault/retention/prune.py`` deletes.
 
-Three rules have priority over all limits. Unfinished work is never deleted. The newest apply is never deleted, whatever
+Four rules have priority over all limits. Unfinished work is never deleted. The newest apply is never deleted, whatever
 its age and size, so that the last operation can always be undone. Data is deleted only if it is certainly unreferenced:
-if the state of one fork cannot be read, no layer is deleted.
+if the state of one fork cannot be read, no layer is deleted. Data is older than an age only if so much time has passed
+by the vault's own clock (``core/clock.py``): every ``before`` below is a time of ``horizon``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from mudroom.core.clock import SECOND, VaultClock, horizon, lowest_since
 from mudroom.core.settings import Settings
 from mudroom.core.tree.stack import LIVE, ForkState
 
-SECOND = 10**9
 DAY = 86400 * SECOND
 _FOREVER = 100 * 366 * 86400.0
 """Seconds. An infinite age cannot be converted to nanoseconds."""
@@ -60,15 +61,16 @@ def retention_limits(settings: Settings) -> RetentionLimits:
     )
 
 
-def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, now: int) -> list[Expired]:
-    """Return the expired applies. ``applies`` are sorted oldest first. The last and unfinished ones never expire."""
+def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, before: int) -> list[Expired]:
+    """Return the expired applies. ``applies`` are sorted oldest first. The last and unfinished ones never expire.
+    ``before``: the horizon of ``kept.age``."""
     expired: list[Expired] = []
     remaining, total = len(applies), sum(apply.size for apply in applies)
     for apply in applies[:-1]:
         if not apply.finished:
             continue
         reason: Reason
-        if now - apply.time > kept.age:
+        if apply.time < before:
             reason = "age"
         elif remaining > kept.number:
             reason = "count"
@@ -81,11 +83,12 @@ def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, now: in
     return expired
 
 
-def expired_checkpoints(state: ForkState, kept: RetentionLimits, now: int) -> tuple[str, ...]:
-    """Return the names of automatic checkpoints that are too old or too many. Named checkpoints are kept."""
+def expired_checkpoints(state: ForkState, kept: RetentionLimits, before: int) -> tuple[str, ...]:
+    """Return the names of automatic checkpoints that are too old or too many. Named checkpoints are kept.
+    ``before``: the horizon of ``kept.age``."""
     many = surplus_checkpoints(state, kept.number)
     own = (point for point in state.checkpoints if point.automatic)
-    return tuple(point.name for point in own if point.name in many or now - point.time > kept.age)
+    return tuple(point.name for point in own if point.name in many or point.time < before)
 
 
 ALIKE = 4
@@ -104,13 +107,14 @@ def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
     return ()
 
 
-def deletion_horizon(now: int, held: Iterable[int]) -> int:
+def deletion_horizon(clock: VaultClock, held: Iterable[int]) -> int:
     """Return a time in nanoseconds. Unreferenced data older than this was not created by a running process.
 
-    ``held``: times at which the locks that are held were taken. Data created by a lock holder is younger than its lock
-    by the same clock; the margin of a day allows for clocks that are set back.
+    ``held``: times at which the locks that are held were taken. Data created by a lock holder has a stamp that the
+    clock showed since its lock was taken; the margin of a day allows for a clock that was set back before this was
+    noted.
     """
-    return min([now - YOUNG, *(taken - DAY for taken in held)])
+    return min([horizon(clock, YOUNG), *(min(taken - DAY, lowest_since(clock, taken)) for taken in held)])
 
 
 def unreferenced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ class FileTools:
         self._paused: dict[str, int] = {}
         """Identifier of the thread that starts or ends a command in the fork."""
         self._resumed = threading.Condition()
+        self._notes: deque[str] = deque()
+        """Notes for the next flush. Appended and popped singly, which is atomic."""
 
     def __contains__(self, name: str) -> bool:
         """Whether file tools have been used on this fork."""
@@ -65,7 +68,17 @@ class FileTools:
                 editor = self._editor(name)  # another thread may have made it while we waited
                 if editor is None:
                     editor = self._editors[name] = Editor(vault or self._vault, fork, self._clock)
+        if editor.is_outdated:
+            self._catch_up(name, editor)
         return editor.buffer
+
+    def _catch_up(self, name: str, editor: Editor) -> None:
+        """Show what others have closed in the fork. While they are at work in it, the last version goes on showing."""
+        fork = self._vault.fork(name)
+        with fork.lock_if_free("file tools") as free:
+            if free and fork.interrupted is None and self._editors.get(name) is editor:
+                self._notes.extend(self._flush(fork, editor))
+                editor.refresh()
 
     def _editor(self, name: str) -> Editor | None:
         """Return the fork's editor, or None. If the fork is gone, its editor is dropped with the unflushed writes."""
@@ -103,13 +116,19 @@ class FileTools:
     def flush(self, fork: Fork) -> list[str]:
         """Write the buffer into the fork. Hold the fork's lock. Return notes."""
         editor = self._editor(fork.name)
-        if editor is None or not editor.buffer.changed:
+        notes = [self._notes.popleft() for _note in range(len(self._notes))]
+        return notes if editor is None else notes + self._flush(fork, editor)
+
+    def _flush(self, fork: Fork, editor: Editor) -> list[str]:
+        if not editor.buffer.changed:
             return []
         lost = editor.flush()
         record = fork.record
         changed = len(record.changeset.changes) if record is not None else 0
         self._vault.journal.append("edit", fork.name, {"changed": changed}, time=self._clock())
-        return [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
+        refused = [_refusal(path, place) for path, place in editor.refused.items()]
+        editor.refused.clear()
+        return refused + [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
 
     def refresh(self, fork: Fork) -> None:
         """Reload the fork's files: a command has run in it, or its layers have changed."""
@@ -128,3 +147,8 @@ class FileTools:
         editor = self._editors.pop(name, None)
         if editor is not None:
             editor.close()
+
+
+def _refusal(path: bytes, place: bytes) -> str:
+    kept = f"; the refused content is in {show(place)}" if place else ""
+    return f"{show(path)}: another writer has changed it in the fork meanwhile, and that version stays{kept}"

@@ -11,12 +11,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
@@ -36,8 +36,10 @@ from mudroom.vault.forks.collection import (
     view_of,
 )
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
@@ -47,9 +49,6 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.comparison import Comparison
     from mudroom.vault.forks.mount import MountedFork
     from mudroom.vault.record import ForkRecord
-
-_CLOCK_REALTIME_COARSE = 5
-"""The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page that shows its
@@ -65,15 +64,6 @@ _READ = 4096
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
-def start_time(vault: Vault) -> int:
-    """Return the present time by the clock of the file systems, later than the last apply, whose writes must not count
-    as edits of the user. Right after an apply, wait for the next tick of that clock (at most 4 ms)."""
-    applied = os.stat(vault.path + b"/applies").st_mtime_ns
-    while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
-        pass
-    return now
-
-
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     """Return the name, without its number, of a checkpoint before this command: ``before-rm-rf-build``. Names are shown
     in more places than commands, so secrets are removed; ``known``: values of secrets."""
@@ -87,6 +77,11 @@ def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     line = " ".join((words[0].rpartition("/")[2], *words[1:]))
     stem = re.sub(r"[^A-Za-z0-9_.]+", "-", line).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{stem}" if stem else "before"
+
+
+def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
+    """Return what ``Vault.discard`` reports its progress to."""
+    return None if progress is None else lambda done, total: progress("cleaning up, files", done, total)
 
 
 class Forks:
@@ -117,11 +112,13 @@ class Forks:
         """Counts commands: taking the next number is atomic."""
 
     def close(self) -> None:
-        """Flush file tools into their forks, then release all resources."""
-        for name in self.tools.in_use():
-            self.flush(name)
-            self.tools.drop(name)
-        self.vault.close()
+        """Flush file tools into their forks, then release all resources. If a flush fails, the other forks are flushed
+        all the same, and the error is raised at the end."""
+        with ExitStack() as closing:
+            closing.callback(self.vault.close)
+            for name in self.tools.in_use():
+                closing.callback(self.tools.drop, name)
+                closing.callback(self.flush, name)
 
     def tell_progress(self, progress: Progress | None) -> None:
         """Report the progress of long operations to this function: label, done, total."""
@@ -168,6 +165,7 @@ class Forks:
             _set_apart(self, fork)
             self.remarks.extend(self.tools.flush(fork))
             yield fork
+            _merge_layers(self.vault, fork)
         if os.path.isdir(fork.path):
             self.tools.refresh(fork)
         else:
@@ -321,7 +319,7 @@ class Forks:
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
             mounted = mount(
-                self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind
+                self.vault, fork, place or default, writable=writable, now=command_start(self.vault.path), kind=kind
             )
         self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
         return mounted
@@ -375,7 +373,7 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name), durable=True)
+            self.vault.discard(self.vault.fork(name), cleaning_up(self.progress), durable=True)
         self.journal("discard", name, {})
 
     def forget(self, name: str) -> None:
@@ -471,6 +469,14 @@ def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
     return fork.record
 
 
+def _merge_layers(vault: Vault, fork: Fork) -> None:
+    """Merge the lowest layers of a fork at rest if there are many, and the fork is still there. Hold its lock."""
+    if os.path.isdir(fork.path) and len(fork.state.layers) > 1:
+        from mudroom.vault.forks.flatten import merge_if_deep
+
+        merge_if_deep(vault, fork)
+
+
 def _set_apart(forks: Forks, fork: Fork) -> None:
     """Make sure that nobody else can change the fork's files, and that its record is of these files. Hold the
     fork's lock; no command may be running in it."""
@@ -484,7 +490,7 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             if not os.path.isdir(view.staged[0]):
                 return  # all its files are in sealed layers, whose entries are in the record
             command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
-            gather(fork, opened, view, command, record.started)
+            gather(fork, opened, view, command, CommandStart(record.started))
 
 
 def _is_used(fork: Fork, agent: str) -> bool:

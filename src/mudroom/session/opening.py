@@ -9,7 +9,7 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import StepFailed
 from mudroom.sandbox.client.held import hold
-from mudroom.session.forks import Forks, start_time
+from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome
 from mudroom.session.own_sandbox import flows_of, settled_vault, shown
@@ -17,6 +17,7 @@ from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -90,7 +91,7 @@ class Opening:
             order.grant, port, shown(equipment), machine.cache_view(caches, mode, order),
         )  # fmt: skip
         machine.after_the_last(fork)
-        started = start_time(vault)
+        started = command_start(vault.path)
         fork.begin(started)
         try:
             want_gate = gate is not None and gate.is_inside

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.command.verdict import Verdict
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.grant import PLAIN, Grant
@@ -113,8 +114,7 @@ class Outcome:
         self.checkpoint: str | None = None
         """The checkpoint that was made before the command."""
         self.mode: Mode | None = None
-        self.started = 0
-        """Nanoseconds, by the clock that file systems stamp with."""
+        self.started = CommandStart(0)
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
         self.merged: str | None = None

@@ -26,7 +26,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
-from mudroom.session.forks import Forks, start_time
+from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
@@ -45,6 +45,7 @@ from mudroom.vault.forks.collection import (
 )
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
@@ -168,6 +169,8 @@ class OwnSandbox:
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome = self._fork, self._outcome
         changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        if isinstance(self._view, OverlayView):
+            self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
         outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit)
@@ -203,7 +206,7 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    outcome.started = start_time(self._vault)
+                    outcome.started = command_start(self._vault.path)
                     fork.begin(outcome.started)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper)
                     meanwhile = functools.partial(self._meanwhile, view)

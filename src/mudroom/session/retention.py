@@ -5,17 +5,20 @@ from __future__ import annotations
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.session.forks import Forks
+from mudroom.vault.moment import note
 
 _JOURNAL_EVERY = 64
 """Commands of a session between two checks of the journal's size."""
 
 
 def keep_journal(forks: Forks, settings: Settings) -> list[str]:
-    """Archive older events if the journal is large; checked every ``_JOURNAL_EVERY`` commands. Return notes."""
+    """Note the clock, and archive older events if the journal is large; every ``_JOURNAL_EVERY`` commands. Return
+    notes."""
     if next(forks.commands) % _JOURNAL_EVERY:
         return []
     try:
-        forks.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, forks.clock())
+        clock = note(forks.vault.path, forks.clock())
+        forks.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, clock)
     except (MudroomError, OSError) as error:
         return [f"older events of the journal could not be archived: {error}"]
     return []

@@ -282,4 +282,4 @@ def _foreground(fork: Fork) -> tuple[str, int] | None:
         if free:
             return None
     with open(fork.path + b"/lock", "rb") as stream:
-        return stream.read(4096).decode("utf-8", "replace").strip(), since
+        return stream.read(4096).decode("utf-8", "replace").strip(), since.time

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.retention import SECOND, RetentionLimits, retention_limits
+from mudroom.core.clock import SECOND
+from mudroom.core.retention import RetentionLimits, retention_limits
 from mudroom.errors import MudroomError
 from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import NamedTuple
 
+from mudroom.core.clock import SKEW, EditWindow
 from mudroom.core.tree.entry import Entry
 
 _TICK = 20_000_000
@@ -56,16 +57,29 @@ def is_earlier(ctime: int, moment: int) -> bool:
     return ctime < moment if ctime % _SECOND else ctime + _COARSE <= moment
 
 
+def is_outside(window: EditWindow, ctime: int) -> bool:
+    """Return whether a file with this ctime, which has just been read, was certainly not changed in the window."""
+    return is_earlier(ctime, window.first) or window.is_ahead(ctime, time.time_ns())
+
+
 def as_recorded(entry: Entry, moment: int | None = None) -> Entry:
     """Return the entry of a file of the project, as it is recorded to be compared later. ``moment``: when it was read,
     in nanoseconds; now, if None. A ctime within the present tick of the clock becomes 0, which no file has: a later
-    edit could get the same, so the content has to decide (git: "smudging" of racily clean entries)."""
-    if entry.kind == "directory" or is_earlier(entry.ctime, file_clock() if moment is None else moment):
+    edit could get the same, so the content has to decide (git: "smudging" of racily clean entries).
+    """
+    now = file_clock()
+    if entry.kind == "directory" or is_earlier(entry.ctime, now if moment is None else moment):
         return entry
-    return entry._replace(ctime=0)
+    return entry if _is_far_ahead(entry.ctime, now) else entry._replace(ctime=0)
 
 
 def is_settled(ctime: int, now: int) -> bool:
     """Return whether any change from ``now`` on is certain to give a file with this ctime another ctime. Both in
     nanoseconds."""
-    return ctime + (_TICK if ctime % _SECOND else _COARSE) < now
+    return ctime + (_TICK if ctime % _SECOND else _COARSE) < now or _is_far_ahead(ctime, now)
+
+
+def _is_far_ahead(ctime: int, now: int) -> bool:
+    """Return whether a ctime is from before the clock was set back. No later change gets the same nanosecond, also when
+    the clock comes by again; on a coarse clock one may get the same second."""
+    return ctime % _SECOND != 0 and ctime > now + SKEW

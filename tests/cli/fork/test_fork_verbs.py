@@ -190,3 +190,14 @@ def test_a_mount_to_look_at(cli: Cli, kind: str) -> None:
     taken = cli("mount", "try", str(cli.place.project))
     assert taken.returncode == 125
     assert "is not an empty directory" in taken.stderr
+
+
+def test_discard_undo_and_redo_accept_yes(cli: Cli) -> None:
+    """They never ask; scripts pass it as to their other commands."""
+    for fork in ("a", "b"):
+        cli.json("fork", "new", fork)
+        _exec(cli, fork, f"echo {fork} > {fork}")
+    assert cli("apply", "a", "--yes").returncode == 0
+    assert cli("undo", "--yes").returncode == 0
+    assert cli("redo", "-y").returncode == 0
+    assert cli("discard", "b", "--yes").returncode == 0

@@ -26,7 +26,8 @@ from mudroom.core.approval.fingerprint import (
     question_about,
     still_applies,
 )
-from mudroom.core.approval_queue import Moment, elapsed
+from mudroom.core.approval_queue import elapsed
+from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import CommandPart, Verdict
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")

@@ -160,12 +160,15 @@ def test_a_fork_of_a_fork_shares_layers_and_no_history() -> None:
     assert stack.forked(STATE._replace(base="ba5e"), "parent", "c0", 99, ()).base == "ba5e"
 
 
-def test_flattened_leaves_checkpoints_their_layers() -> None:
+def test_flattened_moves_only_the_checkpoints_on_all_of_the_merged_layers() -> None:
     flat = stack.flattened(STATE, 2, "m")
     assert flat.layers == ("m",)
-    assert flat.checkpoints == STATE.checkpoints
-    assert flat.references == {"b0", "m", "a0", "a1"}
-    assert stack.flattened(STATE, 1, "m").layers == ("m", "a1")
+    green, left, empty = STATE.checkpoints
+    assert flat.checkpoints == (green, left._replace(layers=("m",)), empty)
+    assert flat.references == {"b0", "m", "a0"}
+    one = stack.flattened(STATE, 1, "m")
+    assert one.layers == ("m", "a1")
+    assert [point.layers for point in one.checkpoints] == [("m",), ("m", "a1"), ()]
 
 
 @given(st.lists(st.integers(1, 9), unique=True))

@@ -38,6 +38,18 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert parse_events(b"\xff\n[]\nnonsense\n") == []
 
 
+def test_the_last_minute_is_asked_about_if_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text('#!/bin/sh\necho "$*" >&2; exit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("mudroom.sandbox.container.exit_reason.time.time", lambda: 1000.0)
+    said = [explain_end(Engine("docker", os.fsencode(program)), "c", since, {}) for since in (900.0, 5000.0)]
+    assert ["--since=900 " in said[0], "--since=940 " in said[1]] == [True, True]
+    assert all("--until=1000.000" in one for one in said)
+
+
 def test_an_engine_that_is_gone_is_named(tmp_path: Path) -> None:
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, ask_approver
-from mudroom.core.approval_queue import Moment, QueueRow, Room
+from mudroom.core.approval_queue import QueueRow, Room, row_to_json
+from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.errors import MudroomError, UsageError
@@ -434,6 +435,23 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
     clock.pass_by(24 * 3600 + 9)
     queue.tidy()
     assert queue.rows() == []
+
+
+def test_no_setting_of_the_clock_deletes_a_question_or_changes_the_order(tmp_path: Path) -> None:
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    aside = tmp_path / "approvals" / "aside-that another process is writing"
+    for number, days in enumerate((0, 400, -900, 30), 1):
+        clock.pass_by(days * 86400, 60)
+        queue.put(QUESTION._replace(command=(b"%d" % number,), fingerprint=str(number)), 60).close()
+        aside.mkdir(exist_ok=True)
+        queue.tidy()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["1", "2", "3", "4"]
+    assert [row["age_s"] for row in (row_to_json(row, clock()) for row in queue.rows())] == [180, 120, 60, 0]
+    assert aside.is_dir()
+    clock.pass_by(86400, 86400)
+    queue.put(QUESTION._replace(command=(b"5",), fingerprint="5"), 60).close()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["4", "5"]
 
 
 def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import Place
+from mudroom.core.clock import CommandStart
 from mudroom.vault.lock import Lock
 
 
@@ -27,7 +28,7 @@ def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPa
 def test_a_command_is_not_waited_for(place: Place) -> None:
     fork = place.session().vault.new_fork("a")
     with Lock(fork.path + b"/lock", "npm install"):
-        fork.begin(1)
+        fork.begin(CommandStart(1))
         with fork.lock_if_free("mudroom apply", 3600) as free:
             assert not free
 
@@ -44,4 +45,4 @@ def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
     for content in (b"", b"12x", b"\xff"):
         with open(fork.path + b"/running", "wb") as stream:
             stream.write(content)
-        assert fork.interrupted == 0
+        assert fork.interrupted == CommandStart(0)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from clocks import steady
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
@@ -180,27 +181,27 @@ def test_by_size_and_the_file_gets_smaller(path: Path) -> None:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
     large = path.stat().st_size
-    assert journal.keep_within(10 * large + 10**7, 1e9, 400 * S) is None
-    found = journal.keep_within(200_000, 1e9, 400 * S)
+    assert journal.keep_within(10 * large + 10**7, 1e9, steady(400 * S)) is None
+    found = journal.keep_within(200_000, 1e9, steady(400 * S))
     assert found is not None
     assert (found.first, found.last) == (1, 300)
     assert path.stat().st_size < large / 2
     assert os.stat(found.path).st_size < large / 10
     assert os.stat(found.path).st_mode & 0o777 == 0o600
-    journal.keep_within(200_000, 1e9, 400 * S)
+    journal.keep_within(200_000, 1e9, steady(400 * S))
     assert len(live(path)) == 100, "so many stay whatever they weigh"
-    assert journal.keep_within(1, 1e9, 400 * S) is None
+    assert journal.keep_within(1, 1e9, steady(400 * S)) is None
     assert journal.examine().intact
     journal.close()
 
 
 def test_by_age(path: Path) -> None:
     journal = filled(path, 100)
-    assert journal.keep_within(10**9, 100, 100 * S) is None
-    found = journal.keep_within(10**9, 60, 100 * S)
+    assert journal.keep_within(10**9, 100, steady(100 * S)) is None
+    found = journal.keep_within(10**9, 60, steady(100 * S))
     assert found is not None
     assert found.last == 70, "down to half of the age, so that it is not one event every time"
-    assert journal.keep_within(10**9, 60, 110 * S) is None
+    assert journal.keep_within(10**9, 60, steady(110 * S)) is None
     assert journal.examine().intact
     journal.close()
 

@@ -12,16 +12,20 @@ from typing import Any
 import pytest
 
 import mudroom.vault.retention.expiry
+from clocks import let_pass, steady
 from conftest import Place
-from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, RetentionLimits
+from mudroom.core.clock import SECOND, CommandStart
+from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.moment import clock_of, save
+from mudroom.vault.retention import prune
 from mudroom.vault.retention.check import check
-from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
-from mudroom.vault.retention.schedule import MARKER, tidy
+from mudroom.vault.retention.prune import PruneResult
+from mudroom.vault.retention.schedule import tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, open_vault
@@ -43,13 +47,21 @@ def later(days: int = 2) -> int:
     return time.time_ns() + days * DAY
 
 
+def collect_garbage(vault: Vault, kept: RetentionLimits, now: int, *, forks_older: int | None = None) -> PruneResult:
+    return prune.collect_garbage(vault, kept, let_pass(vault, now), forks_older=forks_older)
+
+
+def old_forks(vault: Vault, older: int, now: int) -> list[str]:
+    return prune.old_forks(vault, older, let_pass(vault, now))
+
+
 def sweep(
     vault: Vault, now: int | None = None, kept: RetentionLimits = WIDE, *, older: int | None = None
 ) -> PruneResult:
     """Garbage collection, after the same as a dry run has changed nothing and told the same."""
-    now = later() if now is None else now
+    now = let_pass(vault, later() if now is None else now)
     before = names(vault)
-    told = collect_garbage(vault, kept, now, forks_older=older, dry_run=True)
+    told = prune.collect_garbage(vault, kept, now, forks_older=older, dry_run=True)
     assert names(vault) - {b"lock"} == before - {b"lock"}
     swept = collect_garbage(vault, kept, now, forks_older=older)
     assert swept._replace(size=0) == told._replace(size=0)
@@ -361,7 +373,7 @@ def test_forks_are_somebodys_work(place: Place) -> None:
 
 def test_a_fork_in_use_is_no_old_fork(vault: Vault) -> None:
     fork = vault.new_fork("f")
-    fork.begin(5)
+    fork.begin(CommandStart(5))
     assert old_forks(vault, DAY, later(99)) == []
     fork.end()
     assert old_forks(vault, DAY, later(99)) == ["f"]
@@ -404,22 +416,26 @@ def test_an_apply_that_never_began_goes_but_the_last(place: Place) -> None:
 def test_tidy_is_done_once_a_day_and_after_an_apply(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     apply_times(place, session, 3)
-    os.unlink(session.vault.path + b"/tidied")  # the session does it by itself, too
     now, settings = time.time_ns(), Settings(keep_applies=2)
+    save(session.vault.path, clock_of(session.vault.path, now)._replace(swept=-1))  # the session did it by itself, too
     first = tidy(session.vault, settings, now)
     assert first is not None
     assert [one.name for one in first.applies] == ["u1"]
     stats: list[object] = []
     with monkeypatch.context() as patch:
         patch.setattr("mudroom.vault.retention.prune.collect_garbage", lambda *_: stats.append("swept"))
-        assert tidy(session.vault, settings, now + DAY - 1) is None
+        save(session.vault.path, steady(now + DAY, unswept=DAY - SECOND * 3600))
+        assert tidy(session.vault, settings, now + DAY) is None
+        assert tidy(session.vault, settings, now + 400 * DAY) is None, "a clock that is ahead"
+        assert tidy(session.vault, settings, now - 400 * DAY) is None, "a clock that was set back"
     assert stats == []
     apply_times(place, session, 1)
     after = tidy(session.vault, settings, now + 5, applied=True)
     assert after is not None
     assert [one.name for one in after.applies] == ["u2"]
+    save(session.vault.path, steady(now + DAY, unswept=DAY))
     assert tidy(session.vault, settings, now + DAY) == PruneResult()
-    assert tidy(session.vault, settings, now - 5) is not None  # a clock that was set back
+    assert tidy(session.vault, settings, now + DAY) is None
 
 
 def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,7 +446,7 @@ def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.
     swept = tidy(vault, Settings(), 5)
     assert swept is not None
     assert "No space left" in swept.remarks[0]
-    assert not os.path.exists(vault.path + MARKER)
+    assert clock_of(vault.path, 5).swept == -1
 
 
 def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,6 +460,13 @@ def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.Monkey
 
 def _full(*_arguments: object) -> None:
     raise OSError(28, os.strerror(28))
+
+
+def test_a_clock_that_was_not_renamed_goes(vault: Vault) -> None:
+    place = Path(os.fsdecode(vault.path))
+    (place / "clock.123").write_text("half")
+    assert sweep(vault).leftovers == 1
+    assert [path.name for path in place.glob("clock*")] == ["clock"]
 
 
 def test_git_layers_of_masks_go_after_a_day_without_use(vault: Vault) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.store.store import open_vault, vault_path
 
@@ -72,3 +75,42 @@ def test_discarding_does_not_need_permissions_inside(place: Place) -> None:
     session.forks.discard("f")
     assert session.vault.forks() == []
     assert os.listdir(session.vault.path + b"/trash") == []
+
+
+@pytest.mark.parametrize("reason", [errno.ENOTEMPTY, errno.EBUSY])
+def test_a_file_that_is_open_on_nfs_or_fuse_does_not_fail_an_apply(
+    place: Place, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """Such a file system renames an open file that is removed, and its directory stays until it is closed."""
+    place.write("gone/f", "x")
+    session = place.session()
+    session.run([b"sh", b"-c", b"rm -r gone; echo x > new"], fork="f")
+    trash = place.state / "vaults" / os.fsdecode(os.path.basename(session.vault.path)) / "trash"
+
+    def held(path: bytes, *, dir_fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{dir_fd}") == str(trash):
+            raise OSError(reason, os.strerror(reason))
+        rmdir(path, dir_fd=dir_fd)
+
+    rmdir = os.rmdir
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "os", SimpleNamespace(**{**vars(os), "rmdir": held}))
+        assert session.changes.apply("f").conflicts == ()
+        assert len(os.listdir(trash)) == 1
+    session.vault.empty_trash()
+    assert os.listdir(trash) == []
+
+
+@pytest.mark.parametrize("as_fuse_overlayfs", ["hides it", "refuses it"])
+def test_state_that_cannot_keep_deletions_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_fuse_overlayfs: str
+) -> None:
+    def make(_above: int, name: bytes) -> None:
+        if as_fuse_overlayfs == "refuses it":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "make_whiteout", make)
+        with pytest.raises(MudroomError, match="cannot keep what a fork deletes"):
+            open_vault(os.fsencode(tmp_path), b"/project")
+    open_vault(os.fsencode(tmp_path), b"/project").close()

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from clocks import let_pass
 from conftest import Place, listing
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.core.settings import Settings
@@ -640,7 +641,8 @@ def test_killed_anywhere_an_import_leaves_nothing_that_gc_does_not_take(
             break
         assert os.waitstatus_to_exitcode(status) == 7
         assert [fork.name for fork in session.vault.forks()] == names
-        collect_garbage(session.vault, RetentionLimits(1 << 60, 99, 1 << 60), time.time_ns() + 2 * DAY)
+        now = let_pass(session.vault, time.time_ns() + 2 * DAY)
+        collect_garbage(session.vault, RetentionLimits(1 << 60, 99, 1 << 60), now)
         assert check(session.vault) == []
         assert len(os.listdir(session.vault.path + b"/layers")) == 2
     else:

@@ -17,6 +17,7 @@ A file that changed since stays as it is and is reported (exit code 3)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", "-y", action="store_true", help="accepted as in other commands: it never asks")
     parser.add_argument("apply", nargs="?", metavar="ID", help="u1, u2 …; mudroom log shows them")
 
 

@@ -25,6 +25,7 @@ code 3). mudroom redo applies it again."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", "-y", action="store_true", help="accepted as in other commands: it never asks")
     parser.add_argument("apply", nargs="?", metavar="ID", help="u1, u2 …; mudroom log shows them")
 
 

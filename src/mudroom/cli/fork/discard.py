@@ -16,6 +16,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forks", nargs="+", metavar="FORK")
+    parser.add_argument("--yes", "-y", action="store_true", help="accepted as in other commands: it never asks")
     parser.add_argument("--end", action="store_true", help="end their background commands first")
 
 

@@ -68,7 +68,7 @@ def _list_mounts(session: Session, context: Context) -> None:
         context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))
         return
     for name, mount in mounts.items():
-        since = time.strftime("%H:%M:%S", time.localtime(mount.since / 1e9))
+        since = time.strftime("%H:%M:%S", time.localtime(mount.since.time / 1e9))
         mode = "rw" if mount.writable else "ro"
         context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}")
     if not mounts:

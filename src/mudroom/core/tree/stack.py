@@ -91,9 +91,17 @@ def forked(state: ForkState, name: str, upper: str, time: int, layers: tuple[str
 
 
 def flattened(state: ForkState, count: int, merged: str) -> ForkState:
-    """Replace the lowest ``count`` layers by the layer ``merged`` with the same contents. Checkpoints keep their
-    layers."""
-    return state._replace(layers=(merged, *state.layers[count:]))
+    """Replace the lowest ``count`` layers by the layer ``merged`` with the same contents. Checkpoints that stand on all
+    of them stand on it, too, so that the fork still equals its last checkpoint; the others keep their layers."""
+    lowest = state.layers[:count]
+
+    def on_merged(point: Checkpoint) -> Checkpoint:
+        if point.layers[:count] != lowest:
+            return point
+        return point._replace(layers=(merged, *point.layers[count:]))
+
+    points = tuple(map(on_merged, state.checkpoints))
+    return state._replace(layers=(merged, *state.layers[count:]), checkpoints=points)
 
 
 def free_name(state: ForkState, stem: str) -> str:
@@ -106,10 +114,21 @@ def free_name(state: ForkState, stem: str) -> str:
 
 
 def to_text(state: ForkState) -> str:
-    return "".join(f"{line}\n" for line in _lines(state))
+    lines = (*_head(state), *map(checkpoint_line, state.checkpoints), "end")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(state: ForkState) -> Iterator[str]:
+def head_text(state: ForkState) -> str:
+    """Return the text before the lines of the checkpoints."""
+    return "".join(f"{line}\n" for line in _head(state))
+
+
+def checkpoint_line(point: Checkpoint) -> str:
+    kind = "automatic" if point.automatic else "checkpoint"
+    return " ".join((kind, point.name, str(point.time), *point.layers))
+
+
+def _head(state: ForkState) -> Iterator[str]:
     yield f"mudroom-fork {FORMAT}"
     yield f"upper {state.upper}"
     yield " ".join(("layers", *state.layers))
@@ -121,10 +140,6 @@ def _lines(state: ForkState) -> Iterator[str]:
         yield " ".join(("repository", *state.repository))
     if state.named:
         yield "named"
-    for point in state.checkpoints:
-        kind = "automatic" if point.automatic else "checkpoint"
-        yield " ".join((kind, point.name, str(point.time), *point.layers))
-    yield "end"
 
 
 def from_text(text: str) -> ForkState:
@@ -170,7 +185,8 @@ def _repository(facts: dict[str, tuple[str, ...]]) -> PrivateRepository | None:
 
 def _ids(words: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """Return the ids. Raise ValueError if one is not ASCII letters and digits: ids become directory names."""
-    for word in words:
-        if not word.isalnum() or not word.isascii():
-            raise ValueError(f"has an invalid layer name: {word!r}")
+    together = "".join(words)
+    if words and ("" in words or not together.isalnum() or not together.isascii()):
+        wrong = next(word for word in words if not word.isalnum() or not word.isascii())
+        raise ValueError(f"has an invalid layer name: {wrong!r}")
     return tuple(words)

@@ -17,6 +17,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
+from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 
 ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
 
@@ -82,12 +83,41 @@ def join(
 class HeldSandbox:
     """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
 
-    def __init__(self, running: Running, door: Connection, peer: int = 0) -> None:
-        """``peer`` is that of the sandbox's ``Client``."""
+    def __init__(self, running: Running, door: Connection, peer: int = 0, refresher: int = -1) -> None:
+        """``peer`` is that of the sandbox's ``Client``. ``refresher``: a descriptor that reconfigures the overlay, or
+        -1. It keeps the overlay alive until ``end``."""
         self.running = running
         self.door = door
         self.peer = peer
+        self.notes: list[str] = []
+        """What could not be done for its commands."""
+        self._refresher = [refresher] if refresher >= 0 else []  # a list: the thread that pops it closes it
         self._ids = itertools.count(1)
+
+    def __del__(self) -> None:
+        self._close_refresher()
+
+    def _refresh(self) -> None:
+        """Let the overlay forget the names that it knows, so that the next command sees what was renamed, made and
+        deleted in the project. An entry that a process holds (open file, working directory) keeps its name until then.
+
+        A reconfiguration drops every unused entry of the file system's name cache, those of missing names included
+        (reconfigure_super in fs/super.c, shrink_dcache_sb)."""
+        from mudroom.sandbox.launcher.kernel import FSCONFIG_CMD_RECONFIGURE, SYS_fsconfig, syscall
+
+        for refresher in self._refresher:
+            try:
+                syscall(SYS_fsconfig, refresher, FSCONFIG_CMD_RECONFIGURE, None, None, 0)
+            except OSError as error:
+                text = "commands beside one in the background see the project as it was when they were started"
+                self.notes.append(f"{text}: {error.strerror}")
+                self._close_refresher()
+
+    def _close_refresher(self) -> None:
+        try:
+            os.close(self._refresher.pop())
+        except IndexError:
+            pass  # no overlay, or closed already
 
     def fileno(self) -> int:
         return self.running.fileno()
@@ -104,10 +134,12 @@ class HeldSandbox:
         stdio: tuple[int, int, int],
         terminal: Sequence[int] = (),
     ) -> JoinedCommand:
+        self._refresh()
         return join(self.door, self.new_id(), argv, env, cwd, stdio, terminal)
 
     def end(self, grace: float = GRACE) -> None:
         """End every process in the sandbox at once. Block until its mounts are gone, too. Harmless when repeated."""
+        self._close_refresher()
         self.door.close()
         if self.running.fileno() < 0:
             return
@@ -131,8 +163,15 @@ def hold(
     assert door is not None
     try:
         running.ready()
+        refresher = _received_refresher(door)
     except BaseException:
         door.close()
         running.close()
         raise
-    return HeldSandbox(running, Connection(door), client.peer)
+    return HeldSandbox(running, Connection(door), client.peer, refresher)
+
+
+def _received_refresher(door: _socket.socket) -> int:
+    """Return the descriptor that the step ``view`` has sent before the sandbox was ready, or -1."""
+    _data, ancillary, _flags, _address = door.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
+    return int.from_bytes(ancillary[0][2][:4], "little") if ancillary else -1

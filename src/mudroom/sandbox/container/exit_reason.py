@@ -16,6 +16,8 @@ from mudroom.sandbox.container.engine import ask
 
 PATIENCE = 2.0
 """Seconds that an engine has to notice the end of a container."""
+_RECENT = 60.0
+"""Seconds. A container's end is asked about as soon as it is noticed."""
 
 
 def explain_end(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
@@ -23,7 +25,7 @@ def explain_end(engine: Engine, name: str, since: float, environ: Mapping[bytes,
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            events = parse_events(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
+            events = parse_events(ask(events_argv(engine, name, *_period(since)), environ, PATIENCE))
         except MudroomError as error:
             return f"its engine cannot be asked why ({error.message})"
         if any(action in ("die", "died") for action, _attributes in events) or time.monotonic() > until:
@@ -34,10 +36,17 @@ def explain_if_ended(engine: Engine, name: str, since: float, environ: Mapping[b
     """Return the same clause for a container that may be running; empty if it has not ended, or the engine does not
     answer."""
     with suppress(MudroomError):
-        events = parse_events(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
+        events = parse_events(ask(events_argv(engine, name, *_period(since)), environ, PATIENCE))
         if any(action in ("die", "died") for action, _attributes in events):
             return describe_end(events)
     return ""
+
+
+def _period(since: float) -> tuple[float, float]:
+    """Return the period to ask about: since then, or the last minute if the clock was set back since. The end is not in
+    the future: an engine would wait for it."""
+    now = time.time()
+    return (since if since <= now else now - _RECENT), now
 
 
 def parse_events(listed: bytes) -> list[tuple[str, dict[str, str]]]:

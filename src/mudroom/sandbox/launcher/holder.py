@@ -15,9 +15,10 @@ Rules of this file:
    (PR_SET_DUMPABLE is inherited over fork). Other processes of the sandbox can kill it: its orphans then become init's
    children, and init kills them.
 
-A request over the door is ``{"op": "command", "id", "argv", "env", "search", "cwd", "terminal"}``, with descriptors:
-stdin, stdout and stderr, a socket if ``terminal`` names any of them (as ``channel`` of ``launcher.py``), and the report
-pipe; or it is ``{"op": "signal", "id", "signal"}``. The report pipe carries the records that ``launcher.py`` describes.
+Before the first request, one byte comes back over the door, with a descriptor that reconfigures the overlay if the view
+is one. A request is ``{"op": "command", "id", "argv", "env", "search", "cwd", "terminal"}``, with descriptors: stdin,
+stdout and stderr, a socket if ``terminal`` names any of them (as ``channel`` of ``launcher.py``), and the report pipe;
+or it is ``{"op": "signal", "id", "signal"}``. The report pipe carries the records that ``launcher.py`` describes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import marshal
 import os
 import select
 
+import mudroom.sandbox.launcher.refresher  # noqa: F401 - the step ``view`` needs it
 from mudroom.sandbox.launcher.init import (
     ReportedError,
     end_children,

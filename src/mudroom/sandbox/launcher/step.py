@@ -287,6 +287,7 @@ def step_overlay(
     EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts is not
     supported (Documentation/filesystems/overlayfs.rst).
     """
+    context.is_overlay = True
     make_directories(context.root, path)
     descriptors = [
         os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) for layer in (*lowers, upper, work)
@@ -339,6 +340,10 @@ def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], v
 def step_view(context: StepContext, path: bytes) -> None:
     """Send the view's mount to the host, if it asked for it. A file opened below this descriptor (openat2(2)) is the
     file that the command sees, from any mount namespace. The descriptor is closed here before the command starts."""
+    if context.door >= 0:
+        from mudroom.sandbox.launcher.refresher import send_refresher  # ``holder.py`` has imported it
+
+        send_refresher(context, path)
     if context.view < 0:
         return
     place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)

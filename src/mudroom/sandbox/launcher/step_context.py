@@ -19,6 +19,8 @@ class StepContext:
         self.view = self.channel = self.gate = self.door = -1
         """Sockets of the host: the view is sent over ``view``, the master of a pseudo-terminal over ``channel``, the
         gate's listeners over ``gate``; commands of a held sandbox are received over ``door``."""
+        self.is_overlay = False
+        """Whether the view is an overlay of this sandbox's own."""
         self.terminal = -1
         """The command's side of the pseudo-terminal."""
         self.listener = -1

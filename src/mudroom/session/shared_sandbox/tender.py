@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
+from mudroom.core.clock import CommandStart
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
@@ -52,8 +53,7 @@ class Basis(NamedTuple):
     """With the mask of its commands."""
     fork: Fork
     mode: Mode
-    started: int
-    """Nanoseconds, by the clock that file systems stamp with."""
+    started: CommandStart
     terms: Callable[[], str]
     """Return the terms of its commands (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]
@@ -469,8 +469,9 @@ class SharedSandbox:
 
     def _journal_notes(self) -> None:
         """Journal the notes: no command is left that could show them."""
-        if self.notes:
-            data = {"notes": self.notes}
+        notes = [*self.notes, *self.held.notes]
+        if notes:
+            data = {"notes": notes}
             self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())
 
     def _release(self) -> None:
@@ -494,6 +495,8 @@ class SharedSandbox:
             if isinstance(view, OverlayView):
                 view.is_live = live
             gather(self.fork, opened, view, command, self.basis.started)
+            if isinstance(view, OverlayView) and not live:
+                view.unmounted()
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:

@@ -24,9 +24,9 @@ from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
 from mudroom.core.tree.path import name as last
 from mudroom.stage.buffer.content import PER_FILE, TOTAL, BufferedContent, Contents, Spool, read_whole
-from mudroom.stage.buffer.files import Draft, check_file, os_error, refusal
+from mudroom.stage.buffer.files import Draft, check_file, moved_on, os_error, refusal, version
 from mudroom.stage.buffer.flush import FlushTarget, take_in, write_out
-from mudroom.stage.buffer.node import TOP, Node
+from mudroom.stage.buffer.node import TOP, Node, join, nodes
 from mudroom.stage.buffer.node_tree import NodeTree
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Buffer:
     """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Its methods raise ValueError for a path that is not a
     RelPath.
 
-    ``keep(path)`` captures the original of a path, once, before its first change, while the buffer's lock is held.
+    ``keep(path)`` captures the original of a path before its first change since the last flush, with the lock held.
     ``spill`` is a directory for content that does not fit into memory. ``clock`` returns nanoseconds since 1970.
     """
 
@@ -110,11 +110,14 @@ class Buffer:
         path = relpath(path)
         with self._lock:
             self._check_file(path, exclusive)
+            started = version(self._nodes.look(path))
         spool = Spool(self._contents)
 
         def commit() -> None:
             with self._lock:
                 self._check_file(path, exclusive)
+                if version(self._nodes.look(path)) != started:
+                    raise moved_on(path)
                 self._place(path, spool.finish, mode)
 
         return Draft(spool, commit, spool.abandon)
@@ -165,7 +168,7 @@ class Buffer:
             if target is not None:
                 if old == new or _hard_links(entry, target):
                     return  # rename(2) does nothing in this case
-                self._check_replaceable(entry, target, new)
+                _check_replaceable(self._nodes, entry, target, new)
             self._keep_tree(old)
             self._keep_once(new)
             self._nodes.move(old, new, entry)
@@ -204,13 +207,6 @@ class Buffer:
         """Raise OSError unless a file can be written at ``path``."""
         self._check_above(path)
         check_file(self._nodes.look(path), path, exclusive)
-
-    def _check_replaceable(self, entry: Entry, target: Entry, new: bytes) -> None:
-        """Raise OSError unless rename(2) would replace ``target`` by ``entry``."""
-        if (entry.kind == "directory") != (target.kind == "directory"):
-            raise os_error(errno.EISDIR if target.kind == "directory" else errno.ENOTDIR, new)
-        if self._nodes.names(new):
-            raise os_error(errno.ENOTEMPTY, new)
 
     def _keep_once(self, path: bytes) -> None:
         if path not in self._kept:
@@ -278,7 +274,31 @@ class Buffer:
             if below is not None:
                 self._nodes.below = below()
             self._nodes.clear()
+            self._kept.clear()
             return lost
+
+    def withdraw(self, path: bytes) -> list[tuple[bytes, int]]:
+        """Drop the changes at ``path`` and below it. Return the dropped contents: paths with descriptors to close."""
+        with self._lock:
+            node = self._nodes.forget(path)
+            if node is None:
+                return []
+            held = [(at, below) for at, below in [(path, node), *nodes(node)] if below is not None and below.content]
+            contents = [
+                (at if below is node else join(path, at), self._contents.open(below.content))
+                for at, below in held
+                if below.content is not None
+            ]
+            self._nodes.release(node)
+            return contents
+
+
+def _check_replaceable(tree: NodeTree, entry: Entry, target: Entry, new: bytes) -> None:
+    """Raise OSError unless rename(2) would replace ``target`` by ``entry``."""
+    if (entry.kind == "directory") != (target.kind == "directory"):
+        raise os_error(errno.EISDIR if target.kind == "directory" else errno.ENOTDIR, new)
+    if tree.names(new):
+        raise os_error(errno.ENOTEMPTY, new)
 
 
 def _hard_links(a: Entry, b: Entry) -> bool:

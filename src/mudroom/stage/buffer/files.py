@@ -90,6 +90,10 @@ class Draft(io.BufferedIOBase):
     at_close = True
     owner: object = None
     """Kept alive as long as the draft: the tree that it is written to must not end before it."""
+    mode = "rb+"
+    name: str = ""
+    before_commit: Callable[[], object] = staticmethod(lambda: None)
+    after_commit: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, stream: DraftStream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
         self._stream, self._commit, self._abandon = stream, commit, abandon
@@ -143,7 +147,9 @@ class Draft(io.BufferedIOBase):
             return
         self._settled = True
         try:
+            self.before_commit()
             self._commit()
+            self.after_commit()
         except BaseException:
             self._abandon()
             raise
@@ -172,6 +178,19 @@ class Draft(io.BufferedIOBase):
 
 def os_error(number: int, path: bytes) -> OSError:
     return OSError(number, os.strerror(number), os.fsdecode(path))
+
+
+def moved_on(path: bytes) -> OSError:
+    """Return the error for a file that another writer has closed since this one was opened."""
+    text = "another writer has changed this file since it was opened; that version stays: read it and write again"
+    return OSError(errno.ESTALE, text, os.fsdecode(path))
+
+
+def version(entry: Entry | None) -> tuple[object, ...] | None:
+    """Return what differs between two versions of an entry. A flush, a checkpoint and a merge of layers keep it."""
+    if entry is None or entry.kind == "directory":
+        return None if entry is None else (entry.kind,)
+    return (entry.kind, entry.mode, entry.size, entry.mtime, entry.target)
 
 
 def refusal(look: Callable[[bytes], Entry | None], path: bytes) -> OSError:

@@ -126,6 +126,17 @@ class NodeTree:
         self._touch(directory)
         return node
 
+    def forget(self, path: bytes) -> Node | None:
+        """Drop the change at ``path``, which then shows the tree below. Return its node, if it has one."""
+        node = self.root
+        *above, name = path.split(b"/")
+        for step in above:
+            child = (node.names or {}).get(step)
+            if child is None:
+                return None
+            node = child
+        return node.names.pop(name, None) if node.names else None
+
     def move(self, old: bytes, new: bytes, entry: Entry) -> None:
         node, target = self.own(old, entry), self.directory(new)
         self.detach(old)

@@ -179,6 +179,21 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
                 os.chmod(rest, mode, dir_fd=at)
 
 
+@contextmanager
+def _new_file(at: int, name: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+    write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at)
+    try:
+        yield write
+        os.fchmod(write, mode)
+        if mtime is not None:
+            os.utime(write, ns=(mtime, mtime))
+    except BaseException:
+        os.unlink(name, dir_fd=at)
+        raise
+    finally:
+        os.close(write)
+
+
 class LayerWriter:
     """Writes into a layer that is not mounted. Writing a path replaces everything that the layer has there.
 
@@ -187,8 +202,10 @@ class LayerWriter:
     OSError as the disk does.
     """
 
-    def __init__(self, layer: int, lower: Source) -> None:
-        self._layer, self._lower = layer, lower
+    def __init__(self, layer: int, lower: Source, aside: int | None = None) -> None:
+        """``aside``: a private directory on the layer's file system. Files are written there, then renamed
+        to their paths, so that a reader of the layer sees the old file or the new one."""
+        self._layer, self._lower, self._aside = layer, lower, aside
         self._ready: set[bytes] = set()
         self._loose = LoosenedDirectories(layer)
 
@@ -214,18 +231,17 @@ class LayerWriter:
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
         """Yield a descriptor of a new file. An incomplete file is removed, because it could not be told from a complete
         one."""
-        with self._cleared(path) as (above, name):
-            write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=above)
-            try:
-                yield write
-                os.fchmod(write, mode)
-                if mtime is not None:
-                    os.utime(write, ns=(mtime, mtime))
-            except BaseException:
-                os.unlink(name, dir_fd=above)
-                raise
-            finally:
-                os.close(write)
+        if self._aside is not None:
+            with self._above(path) as (above, name):
+                with _new_file(self._aside, b"flush", mode, mtime) as write:
+                    yield write
+                entry = look(above, name)
+                if entry is not None and entry.kind == "directory":
+                    self._remove(path)
+                os.rename(b"flush", name, src_dir_fd=self._aside, dst_dir_fd=above)
+            return
+        with self._cleared(path) as (above, name), _new_file(above, name, mode, mtime) as write:
+            yield write
 
     def link(self, path: bytes, other: bytes) -> None:
         """Add another name for a file that was written to the layer before."""
@@ -322,17 +338,18 @@ class LayerWriter:
             self._ready.add(above)
 
 
-def remove_tree(path: bytes) -> None:
-    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link."""
+def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> None:
+    """Remove a tree of mudroom's own, even if directories in it have lost their permissions. Never follow a link.
+    ``removed`` is called after each directory with the number of entries that were removed from it."""
     above, _slash, name = path.rpartition(b"/")
     at = open_root(above)
     try:
-        remove_at(at, name)
+        remove_at(at, name, removed)
     finally:
         os.close(at)
 
 
-def remove_at(at: int, name: bytes) -> None:
+def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None) -> None:
     """Like ``remove_tree``, for a name in an open directory. A missing name is no error."""
     entry = look(at, name)
     if entry is None:
@@ -347,7 +364,9 @@ def remove_at(at: int, name: bytes) -> None:
         if len(pending[-1]) > _LONG:
             pending[-1] = _move_up(at, name, pending[-1])
         path = pending[-1]
-        below = _clear_directory(at, path)
+        below, count = _clear_directory(at, path)
+        if removed is not None:
+            removed(count)
         if below:
             pending += below
         else:
@@ -371,18 +390,19 @@ def _move_up(at: int, top: bytes, path: bytes) -> bytes:
     raise AssertionError
 
 
-def _clear_directory(at: int, path: bytes) -> list[bytes]:
-    """Unlink the files of a directory. Return its subdirectories, made accessible."""
-    below = []
+def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
+    """Unlink the files of a directory. Return its subdirectories, made accessible, and the number of files."""
+    below, count = [], 0
     with directory(at, path) as opened, os.scandir(opened) as scan:
-        for item in scan:
+        for item in sorted(scan, key=os.DirEntry.inode):  # as rm(1) does: the order of a directory is that of hashes
             name = os.fsencode(item.name)
             if item.is_dir(follow_symlinks=False):
                 os.chmod(name, 0o700, dir_fd=opened)
                 below.append(path + b"/" + name)
             else:
                 os.unlink(name, dir_fd=opened)
-    return below
+                count += 1
+    return below, count
 
 
 def private_directories(scratch: bytes) -> tuple[bytes, bytes]:

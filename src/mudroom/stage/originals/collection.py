@@ -3,10 +3,10 @@
 1. A difference is a change only if content, kind, permissions, link target or user xattrs differ from the *base*. An
    overlay copies a whole file up when it is merely opened for writing or touched.
 2. An original is trusted only if it did not change while the command ran, nor while it was read: its ctime must be
-   certainly older than the command's start (``stage/stamp.py``), and the same after reading. Otherwise
-   ``original_known`` is False and apply treats it as a conflict. A trusted original is kept at once
-   (``stage/originals/original.py``), because the live file may be replaced later. Of deleted files only as many are
-   read as ``DELETED_FILES`` and ``DELETED_BYTES`` permit: a build's directory goes without being read.
+   certainly outside of the times that an edit since the command's start can have (``core/clock.py:EditWindow``), and
+   the same after reading. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original
+   is kept at once (``stage/originals/original.py``), because the live file may be replaced later. Of deleted files only
+   as many are read as ``DELETED_FILES`` and ``DELETED_BYTES`` permit: a build's directory goes without being read.
 3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently.
 4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
    lead out of the project and modes that land with fewer bits.
@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterable
 from stat import S_ISGID
 
+from mudroom.core.clock import EditWindow
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry, is_untouched
@@ -43,7 +44,7 @@ from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
-from mudroom.stage.stamp import is_earlier
+from mudroom.stage.stamp import is_outside
 from mudroom.stage.view import RawDifference, View
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
@@ -56,14 +57,11 @@ TEXT_LIMIT = 4 * 1024 * 1024
 """Bytes. Lines of a larger file are not counted."""
 
 
-def collect(view: View, staged: Source, lower: Source, ground: Ground, started: int) -> Changeset:
+def collect(view: View, staged: Source, lower: Source, ground: Ground, window: EditWindow) -> Changeset:
     """Return every change of the fork. ``staged`` reads the fork's layers alone, ``lower`` the tree below the upper
-    layer.
-
-    ``started`` is the start of the last command by the coarse real-time clock, in nanoseconds, as file systems stamp
-    ctime. Raise OSError if the fork cannot be read.
+    layer. ``window``: of the last command. Raise OSError if the fork cannot be read.
     """
-    collector = _Collector(staged, ground, started)
+    collector = _Collector(staged, ground, window)
     for difference in view.differences(lower):
         collector.consider(difference)
     ground.originals.save()
@@ -71,8 +69,8 @@ def collect(view: View, staged: Source, lower: Source, ground: Ground, started: 
 
 
 class _Collector:
-    def __init__(self, staged: Source, ground: Ground, started: int) -> None:
-        self._staged, self._ground, self._started = staged, ground, started
+    def __init__(self, staged: Source, ground: Ground, window: EditWindow) -> None:
+        self._staged, self._ground, self._window = staged, ground, window
         self._base, self._originals, self._frozen = ground.base, ground.originals, ground.frozen
         self._stacked = bool(ground.sealed.changes)
         self._before = {change.path: change for change in ground.before.changes}
@@ -172,7 +170,7 @@ class _Collector:
         base = self._base.look(path) if self._stacked or self._ground.is_replaced(path) else lower
         if self._frozen or base is None or base.kind == "directory":
             return base, True
-        return base, is_earlier(base.ctime, self._started)
+        return base, is_outside(self._window, base.ctime)
 
     def _with_content_kept(self, change: Change, base: Entry) -> Change:
         """Keep the content of a deleted file, within the limits."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.core.tree.entry import Entry, is_untouched, same_shape
+from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage.beneath import directory, look, open_beneath, open_root
 from mudroom.stage.copy import clone, listed
@@ -121,7 +121,7 @@ class CopyView:
         same = {
             path
             for path, (_below, copied) in self.manifest.items()
-            if not path or (is_untouched(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
+            if not path or (is_as_copied(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
         }
         root = open_root(self._work)
         try:
@@ -180,7 +180,7 @@ class CopyView:
         assert top is not None
         for path, entry in {b"": top, **staged}.items():
             below, copied = self.manifest.get(path, (None, None))
-            if below is None or not (is_untouched(copied, entry) and same_shape(copied, entry)):
+            if below is None or not (is_as_copied(copied, entry) and same_shape(copied, entry)):
                 yield RawDifference(path, below, entry)
         for path, (below, _copied) in self.manifest.items():
             if path and path not in staged:
@@ -241,6 +241,14 @@ def _write(
             writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)
         finally:
             os.close(opened)
+
+
+def is_as_copied(copied: Entry | None, entry: Entry | None) -> bool:
+    """Return whether a file of the copy is unchanged. The ctime of one that its owner may not read does not count:
+    mudroom's own reading changes its mode for a moment."""
+    if copied is not None and copied.kind == "file" and not copied.mode & 0o400:
+        return same_stamp(copied, entry)
+    return is_untouched(copied, entry)
 
 
 def _as_copied(entry: Entry, now: int) -> Entry:

@@ -13,7 +13,7 @@ from mudroom.stage.beneath import directory, look, open_root, reach
 from mudroom.stage.layers.layer import LayerListing, listing, loosened
 from mudroom.stage.source import Source
 from mudroom.stage.view import RawDifference, require_depth
-from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
+from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 
 _FEW = 64
 """Up to this many staged names of a directory are looked up below one by one, because the directory below may hold a
@@ -53,6 +53,10 @@ class OverlayView:
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""
         remove_old_work_directories(self._works, self._current)
+
+    def unmounted(self) -> None:
+        """Let the user remove what the mount has left."""
+        open_work_directories(self._works)
 
     def mount(self) -> Overlay:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)

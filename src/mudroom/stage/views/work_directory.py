@@ -6,10 +6,15 @@ crashed (Documentation/filesystems/overlayfs.rst); mudroom detects that by the f
 
 from __future__ import annotations
 
+import errno
 import os
 
 from mudroom.stage import safe_open
 from mudroom.stage.layers.layer import remove_at
+
+_MADE_BY_THE_KERNEL = (b"work", b"incompat", b"volatile")
+"""One in the other (ovl_make_workdir and ovl_create_volatile_dirty in fs/overlayfs/super.c)."""
+_NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EPERM, errno.EACCES)
 
 
 def new_work_directory(parent: bytes) -> bytes:
@@ -33,3 +38,35 @@ def remove_old_work_directories(parent: bytes, current: bytes) -> None:
                 remove_at(works, name)
     finally:
         os.close(works)
+
+
+def open_work_directories(parent: bytes) -> None:
+    """Give the directories that the kernel has made in the work directories, which have mode 000, to their owner: so
+    that ``rm -rf`` of the state works. No mount uses them any more.
+
+    Directories of another user, and what a container may have put in their place, stay as they are."""
+    try:
+        works = safe_open.open_directory(parent)
+    except FileNotFoundError:
+        return  # never mounted
+    try:
+        for name in map(os.fsencode, os.listdir(works)):
+            _open_chain(works, (name, *_MADE_BY_THE_KERNEL))
+    finally:
+        os.close(works)
+
+
+def _open_chain(at: int, names: tuple[bytes, ...]) -> None:
+    at = os.dup(at)
+    try:
+        for name in names:
+            below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = below
+            if not os.fstat(at).st_mode & 0o700:
+                os.chmod(b"/proc/self/fd/%d" % at, 0o700)  # fchmod(2) refuses O_PATH
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
+    finally:
+        os.close(at)

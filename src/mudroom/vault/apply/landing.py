@@ -46,6 +46,7 @@ from mudroom.vault.apply.transaction import (
 from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.conflict.resolution import answers
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import earliest_since
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -194,7 +195,7 @@ def reconciling(
             vault.project,
             staged,
             opened.ground(record.changeset),
-            since=record.started,
+            since=earliest_since(vault.path, record.started),
             place=vault.merged,
             partial=request.parts,
             answer=answers(fork, staged) if answered else None,

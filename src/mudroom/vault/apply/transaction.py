@@ -115,11 +115,6 @@ class ApplyDirectory:
             raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
         return load(self._plan(state), ApplyRecord)
 
-    def since(self) -> int:
-        """Time of the last change of state, in nanoseconds: a rename changes the ctime of the renamed file."""
-        state = self.state()
-        return os.stat(self._plan(state)).st_ctime_ns if state is not None else 0
-
     def write(self, state: State, record: ApplyRecord) -> None:
         save(self._plan(state), record, durable=True)
 

@@ -1,10 +1,14 @@
 """Undo, redo and recovery of applies, with the fork's records and the refs of git.
 
 ``undo_apply``, ``redo_apply`` and ``recover_all`` expect the caller to hold the vault's lock.
+
+Undos and redos are counted: ``applies/uN/turn`` has the number of the last one of this apply. The apply that was undone
+last is the one with the highest number, whatever the clock showed.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -36,6 +40,8 @@ def undo_apply(
     place = _find_apply(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
     refs = RefTurn(place, back=True)
+    if record is not None:
+        _count_turn(vault, place)
     if record is None or not record.dropped:
         return refs.added_to(undo(place, progress, refs.settle))
     with _locked_holder(vault, record, resting) as fork:
@@ -54,6 +60,8 @@ def redo_apply(
     place = _find_apply(vault, name, "undone", "redo")
     record = place.load() if place.state() == "undone" else None
     refs = RefTurn(place, back=False)
+    if record is not None:
+        _count_turn(vault, place)
     if record is None or not record.dropped:
         return refs.added_to(redo(place, progress, refs.settle))
     with _locked_holder(vault, record, resting) as fork:
@@ -104,12 +112,29 @@ def _find_apply(vault: Vault, name: str | None, state: str, verb: str) -> ApplyD
         candidates = [place for place in places if place.state() == state]
         if not candidates:
             raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
-        return candidates[-1] if verb == "undo" else max(candidates, key=lambda place: place.since())
+        return candidates[-1] if verb == "undo" else max(candidates, key=_turn_of)
     place = next((place for place in places if place.name == name), None)
     if place is None:
         names = ", ".join(place.name for place in places[-5:]) or "none"
         raise UsageError(f"there is no apply named {name}", f"the last ones: {names}")
     return place
+
+
+def _count_turn(vault: Vault, place: ApplyDirectory) -> None:
+    """Give an apply the next number. It serves only the order, so it need not survive a power cut."""
+    number = 1 + max(_turn_of(ApplyDirectory(path)) for path in vault.applies())
+    with open(place.path + b"/turn.new", "wb") as stream:
+        stream.write(b"%d" % number)
+    os.rename(place.path + b"/turn.new", place.path + b"/turn")
+
+
+def _turn_of(place: ApplyDirectory) -> int:
+    """Return the number of the last undo or redo of an apply; 0 if there is none or it cannot be read."""
+    try:
+        with open(place.path + b"/turn", "rb") as stream:
+            return int(stream.read(32))
+    except (FileNotFoundError, ValueError):
+        return 0
 
 
 def recover_all(vault: Vault) -> list[Recovery]:

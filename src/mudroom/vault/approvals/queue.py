@@ -17,23 +17,25 @@ from collections.abc import Callable, Iterable
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, explain_difference, is_same_question
 from mudroom.core.approval_queue import (
     VALIDITY,
-    Moment,
     QueueDecision,
     QueuedQuestionRecord,
     QueueRow,
     Room,
     State,
+    age,
     elapsed,
     is_old,
     questions_to_delete,
     storable,
     storable_text,
 )
+from mudroom.core.clock import SECOND, Moment, horizon
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.approvals import question as disk
 from mudroom.vault.approvals.bell import Bell, listeners, ring
 from mudroom.vault.approvals.question import FORMAT, WaiterLock
+from mudroom.vault.moment import clock_at, now
 from mudroom.vault.sync import sync_directory
 
 ROOM = Room()
@@ -41,14 +43,10 @@ LARGEST = ROOM.largest
 """Maximum bytes of the words of one command."""
 LOOK = 2.0
 """Seconds after which a waiter looks without being rung for."""
+_ASIDE = 3600.0
+"""Seconds for which an incomplete question is kept."""
 _GONE = "no process waited for it any more"
 _LIST = "mudroom approve lists the waiting questions"
-
-
-def now() -> Moment:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:  # random(4)
-        boot = stream.read().strip()
-    return Moment(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), boot)
 
 
 class Queue:
@@ -72,7 +70,7 @@ class Queue:
         seconds, the ticket is for that question. Raise MudroomError; then no question was put.
         """
         moment, question = self._clock(), storable(question)
-        rows = self._rows()
+        rows = self._rows(moment)
         try:
             for row in reversed(rows):
                 if not row.used and is_same_question(row.asked.question, question):
@@ -102,7 +100,7 @@ class Queue:
         """Whether a question held by this process can be resumed: it is unanswered, or its answer can still be used."""
         decision = self.decision(row.name)
         if decision is None:
-            if elapsed(row.asked.when, moment) <= ROOM.unanswered:
+            if age(row.asked.when, moment) <= ROOM.unanswered:
                 return True
             self.end(row.name, "expired", _GONE)
             return False
@@ -164,7 +162,7 @@ class Queue:
     def rows(self) -> list[QueueRow]:
         """Return all questions, oldest first, without unreadable ones. Raise MudroomError."""
         self._require_own()
-        return self._rows()
+        return self._rows(self._clock())
 
     def row(self, name: str) -> QueueRow:
         """Return a question by its name. Raise UsageError if there is none, MudroomError."""
@@ -185,7 +183,7 @@ class Queue:
         row = self.row(name)
         if row.decision is not None:
             return row.decision, False
-        if not row.waiter and elapsed(row.asked.when, self._clock()) > ROOM.unanswered:
+        if not row.waiter and age(row.asked.when, self._clock()) > ROOM.unanswered:
             return self.end(name, "expired", _GONE)
         return self.end(name, "allowed" if allow else "denied", reason, by, keep)
 
@@ -248,9 +246,9 @@ class Queue:
     def _place(self, name: str) -> bytes:
         return self._path + b"/" + name.encode()
 
-    def _rows(self) -> list[QueueRow]:
+    def _rows(self, moment: Moment) -> list[QueueRow]:
         rows = [row for name in self._names() if (row := disk.row_at(self._place(name))) is not None]
-        return sorted(rows, key=lambda row: (row.asked.when.time, row.name))
+        return sorted(rows, key=lambda row: (-age(row.asked.when, moment), row.asked.when.time, row.name))
 
     def _names(self) -> list[str]:
         try:
@@ -295,12 +293,14 @@ class Queue:
             return
         with os.scandir(self._path) as scan:
             strange = [item for item in scan if os.fsdecode(item.name) not in known and item.name != b"bells"]
+        clock = clock_at(os.path.dirname(self._path), moment)
         for item in strange:
+            kept = _ASIDE if item.name.startswith(disk.ASIDE) else ROOM.kept
             try:
-                age = moment.time - item.stat(follow_symlinks=False).st_mtime_ns
+                written = item.stat(follow_symlinks=False).st_mtime_ns
             except FileNotFoundError:
                 continue
-            if age > (3600 if item.name.startswith(disk.ASIDE) else ROOM.kept) * 10**9:
+            if written < horizon(clock, int(kept * SECOND)):
                 disk.remove(item.path)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
 from mudroom.stage import safe_open
-from mudroom.stage.views.work_directory import new_work_directory, remove_old_work_directories
+from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -72,6 +72,7 @@ class ForkCache:
 
     def give_back(self, limit: int) -> list[str]:
         """Move new entries to the fork's pool, and return notes. No process of the fork may live."""
+        open_work_directories(self._place + b"/work")
         pool = recorded_pool(self._fork)
         if pool in (b"", NOWHERE) or self._use.owner is not None:
             return []

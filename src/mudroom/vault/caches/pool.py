@@ -2,16 +2,17 @@
 
 Beside the pool's directory lies ``<pool>.size``: the bytes that were published since the pool was last measured, and
 the bytes that it had then. The sum is an upper bound, since a published file may replace another; before anything is
-removed, the pool is measured.
+removed, the pool is measured. The names of the caches follow, in the order in which they were last published to.
 
 A cache is removed as a whole, the one first that nothing was published to for longest: some tools take a directory for
-complete if it exists (Go's module cache, Cargo's sources), so single files cannot be removed.
+complete if it exists (Go's module cache, Cargo's sources), so single files cannot be removed. That order is the order
+of publications, not of times, since the clock can be set.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.cache_place import NAMES
 from mudroom.core.confinement.limit import show_size
@@ -27,11 +28,16 @@ class SharedCache:
 
     @property
     def size(self) -> int:
+        return self._noted()[0]
+
+    def _noted(self) -> tuple[int, list[bytes]]:
+        """Return the bytes, and the caches in the order of their last publications."""
         try:
             with open(self.path + b".size", "rb") as stream:
-                return int(stream.read() or b"0")
+                size, *names = stream.read().split(b" ")
+            return int(size or b"0"), names
         except (FileNotFoundError, ValueError):
-            return 0
+            return 0, []
 
     def add(self, published: Mapping[bytes, int], limit: int) -> list[str]:
         """Count what was published, and keep the pool within ``limit`` bytes. Return notes."""
@@ -39,27 +45,31 @@ class SharedCache:
             return []
         for cache in published:
             os.utime(self.path + b"/" + cache)
-        size = self.size + sum(published.values())
+        before, names = self._noted()
+        order = [name for name in names if name not in published] + sorted(published)
+        size = before + sum(published.values())
         notes = []
         if size > limit:
-            size, removed = self._shrink(limit)
+            size, removed = self._shrink(limit, order)
             notes = [f"caches were removed to stay within {show_size(limit)} (caches.limit): {', '.join(removed)}"]
             notes = notes if removed else []
-        self._write(size)
+        self._write(size, order)
         return notes
 
     def expire(self, before: int) -> int:
-        """Remove caches to which nothing was published since ``before``, in nanoseconds. Return the bytes freed."""
+        """Remove caches to which nothing was published since ``before``, a time of ``core/clock.py:horizon``. Return
+        the bytes freed."""
         old = [name for name in self._filled() if self._last(name) < before]
         freed = sum(self._remove(name) for name in old)
         if freed:
-            self._write(max(self.size - freed, 0))
+            size, order = self._noted()
+            self._write(max(size - freed, 0), order)
         return freed
 
-    def _shrink(self, limit: int) -> tuple[int, list[str]]:
+    def _shrink(self, limit: int, order: Sequence[bytes]) -> tuple[int, list[str]]:
         sizes = {name: measure(self.path + b"/" + name) for name in self._filled()}
         removed = []
-        for name in sorted(sizes, key=self._last):
+        for name in sorted(sizes, key=lambda name: order.index(name) if name in order else -1):
             if sum(sizes.values()) <= limit:
                 break
             self._remove(name)
@@ -86,9 +96,9 @@ class SharedCache:
         remove_tree(gone)
         return size
 
-    def _write(self, size: int) -> None:
+    def _write(self, size: int, order: Sequence[bytes]) -> None:
         with open(self.path + b".size.new", "wb") as stream:
-            stream.write(b"%d" % size)
+            stream.write(b" ".join((b"%d" % size, *order)))
         os.rename(self.path + b".size.new", self.path + b".size")
 
 

@@ -129,7 +129,11 @@ class Reconciler:
         assert change.staged is not None
         if not same_shape(change.staged, ours):
             return False
-        return ours.kind != "file" or _same_file(self._live, self._staged, change.path, change.staged, ours)
+        if ours.kind != "file":
+            return True
+        if "xattr" in change.flags and _xattrs(self._live, change.path) != _xattrs(self._staged, change.path):
+            return False
+        return _same_file(self._live, self._staged, change.path, change.staged, ours)
 
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
         base = change.base
@@ -348,6 +352,18 @@ def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: E
     finally:
         os.close(mine)
         os.close(yours)
+
+
+def _xattrs(source: Source, path: bytes) -> dict[str, bytes] | None:
+    """Return the user xattrs of a file; None if it cannot be opened."""
+    try:
+        opened = source.open(path)
+    except OSError:
+        return None
+    try:
+        return xattr.user(opened)
+    finally:
+        os.close(opened)
 
 
 def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:

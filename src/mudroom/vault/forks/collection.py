@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from mudroom.core.clock import CommandStart, edit_window
 from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
@@ -16,6 +17,7 @@ from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -50,7 +52,9 @@ def view_of(
         return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.views.copy_view import CopyView
 
-    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    report = (
+        None if progress is None else lambda done, total: progress("copying the snapshot for the command", done, total)
+    )
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
 
@@ -133,19 +137,19 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
             stream.write(data)
 
 
-def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: int) -> Changeset:
+def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 
-    closed = open_to_owner(view.staged[0])
-    changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
+    changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
     if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 
-        settle_repository(fork, opened, changeset, started)
+        settle_repository(fork, opened, changeset, window)
     if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change
-from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
-from mudroom.stage.views.copy_view import CopyView
+from mudroom.stage.views.copy_view import CopyView, is_as_copied
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
@@ -39,7 +40,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         view = CopyView(fork.copy_place, opened.lower)
         differences = list(view.differences(opened.lower))
         if as_reviewed:
-            _check(fork, opened, view, _looks_like if cut_off else _is_untouched)
+            _check(fork, opened, view, _looks_like if cut_off else is_as_copied)
         if not differences:
             if cut_off:
                 os.unlink(mark)
@@ -57,14 +58,6 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
     os.unlink(mark)
 
 
-def _is_untouched(a: Entry | None, b: Entry | None) -> bool:
-    """``same_stamp``, and for a file the same ctime: a process that writes to the copy can set mtime back. Not for
-    files that their owner may not read: reading them changes their mode for a moment."""
-    if a is None or b is None or a.kind != "file" or not a.mode & 0o400:
-        return same_stamp(a, b)
-    return same_stamp(a, b) and a.ctime == b.ctime
-
-
 def _looks_like(a: Entry | None, b: Entry | None) -> bool:
     """``same_stamp`` of a file and its copy, which has another inode. For other kinds times are ignored."""
     if a is None or b is None or not same_shape(a, b):
@@ -77,7 +70,7 @@ def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entr
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
     started = record.started if record is not None else 0
-    now = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), started)
+    now = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), EditWindow(started))
     before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
     for path in sorted({*before, *after}):
         if path not in before or path not in after or not is_same(before[path], after[path]):

@@ -9,6 +9,7 @@ buffer into the upper layer (or the staged copy), where processes see it.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,12 +17,14 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import version
 from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -42,6 +45,35 @@ class _Shown:
         return self.source.open(path)
 
 
+def _pin(path: bytes) -> int:
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return -1
+
+
+def _close(pinned: list[int]) -> None:
+    for pin in pinned:
+        if pin >= 0:
+            os.close(pin)
+    pinned.clear()
+
+
+def _opened_identity(pin: int) -> tuple[int, int] | None:
+    if pin < 0:
+        return None
+    info = os.fstat(pin)
+    return info.st_dev, info.st_ino
+
+
+def _identity(path: bytes) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
+
+
 class Editor:
     """File tools on one fork. Raise OSError if the fork cannot be opened. Close it; unflushed changes are lost then.
 
@@ -51,16 +83,32 @@ class Editor:
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock
         self._spill = fork.path + b"/spill"
+        self._files = (fork.path + b"/state", fork.record_path)
+        self._pinned: list[int] = []
+        """Descriptors of these files as they were when the fork was opened, so that no other gets their inodes; -1:
+        missing. Both files are replaced by every writer, never written to."""
+        self._versions: dict[bytes, tuple[object, ...] | None] = {}
+        """Of the paths that the buffer changes: what was there before."""
         os.makedirs(self._spill, mode=0o700, exist_ok=True)
         self._open()
         self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
         info = os.fstat(self._place)
         self._identity = (info.st_ino, info.st_dev)
         self._shown = _Shown(self._opened.merged())
+        self.refused: dict[bytes, bytes] = {}
+        """Changes that were withdrawn because another writer was first: path to the file with the content, or empty."""
         self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
 
     def _open(self) -> None:
-        self._opened = OpenFork(self._vault, self._fork)
+        pinned = [_pin(path) for path in self._files]  # before the fork is read: a later version is noticed
+        try:
+            opened = OpenFork(self._vault, self._fork)
+        except BaseException:
+            _close(pinned)
+            raise
+        _close(self._pinned)
+        self._pinned = pinned
+        self._opened = opened
         self._ground = self._opened.ground()
         self._changed = {change.path for change in self._ground.before.changes}
 
@@ -73,12 +121,21 @@ class Editor:
             return False
         return (info.st_ino, info.st_dev) == self._identity
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether another session, instance or command has changed the fork since it was opened."""
+        return any(
+            _identity(path) != _opened_identity(pin) for path, pin in zip(self._files, self._pinned, strict=True)
+        )
+
     def refresh(self) -> None:
-        """Reopen the fork after a command has run in it, or its layers have changed."""
+        """Reopen the fork after a command has run in it, or its layers have changed. If that fails, the fork stays open
+        as it was."""
         with self.buffer.lock:  # a reading thread uses the descriptors closed here
-            self._opened.close()
+            before = self._opened
             self._open()
             self._shown.source = self._opened.merged()
+            before.close()
 
     def close(self) -> None:
         self.buffer.clear()
@@ -86,10 +143,12 @@ class Editor:
         if self.is_there and os.path.isdir(self._spill):
             remove_tree(self._spill)
         os.close(self._place)
+        _close(self._pinned)
 
     def _keep(self, path: bytes) -> None:
         """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""
         ground = self._ground
+        self._versions.setdefault(path, version(self._shown.look(path)))
         if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
             return
         entry = ground.base.look(path)
@@ -106,20 +165,58 @@ class Editor:
         """Write the buffer into the fork and update its record.
 
         Hold the fork's lock; no command may be running in it. Return paths that cannot be staged: sockets, and files
-        that are gone from the layers below.
+        that are gone from the layers below. Changes of paths that another writer has changed are withdrawn first
+        (``refused``).
         """
         if not self.buffer.changed:
             return []
         self._ground.originals.save()
-        started = self._clock()
+        if self.is_outdated:
+            self.refresh()
+            self._withdraw()
+        started = command_start(self._vault.path)
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
         with OpenFork(self._vault, self._fork) as opened:
             mode: Mode = "copy" if self._fork.has_copy else "overlay"
             view = view_of(self._vault, self._fork, opened, mode)
-            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, started), started)
+            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, self._clock()), started)
         self.refresh()
+        self._versions.clear()
         return lost
+
+    def _withdraw(self) -> None:
+        """Withdraw the changes that would replace those of another writer; keep their contents."""
+        staged = self._opened.staged()
+        for path in sorted(path for path in self._versions if self._is_taken(path, staged)):
+            place = b""
+            for at, content in self.buffer.withdraw(path):
+                place = place or self._new_place()
+                with os.fdopen(content, "rb") as source:
+                    os.makedirs(os.path.dirname(place + b"/" + at), mode=0o700, exist_ok=True)
+                    with open(place + b"/" + at, "xb") as target:
+                        shutil.copyfileobj(source, target)
+            self.refused[path] = place + b"/" + path if place else b""
+
+    def _is_taken(self, path: bytes, staged: Source) -> bool:
+        """Whether another writer has changed ``path`` in the fork since the buffer's change of it. Edits of the user in
+        the project do not count: apply merges them."""
+        entry = self._shown.look(path)
+        if entry is not None and entry.kind == "directory" and self.buffer.look(path) is None:
+            names = self._shown.names(path)  # a directory is deleted with the entries that were known
+            return any(path + b"/" + name not in self._versions for name in names)
+        if version(entry) == self._versions[path]:
+            return False
+        if entry is None:
+            return self._ground.base.look(path) is not None
+        return staged.look(path) is not None
+
+    def _new_place(self) -> bytes:
+        above = self._fork.path + b"/refused"
+        os.makedirs(above, mode=0o700, exist_ok=True)
+        place = above + b"/%d" % (len(os.listdir(above)) + 1)
+        os.mkdir(place, 0o700)
+        return place
 
     @contextmanager
     def _writer(self) -> Iterator[FlushTarget]:
@@ -133,6 +230,18 @@ class Editor:
                 os.chmod(upper, top.mode if top is not None else 0o755)
             root = open_root(upper)
         try:
-            yield PlainWriter(root) if self._fork.has_copy else LayerWriter(root, self._opened.lower)
+            if self._fork.has_copy:
+                yield PlainWriter(root)
+                return
+            aside = self._fork.path + b"/aside"
+            if os.path.lexists(aside):
+                remove_tree(aside)  # left by a crash
+            os.mkdir(aside, 0o700)
+            beside = open_root(aside)
+            try:
+                yield LayerWriter(root, self._opened.lower, beside)
+            finally:
+                os.close(beside)
+                remove_tree(aside)
         finally:
             os.close(root)

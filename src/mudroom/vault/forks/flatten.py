@@ -43,6 +43,15 @@ def use_merged_layer(fork: Fork, merged: str) -> None:
     fork.save(stack.flattened(state, len(state.layers) - KEPT, merged))
 
 
+def merge_if_deep(vault: Vault, fork: Fork) -> None:
+    """Merge the lowest layers of a fork in which no command runs, if there are many. Hold the fork's lock.
+
+    A fork that is changed by file tools and frozen by checkpoints gets layers without a command that would merge them.
+    """
+    if is_deep(fork):
+        use_merged_layer(fork, merge_lowest(vault, fork))
+
+
 def merge_originals(layers: list[bytes], target: bytes) -> None:
     originals, merged = Originals(layers), Originals([target])
     for path in originals.paths():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, cast
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
@@ -35,21 +36,22 @@ from mudroom.vault.store.store import Vault
 class MountedFork(NamedTuple):
     kind: Kind
     writable: bool
-    since: int
-    """Nanoseconds since 1970."""
+    since: CommandStart
     place: bytes
 
 
 def mounted(fork: Fork) -> MountedFork | None:
     try:
         with open(fork.path + b"/mount", "rb") as stream:
-            kind, mode, since, place = stream.read().split(b" ", 3)
+            kind, mode, since, boot, place = stream.read().split(b" ", 4)
     except FileNotFoundError:
         return None
-    return MountedFork(cast(Kind, kind.decode()), mode == b"rw", int(since), place)
+    return MountedFork(cast(Kind, kind.decode()), mode == b"rw", CommandStart(int(since), int(boot)), place)
 
 
-def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, kind: Kind | None = None) -> MountedFork:
+def mount(
+    vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: CommandStart, kind: Kind | None = None
+) -> MountedFork:
     """Show a fork at ``place``, an empty or absent directory. Hold the fork's lock.
 
     Raise UsageError if the directory is not empty, Unsupported if this kind of mount is not available here.
@@ -108,7 +110,7 @@ def _copy(fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> CopyView:
 def _write_note(fork: Fork, mounted_fork: MountedFork) -> None:
     mode = b"rw" if mounted_fork.writable else b"ro"
     with open(fork.path + b"/mount.new", "wb") as stream:
-        stream.write(b" ".join((mounted_fork.kind.encode(), mode, b"%d" % mounted_fork.since, mounted_fork.place)))
+        stream.write(b" ".join((mounted_fork.kind.encode(), mode, b"%d %d" % mounted_fork.since, mounted_fork.place)))
     os.rename(fork.path + b"/mount.new", fork.path + b"/mount")
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below
@@ -24,6 +25,7 @@ from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter, remove_at
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, is_absence, read_all
+from mudroom.stage.stamp import is_outside
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
@@ -34,9 +36,9 @@ _REF_LIMIT, _PACKED_LIMIT = 4096, 64 << 20
 _REF_MODE = 0o644
 
 
-def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, started: int) -> None:
+def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window: EditWindow) -> None:
     """Pin the repository of the project, or let it follow the project. Call it after each collection, with the fork's
-    lock held and no view mounted. ``started``: of the last command, as for ``collect``."""
+    lock held and no view mounted. ``window``: of the last command, as for ``collect``."""
     base = opened.base
     if fork.state.base != LIVE or fork.is_copy or not os.path.isdir(fork.upper):
         return
@@ -48,7 +50,7 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, starte
     if not changed and not is_sealed:
         _follow(fork)
     elif not {_GIT, _HEAD} & changed:
-        _pin(fork, opened, changed, started)
+        _pin(fork, opened, changed, window)
 
 
 def _follow(fork: Fork) -> None:
@@ -59,13 +61,13 @@ def _follow(fork: Fork) -> None:
         os.close(root)
 
 
-def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> None:
+def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], window: EditWindow) -> None:
     staged, base, ground = opened.staged(), opened.base, opened.ground()
     if _PACKED in changed:
         _unpack(fork, opened)
     if staged.look(_INDEX) is None:
         return  # the index follows the project, and so does HEAD
-    head = _settled_file(base, _HEAD, started)
+    head = _settled_file(base, _HEAD, window)
     if head is None or not head[1].startswith(b"ref: refs/heads/"):
         return
     branch = _GIT + b"/" + head[1][5:].strip()
@@ -73,11 +75,11 @@ def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], started: int) -> Non
         return
     pins = [(_HEAD, *head)]
     if branch not in changed:
-        value = _settled_file(base, branch, started)
+        value = _settled_file(base, branch, window)
         if value is not None:
             pins.append((branch, *value))
         elif base.look(branch) is None and _PACKED not in changed:
-            pins += _packed(base, branch, started)
+            pins += _packed(base, branch, window)
     pins = [pin for pin in pins if staged.look(pin[0]) is None and _is_original(ground, *pin)]
     if pins:
         for path, entry, data in pins:
@@ -119,10 +121,10 @@ def _read(source: Source, path: bytes) -> bytes:
         raise
 
 
-def _settled_file(base: Source, path: bytes, started: int) -> tuple[Entry | None, bytes] | None:
+def _settled_file(base: Source, path: bytes, window: EditWindow) -> tuple[Entry | None, bytes] | None:
     """Return a file's entry and content, None unless it is as it was when the command began."""
     entry = base.look(path)
-    if entry is None or entry.kind != "file" or entry.ctime >= started:
+    if entry is None or entry.kind != "file" or not is_outside(window, entry.ctime):
         return None
     try:
         data = read_all(base, path, _PACKED_LIMIT if path.endswith(b"packed-refs") else _REF_LIMIT)
@@ -133,10 +135,10 @@ def _settled_file(base: Source, path: bytes, started: int) -> tuple[Entry | None
     return None if data is None else (entry, data)
 
 
-def _packed(base: Source, branch: bytes, started: int) -> list[tuple[bytes, Entry | None, bytes]]:
+def _packed(base: Source, branch: bytes, window: EditWindow) -> list[tuple[bytes, Entry | None, bytes]]:
     from mudroom.core.git.repository_state import parse_packed_refs
 
-    packed = _settled_file(base, b".git/packed-refs", started)
+    packed = _settled_file(base, b".git/packed-refs", window)
     value = parse_packed_refs(packed[1]).get(branch[len(_GIT) + 1 :]) if packed is not None else None
     return [(branch, None, value + b"\n")] if value is not None else []
 

@@ -12,8 +12,10 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
+from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_directory
 
 
 def upper_is_empty(fork: Fork) -> bool:
@@ -119,7 +121,7 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     from mudroom.vault.sync import sync_directory
 
     state = fork.state
-    fork.begin(time)  # cut off from here on, the changes are collected again: the record may not match the layers
+    fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
     sync_directory(fork.path)
     upper = vault.new_layer()
     _make_tree(vault, upper, point)

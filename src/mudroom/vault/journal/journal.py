@@ -26,6 +26,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
@@ -52,6 +53,9 @@ _PORTION = 64
 """Events that are filtered before the searching caller is asked whether to continue."""
 _LEAST = 100
 """This many events stay in the database, whatever their size."""
+
+_FOREVER = 100 * 366 * 86400.0
+"""Seconds. An infinite age cannot be converted to nanoseconds."""
 
 _LIVE = "number > (SELECT number FROM origin)"
 """Any other row was inserted by hand: archived rows are deleted in the transaction that moves the origin."""
@@ -288,14 +292,15 @@ class Journal:
 
     # --- archives ---
 
-    def keep_within(self, size: int, age: float, now: int) -> JournalArchive | None:
+    def keep_within(self, size: int, age: float, clock: VaultClock) -> JournalArchive | None:
         """Move older events to an archive if the database has more than ``size`` bytes, or has events older than
-        ``age`` seconds. Costs a few lookups of single rows and pages otherwise.
+        ``age`` seconds by the vault's own clock. Costs a few lookups of single rows and pages otherwise.
 
         Raise OSError or MudroomError as the disk does; no event is lost then.
         """
         with self._lock, self._named_errors():
-            upto = _surplus(self._open(), size, now - int(age * 10**9), now - int(age * 10**9) // 2)
+            nanoseconds = int(min(age, _FOREVER) * SECOND)
+            upto = _surplus(self._open(), size, horizon(clock, nanoseconds), horizon(clock, nanoseconds // 2))
         return self.archive(upto) if upto else None
 
     def archive(self, upto: int) -> JournalArchive | None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
@@ -93,7 +94,7 @@ def _read_running(fork: Fork) -> None:
     """Raise ValueError if the start time of a command cannot be read: readers of the fork then see a running
     command.
     """
-    if fork.interrupted == 0:
+    if fork.interrupted == CommandStart(0):
         raise ValueError("the start time of its command cannot be read")
 
 

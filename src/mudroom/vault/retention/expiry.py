@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
+from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -27,13 +28,15 @@ from mudroom.vault.store.store import Vault
 _REMOVED = b"/plan.removed"
 
 
-def sweep_applies(vault: Vault, kept: RetentionLimits, now: int, *, dry_run: bool = False) -> list[Expired]:
+def sweep_applies(
+    vault: Vault, kept: RetentionLimits, clock: VaultClock, now: int, *, dry_run: bool = False
+) -> list[Expired]:
     """Remove the applies that exceed the limits. Return them, oldest first. Hold the vault's lock; no apply may be
-    unfinished.
+    unfinished. ``now``: the time of the wall clock, for the tombstones.
     """
     places = {place.name: place for place in map(ApplyDirectory, vault.applies())}
     facts = [_fact(vault, place, note=not dry_run) for place in places.values() if place.state() is not None]
-    going = expired_applies(facts, kept, now)
+    going = expired_applies(facts, kept, horizon(clock, kept.age))
     if dry_run:
         return going
     remember(vault, going, now)

@@ -10,12 +10,14 @@ afterwards; in between no state refers to it. So ``_sweep_layers`` works in this
 1. List the layers. Layers made from now on are not on the list.
 2. Try every fork's lock. A process that made a listed layer while holding a lock has either released it, and then the
    state that names the layer is written; or still holds it, and then the layer is younger than the lock
-   (``retention.horizon``; the kernel stamps both).
+   (``core/retention.py:deletion_horizon``; the kernel stamps both).
 3. Read every state, and list the forks again until there are no new ones: the state of a fork of a fork is written
    while its parent still names the same layers.
 
-A fork that is just being made holds no lock yet; its layer is younger than ``retention.YOUNG``. A layer that a fork has
-needed until now is not just being made, so it may be of any age. If one state cannot be read, no layer is removed.
+A sweep first notes what the wall clock shows (``vault/moment.py``), and takes data for old only if its stamp is older
+than everything that the clock has shown meanwhile. A fork that is just being made holds no lock yet; its layer is
+younger than ``retention.YOUNG``. A layer that a fork has needed until now is not just being made, so it may be of any
+age. If one state cannot be read, no layer is removed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import (
     DAY,
     YOUNG,
@@ -41,10 +44,11 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.lock import Lock
+from mudroom.vault.moment import clock_of, note
 from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import HELD, Vault
 
 
 class PruneResult(NamedTuple):
@@ -72,31 +76,38 @@ def collect_garbage(
 ) -> PruneResult:
     """Remove data that exceeds the limits or is not needed. Hold the vault's lock.
 
-    ``now``, ``forks_older``: nanoseconds. Unnamed forks that were not used for ``forks_older`` are removed with their
-    changes. ``dry_run``: report without changing anything. Raise OSError as the disk does.
+    ``now``: the time of the wall clock; ``forks_older``: an age; both in nanoseconds. Unnamed forks that were not used
+    for ``forks_older`` are removed with their changes. ``dry_run``: report without changing anything. Raise
+    OSError as the disk does.
     """
     if vault.has_unfinished():
         return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
-    return _Sweep(vault, kept, now, forks_older, dry_run).run()
+    clock = clock_of(vault.path, now) if dry_run else note(vault.path, now)
+    return _Sweep(vault, kept, clock, now, forks_older, dry_run).run()
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:
     """Return the names of unnamed forks that were not used for ``older`` nanoseconds, are idle and readable."""
-    return [fork.name for fork in vault.forks() if _is_old(fork, fork.state_or_none, older, now)]
+    before = horizon(clock_of(vault.path, now), older)
+    return [fork.name for fork in vault.forks() if _is_old(fork, fork.state_or_none, before)]
 
 
-def _is_old(fork: Fork, state: ForkState | None, older: int, now: int) -> bool:
+def _is_old(fork: Fork, state: ForkState | None, before: int) -> bool:
     if state is None or state.named or os.path.exists(fork.path + b"/mount") or fork.interrupted is not None:
         return False
     stamps = [_touched(fork.path + name) for name in (b"/state", b"/record")]
-    return now - max(state.created, *stamps) > older
+    return max(state.created, *stamps) < before
 
 
 class _Sweep:
     """One run of retention."""
 
-    def __init__(self, vault: Vault, kept: RetentionLimits, now: int, forks_older: int | None, dry_run: bool) -> None:
-        self._vault, self._kept, self._now, self._forks_older = vault, kept, now, forks_older
+    def __init__(
+        self, vault: Vault, kept: RetentionLimits, clock: VaultClock, now: int, forks_older: int | None, dry_run: bool
+    ) -> None:
+        self._vault, self._kept, self._clock, self._now = vault, kept, clock, now
+        self._forks_older = None if forks_older is None else horizon(clock, forks_older)
+        self._young, self._day = horizon(clock, YOUNG), horizon(clock, DAY)
         self._dry_run = dry_run
         self._held: list[int] = []
         self._states: list[ForkState] = []
@@ -111,13 +122,13 @@ class _Sweep:
 
     def run(self) -> PruneResult:
         self._empty_trash(counted=True)  # first: on a full disk this frees space for the rest
-        applies = sweep_applies(self._vault, self._kept, self._now, dry_run=self._dry_run)
+        applies = sweep_applies(self._vault, self._kept, self._clock, self._now, dry_run=self._dry_run)
         self._expire_caches()
         self._size += sum(apply.size for apply in applies)
-        self._remove(vault_leftovers(self._vault, self._now - YOUNG))
+        self._remove(vault_leftovers(self._vault, self._young))
         layers, bases = self._sweep_layers()
         if not self._held and not any(os.path.exists(fork.path + b"/mount") for fork in self._vault.forks()):
-            self._remove(unused_git_layers(self._vault, self._now - DAY))
+            self._remove(unused_git_layers(self._vault, self._day))
         self._empty_trash(counted=False)
         self._archive_events()
         return PruneResult(
@@ -136,7 +147,7 @@ class _Sweep:
         if self._dry_run or not os.path.exists(self._vault.path + b"/journal.db"):
             return
         try:
-            self._vault.journal.keep_within(self._kept.journal, self._kept.journal_age, self._now)
+            self._vault.journal.keep_within(self._kept.journal, self._kept.journal_age, self._clock)
         except (MudroomError, OSError) as error:
             self._remarks.append(f"older events of the journal could not be archived: {error}")
 
@@ -151,7 +162,7 @@ class _Sweep:
             return [], []
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
         bases.update(dict.fromkeys(self._released & bases.keys(), 0))
-        gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._now, self._held))
+        gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
         self._remove([vault.layer(name) for name in gone], counted=False)
         self._remove([vault.base(name) for name in bases_gone], counted=False)
         return gone, bases_gone
@@ -160,7 +171,7 @@ class _Sweep:
         """Whether the snapshot is complete or abandoned. Without a manifest it is being made, which may take long, or
         was when mudroom was killed.
         """
-        return os.path.exists(self._vault.base(base) + b"/manifest") or self._now - time > DAY
+        return os.path.exists(self._vault.base(base) + b"/manifest") or time < self._day
 
     def _visit_forks(self) -> None:
         seen: set[str] = set()
@@ -180,7 +191,7 @@ class _Sweep:
                 self._held.append(os.stat(fork.path + b"/lock").st_mtime_ns)
                 self._add_state(fork, fork.state_or_none)
                 return
-            if is_incomplete(fork.path, self._now - YOUNG):
+            if is_incomplete(fork.path, self._young):
                 self._remove([fork.path])
                 return
             state = fork.state_or_none
@@ -191,10 +202,10 @@ class _Sweep:
                 return
             self._add_state(fork, self._expire(fork, state) if state is not None else None)
             if not os.path.exists(fork.path + b"/mount"):
-                self._remove(fork_leftovers(fork.path, self._now - YOUNG))
+                self._remove(fork_leftovers(fork.path, self._young))
 
     def _has_expired(self, fork: Fork, state: ForkState) -> bool:
-        return self._forks_older is not None and _is_old(fork, state, self._forks_older, self._now)
+        return self._forks_older is not None and _is_old(fork, state, self._forks_older)
 
     def _add_state(self, fork: Fork, state: ForkState | None) -> None:
         if state is None:
@@ -203,7 +214,7 @@ class _Sweep:
             self._states.append(state)
 
     def _expire(self, fork: Fork, state: ForkState) -> ForkState:
-        names = expired_checkpoints(state, self._kept, self._now)
+        names = expired_checkpoints(state, self._kept, horizon(self._clock, self._kept.age))
         self._released |= state.references if names else set()
         for name in names:
             state = stack.without_checkpoint(state, name)
@@ -229,7 +240,7 @@ class _Sweep:
             return
         for pool in shared_caches(self._vault.cache):
             with Lock(pool.path + b".lock", "removing old cache entries"):
-                self._size += pool.expire(self._now - self._kept.age)
+                self._size += pool.expire(horizon(self._clock, self._kept.age))
 
     def _empty_trash(self, *, counted: bool) -> None:
         trash = self._vault.path + b"/trash"
@@ -247,6 +258,10 @@ class _Sweep:
         except FileNotFoundError:
             if os.path.lexists(place):  # another process is emptying it, too
                 self._remarks.append(f"{show(place)} is being removed by another mudroom")
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            self._remarks.append(f"{show(place)} cannot be removed yet: a file in it is open")
 
 
 def _listed(place: bytes) -> Iterator[tuple[str, int]]:

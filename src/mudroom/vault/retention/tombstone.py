@@ -11,7 +11,8 @@ import os
 import time as clock
 from typing import NamedTuple
 
-from mudroom.core.retention import SECOND, Expired
+from mudroom.core.clock import SECOND
+from mudroom.core.retention import Expired
 from mudroom.errors import UsageError
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory

@@ -12,6 +12,7 @@ forks/<name>/
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
     agent           flock(2): id of the agent that uses this fork as its workspace, during and after its run
     credentials     names of the credential stores that were open to its commands, one a line
+    refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/forks/mount.py)
 """
@@ -24,11 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
-from mudroom.core.tree.stack import ForkState, from_text, to_text
+from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.lock import Lock
+from mudroom.vault.store.state_text import TEXTS
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Changeset
@@ -69,7 +72,7 @@ class Fork:
             return self._state
         try:
             with open(self.path + b"/state", "rb") as stream:
-                state = from_text(stream.read().decode("ascii"))
+                state = TEXTS.parse(stream.read())
             self._state = state if self._lock is not None else None
             return state
         except FileNotFoundError:
@@ -90,7 +93,7 @@ class Fork:
         """
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
-            stream.write(to_text(state).encode("ascii"))
+            stream.write(TEXTS.format(state))
             if os.path.exists(self.path + b"/state"):
                 stream.flush()
                 os.fdatasync(stream.fileno())
@@ -147,27 +150,27 @@ class Fork:
             self._lock = self._state = None
             lock.release()
 
-    def begin(self, started: int) -> None:
+    def begin(self, started: CommandStart) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
         forget_release(self._vault, self.state.upper)
         with open(self.path + b"/running", "wb") as stream:
-            stream.write(b"%d" % started)
+            stream.write(b"%d %d" % started)
 
     def end(self) -> None:
         os.unlink(self.path + b"/running")
 
     @property
-    def interrupted(self) -> int | None:
-        """Start time of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
+    def interrupted(self) -> CommandStart | None:
+        """Start of the running command, or of the one that ran when mudroom was killed; None if there is none. 0
         if the time cannot be read.
         """
         try:
             with open(self.path + b"/running", "rb") as stream:
-                return int(stream.read() or b"0")
+                return CommandStart(*map(int, stream.read().split(b" ")))
         except FileNotFoundError:
             return None
-        except ValueError:
-            return 0  # partly written, or not by mudroom: treat it as a command that began
+        except (ValueError, TypeError):
+            return CommandStart(0)  # partly written, or not by mudroom: treat it as a command that began
 
     # --- its places ---
 

@@ -28,6 +28,7 @@ docs/FORMAT.md says which of these a reader may rely on.
 from __future__ import annotations
 
 import _thread
+import errno
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
+from mudroom.vault.moment import note
 from mudroom.vault.store.fork import Fork, forget_release, fork_directory
 from mudroom.vault.turn import Turn
 
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 
 FORMAT = b"2"
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
+HELD = (errno.ENOTEMPTY, errno.EBUSY)
+"""Errors of rmdir(2) where a file system renames an open file that is removed, until it is closed: ``.nfs…``
+(fs/nfs/unlink.c), ``.fuse_hidden…`` (libfuse without hard_remove)."""
 
 
 class Vault:
@@ -223,10 +228,11 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, *, durable: bool = False) -> None:
+    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None, *, durable: bool = False) -> None:
         """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
 
-        ``durable``: also after a power loss, which could otherwise bring the fork back without its files.
+        ``progress``: see ``empty_trash``. ``durable``: also after a power loss, which could otherwise bring the fork
+        back without its files.
         """
         state = fork.state_or_none
         self.throw_away(fork.path)
@@ -235,7 +241,7 @@ class Vault:
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
-        self.empty_trash()
+        self.empty_trash(progress)
 
     def _unshared(self, state: ForkState) -> list[bytes]:
         """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""
@@ -273,14 +279,27 @@ class Vault:
 
         sync_directory(self.path + b"/trash")
 
-    def empty_trash(self) -> None:
+    def empty_trash(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Remove what was thrown away. What cannot go yet stays for the next time. ``progress`` is told the number of
+        files so far, and 0 for an unknown total."""
         from mudroom.stage.layers.layer import remove_tree
+
+        done = 0
+
+        def removed(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress(done, 0)
 
         for name in os.listdir(self.path + b"/trash"):
             try:
-                remove_tree(self.path + b"/trash/" + name)
+                remove_tree(self.path + b"/trash/" + name, removed)
             except FileNotFoundError:
                 continue  # another process removes it, too
+            except OSError as error:
+                if error.errno not in HELD:
+                    raise
 
     # --- applies ---
 
@@ -343,6 +362,31 @@ def open_vault(state: bytes, project: bytes) -> Vault:
     return Vault(path, project)
 
 
+def _require_whiteouts(vault: bytes) -> None:
+    """Raise MudroomError if the file system cannot keep a whiteout, found by making one. fuse-overlayfs takes it for
+    its own, and neither shows it nor lets its directory be removed."""
+    from mudroom.stage.beneath import look
+    from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
+
+    trial = vault + b"/trash/trial-" + os.urandom(4).hex().encode()
+    os.mkdir(trial, 0o700)
+    opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        make_whiteout(opened, b"w")
+        entry = look(opened, b"w")
+        kept = entry is not None and is_whiteout(opened, b"w", entry)
+    except FileNotFoundError:
+        kept = False
+    finally:
+        os.close(opened)
+    if not kept:
+        raise MudroomError(
+            f"{os.fsdecode(vault)} is on a file system that cannot keep what a fork deletes (fuse-overlayfs?)",
+            "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
+        )
+    remove_tree(trial)
+
+
 def _make_vault(path: bytes, project: bytes) -> Vault:
     from mudroom.vault.sync import sync_directory
 
@@ -350,6 +394,8 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
+        _require_whiteouts(path)
+        note(path)
         # format last: it marks the vault as complete, also after a power loss
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
             with open(path + b"/" + name + b".new", "wb") as stream:

@@ -16,6 +16,7 @@ import os
 from _blake2 import blake2b
 from collections.abc import Iterable, Mapping, Sequence
 
+from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape
 from mudroom.stage.layers.closed_directory import entered
@@ -191,4 +192,4 @@ def collect_layer(
             project=project,
         )
         view = OverlayView(b"", (), trees[0], b"")
-        return collect(view, staged, lower, ground, 0)  # 0: no live file is older than that
+        return collect(view, staged, lower, ground, EditWindow(0))  # 0: no live file is older than that

@@ -1,0 +1,30 @@
+"""The descriptor with which the host of a held sandbox reconfigures its overlay.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+from mudroom.sandbox.launcher.kernel import FSPICK_CLOEXEC, SYS_fspick, syscall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mudroom.sandbox.launcher.step_context import StepContext
+
+
+def send_refresher(context: StepContext, path: bytes) -> None:
+    """Send the host a descriptor with which it can reconfigure the overlay at ``path``, in the step ``view``: fspick(2)
+    needs the privilege in the mount namespace that init gives up later. The reconfiguration itself needs only that in
+    the user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c). For a view of another kind there
+    is no descriptor: its file system is not the sandbox's own."""
+    door = _socket.socket(fileno=context.door)
+    if context.is_overlay:
+        picked = syscall(SYS_fspick, context.root, path, FSPICK_CLOEXEC)
+        door.sendmsg([b"r"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, picked.to_bytes(4, "little"))])
+        os.close(picked)
+    else:
+        door.sendmsg([b"r"])
+    door.detach()

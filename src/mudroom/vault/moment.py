@@ -1,0 +1,120 @@
+"""Clocks of this machine, as values of ``core/clock.py``, and the clock of a vault, kept in its file ``clock``.
+
+    TIME RUNNING BOOT SWEPT         the last moment that was noted; the vault's age at the last full run of retention
+    AGE WALL LAST_AGE LAST_WALL     one line for each span, oldest first
+
+All numbers are nanoseconds. The file is replaced by a rename. Two processes that write at the same time have read the
+same clock, so either file is right. A damaged file is taken for that of a new vault, in which nothing is old.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
+from mudroom.stage.stamp import file_clock
+
+NAME = b"/clock"
+PATIENCE = 20_000_000
+"""Nanoseconds to wait for the next tick of the clock of file systems: two ticks of the slowest kernel (CONFIG_HZ)."""
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
+_READINGS = 3
+_LIMIT = 1 << 16
+
+
+def now(wall: int | None = None) -> Moment:
+    """Return the present moment. ``wall``: the time of the wall clock, if the caller has another one."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:  # random(4)
+            boot = stream.read().strip()
+    except OSError:
+        boot = ""
+    return Moment(time.time_ns() if wall is None else wall, time.clock_gettime_ns(_BOOTTIME), boot)
+
+
+# --- the clock of a vault ---
+
+
+def clock_of(vault: bytes, wall: int | None = None) -> VaultClock:
+    """Return the vault's clock now, without noting it. Costs the reading of one file. ``wall``: as for ``now``."""
+    return _advanced(_read(vault + NAME), wall)
+
+
+def _advanced(kept: VaultClock | None, wall: int | None) -> VaultClock:
+    wall = time.time_ns() if wall is None else wall
+    if kept is not None:
+        quick = Moment(wall, time.clock_gettime_ns(_BOOTTIME), kept.last.boot)
+        if kept.last.boot and is_running_on(kept, quick):
+            return noted(kept, quick)
+    return noted(kept, now(wall))
+
+
+def clock_at(vault: bytes, at: Moment) -> VaultClock:
+    """Return the vault's clock at any moment, without noting it."""
+    return noted(_read(vault + NAME), at)
+
+
+def note(vault: bytes, wall: int | None = None) -> VaultClock:
+    """Return the vault's clock. Note it if the machine was started or the wall clock was set since the last note.
+    Every command that writes data of which the age matters calls this. Raise OSError."""
+    kept = _read(vault + NAME)
+    clock = _advanced(kept, wall)
+    if kept is None or kept.last.boot != clock.last.boot or kept.spans[-1][:2] != clock.spans[-1][:2]:
+        save(vault, clock)
+    return clock
+
+
+def earliest_since(vault: bytes, stamp: int) -> int:
+    """Return a time: nothing that was written after ``stamp`` has an earlier stamp. It is ``stamp`` itself unless the
+    clock was set back since."""
+    lowest = lowest_since(clock_of(vault), stamp)
+    return min(stamp, lowest) if lowest != NEVER else stamp
+
+
+def save(vault: bytes, clock: VaultClock) -> None:
+    head = f"{clock.last.time} {clock.last.running} {clock.last.boot or '-'} {clock.swept}\n"
+    text = head + "".join(" ".join(map(str, span)) + "\n" for span in clock.spans)
+    beside = vault + NAME + b".%d" % os.getpid()
+    with open(beside, "w", encoding="ascii") as stream:
+        stream.write(text)
+    os.rename(beside, vault + NAME)
+
+
+def _read(path: bytes) -> VaultClock | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        lines = os.read(descriptor, _LIMIT).decode("ascii", "replace").splitlines()
+    finally:
+        os.close(descriptor)
+    try:
+        wall, running, boot, swept = lines[0].split(" ")
+        spans = tuple(Span(*map(int, line.split(" "))) for line in lines[1:])
+        last = Moment(int(wall), int(running), boot if boot != "-" else "")
+        return VaultClock(last, spans, int(swept)) if spans else None
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+# --- commands ---
+
+
+def command_start(vault: bytes) -> CommandStart:
+    """Return the present time by the clock of the file systems, later than the last apply, whose writes must not count
+    as edits of the user. Right after an apply, wait for the next tick of that clock, at most ``PATIENCE``. If the clock
+    was set back since, do not wait for it: see ``EditWindow``."""
+    applied = os.stat(vault + b"/applies").st_mtime_ns
+    until = time.monotonic_ns() + PATIENCE
+    while (start := present()).time <= applied <= start.time + PATIENCE and time.monotonic_ns() < until:
+        pass
+    return start
+
+
+def present() -> CommandStart:
+    """Return the time by the clock of the file systems, with the time of the boot."""
+    # the wall clock is read first, so that an interruption between the two readings makes the result lower
+    boot = max(time.time_ns() - time.clock_gettime_ns(_BOOTTIME) for _reading in range(_READINGS))
+    return CommandStart(file_clock(), boot)

@@ -1,0 +1,85 @@
+"""Each kind of metadata through a run, an apply and an undo: docs/METADATA.md."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from conftest import Place
+from metadata_table import DOCUMENT, FUNCTIONS, ROWS, document
+from mudroom.core.settings import Settings
+
+SHELL = f"PYTHON={sys.executable}\n{FUNCTIONS}"
+
+pytestmark = pytest.mark.both_users
+
+
+def seen(project: Path) -> dict[str, str]:
+    found = {}
+    for number, row in enumerate(ROWS):
+        done = subprocess.run(
+            ["sh", "-c", SHELL + row.look], cwd=project / f"r{number}", capture_output=True, text=True, check=False
+        )
+        found[row.what] = done.stdout.strip()
+    return found
+
+
+def told(result: Any) -> dict[str, str]:
+    """All words about each row: of its changes and of its remarks."""
+    words: dict[str, list[str]] = {row.what: [] for row in ROWS}
+    for change in result.changeset.changes:
+        words[what_of(change.path)] += [change.verb, *change.flags]
+    for remark in result.changeset.remarks:
+        words[what_of(remark.path)].append(remark.text)
+    return {what: " ".join(found) for what, found in words.items()}
+
+
+def what_of(path: bytes) -> str:
+    return ROWS[int(path.split(b"/")[0][1:])].what
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy", "checkpoint"])
+def test_each_row(place: Place, view: Literal["overlay", "copy", "checkpoint"]) -> None:
+    for number, _row in enumerate(ROWS):
+        os.setxattr(place.write(f"r{number}/f", f"{number}\n"), "user.old", b"1")
+        place.write(f"r{number}/d/a", "a\n")
+        (place.project / f"r{number}/l").symlink_to("f")
+    before = seen(place.project)
+    session = place.session(Settings(view="copy" if view == "copy" else "overlay"))
+    script = "\n".join(
+        f"(cd r{number} && {{ {row.script}\n}} 2> /dev/null) || echo 'failed: {row.what}'\n"
+        f"(cd r{number} && {{ {row.look}\n}} 2> /dev/null); printf '\\0'"
+        for number, row in enumerate(ROWS)
+    )
+    result = session.run([b"sh", b"-c", (SHELL + script).encode()], fork="f")
+    assert b"failed" not in result.stdout, result.stdout
+    inside = dict(zip((row.what for row in ROWS), result.stdout.decode().split("\0"), strict=False))
+    said = told(result)
+    if view == "checkpoint":
+        session.forks.checkpoint("f", "point")
+    assert {
+        row.what: said[row.what]
+        for row in ROWS
+        if row.shown not in said[row.what] or bool(row.shown) != bool(said[row.what])
+    } == {}
+    assert session.changes.apply("f").conflicts == ()
+    expected = {
+        row.what: row.found or (inside[row.what].strip() if row.lands == "yes" else before[row.what]) for row in ROWS
+    }
+    landed = seen(place.project)
+    for row in ROWS if view != "overlay" else ():
+        if row.copied:
+            assert landed[row.what] != inside[row.what].strip()
+            expected[row.what] = landed[row.what] if row.found_copied is None else row.found_copied
+    assert landed == expected
+    assert session.changes.undo().conflicts == ()
+    assert seen(place.project) == before
+
+
+def test_the_document_is_the_table() -> None:
+    assert DOCUMENT.read_text() == document(), "python tests/metadata_table.py writes it"
