@@ -431,9 +431,12 @@ def test_a_backup_is_nowhere_that_a_file_has_gone(place: Place) -> None:
 def test_a_renamed_file_stays_where_its_new_path_is_in_conflict(place: Place) -> None:
     place.write("a", TEXT)
     place.write("y/other")
-    session, fork = staged(
-        place, "mv a y/b", lambda: [shutil.rmtree(place.project / "y"), place.write("y", "ours, and no directory\n")]
-    )
+
+    def meanwhile() -> None:
+        shutil.rmtree(place.project / "y")
+        place.write("y", "ours, and no directory\n")
+
+    session, fork = staged(place, "mv a y/b", meanwhile)
     landed = session.changes.apply(fork)
     assert {one.path for one in landed.conflicts} == {b"a", b"y/b"}
     assert (place.project / "a").read_text() == TEXT

@@ -240,8 +240,6 @@ class Forks:
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
         UsageError if the name is taken."""
-        from mudroom.vault.sync import sync_directory
-
         checkpoint: Checkpoint | None
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:

@@ -118,8 +118,6 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
                 (candidate for candidate in fork.state.checkpoints if candidate.layers == fork.state.layers), None
             )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
-    from mudroom.vault.sync import sync_directory
-
     state = fork.state
     fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
     sync_directory(fork.path)
