@@ -134,7 +134,7 @@ class Disk:
         content = b""
         if stat.S_ISLNK(info.st_mode):
             content = os.fsencode(os.readlink(path))
-        elif stat.S_ISREG(info.st_mode):
+        elif stat.S_ISREG(info.st_mode) and info.st_size:  # an empty one may be the kernel's, closed to its owner
             content = Path(path).read_bytes()
         xattrs = ((name, os.getxattr(path, name, follow_symlinks=False)) for name in _xattrs(path))
         return Node(info.st_mode, content, *times, tuple(sorted(xattrs)))
