@@ -28,6 +28,7 @@ SAME = {
     "test_buffer.py": "the owner of a new file is who made it: said by the process itself",
     "test_faults.py": "long; root's writing is the same, but for the modes of directories: test_closed_directories",
     "test_second_writer.py": "as test_faults",
+    "test_power_loss.py": "as test_faults",
     "test_approval_faults.py": "asks only to name a file of its own",
 }
 """Files that ask for the user, but run once; each with its reason."""

@@ -203,16 +203,19 @@ def test_redo(root: Path, client: Client) -> None:
 
 @pytest.mark.deep
 @pytest.mark.limit(600)
-@pytest.mark.parametrize("at", ["plan.prepare.new", "plan.prepare", "plan.done"])
-def test_recovery(root: Path, client: Client, at: str) -> None:
-    """Killed at the ``at``, then the power fails while the next command recovers."""
+@pytest.mark.parametrize(
+    ("name", "at", "becomes"),
+    [("rename", "plan.ready", "before"), ("unlink", "plan.prepare", "after"), ("rename", "plan.done", "after")],
+)
+def test_recovery(root: Path, client: Client, name: str, at: str, becomes: str) -> None:
+    """Killed before the call on the plan ``at``, then the power fails while the next command recovers."""
     story = Story(root, client)
     world = story.world
     calls: list[str] = []
 
     def kill(call: Call) -> int:
         calls.append(call.what)
-        return KILL_BEFORE if call.what.endswith(at) and call.name.startswith(("unlink", "rename")) else PASS
+        return KILL_BEFORE if call.what.endswith(at) and call.name == name else PASS
 
     other = World(root / f"other-{at}", client, TOGETHER, SCRIPT, make=fill)
     other.apply()
@@ -221,7 +224,7 @@ def test_recovery(root: Path, client: Client, at: str) -> None:
     recording = story.record(world.recover)
 
     def check(finished: bool) -> str:
-        now = check_landing(world, after, portraits(world.project) if finished else after, finished)
+        now = check_landing(world, after, after if becomes == "after" else world.before, finished)
         assert world.still_there() == (now == "before"), f"the project is as {now}, and the fork does not agree"
         if now == "before":
             assert world.apply() == (0, 0)
@@ -229,7 +232,7 @@ def test_recovery(root: Path, client: Client, at: str) -> None:
         check_undo_at_last(world)
         return now
 
-    story.survives(recording, check, {"before" if at == "plan.prepare.new" else "after"})
+    story.survives(recording, check, {becomes})
 
 
 def diff(world: World) -> bytes | None:
