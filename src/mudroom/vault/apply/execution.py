@@ -151,9 +151,10 @@ class Executor:
     def _slot(self, op: Op) -> At:
         return (self._slots, b"%d" % op.slot)
 
-    def leave_imprint(self, place: bytes, began: int) -> None:
-        """Write the imprint of what was done (``imprint.py``) into the directory of the apply."""
-        take_imprint(place, self._root, self.done, self._trees, began)
+    def leave_imprint(self, place: bytes, state: str, began: int) -> None:
+        """Write the imprint of what was done (``imprint.py``) into the directory of the apply. ``state``: the one that
+        it has then."""
+        take_imprint(place, state, self._root, self.done, self._trees, began)
 
     def holds_new(self, op: Op) -> bool:
         """Whether the slot holds the new file, so that it holds no file of the project."""

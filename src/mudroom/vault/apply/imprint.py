@@ -8,7 +8,8 @@ digest of its content. It is written when the operations are done. The rules:
    size and time is not.
 3. No digest, and only the ctime is another: it is in doubt, and stays. Of many files not all are read, so that an apply
    of a whole ``node_modules`` costs no reading.
-4. Without an imprint (an older mudroom, or a crash between the two writes) the stamp alone decides.
+4. Without an imprint (an older mudroom, or a power loss: it is not synced) the stamp alone decides. One of another
+   state of the apply is none.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class FileImprint(NamedTuple):
 
 
 class Imprint(NamedTuple):
+    state: str
+    """Of the apply, afterwards: ``done`` or ``undone``."""
     began: int
     """Nanoseconds by the clock of the project's file system: the files of whole directories that landed have the ctime
     that they had in the fork, or one from here to ``ended``."""
@@ -43,7 +46,10 @@ class Imprint(NamedTuple):
     files: dict[bytes, FileImprint]
 
 
-def take(place: bytes, project: int, ops: Iterable[Op], trees: Mapping[int, Mapping[bytes, Entry]], began: int) -> None:
+Trees = Mapping[int, Mapping[bytes, Entry]]
+
+
+def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees, began: int) -> None:
     """Write the imprint of the entries that ``ops`` have just put into the project."""
     files: dict[bytes, FileImprint] = {}
     ended, left, room = began, FILES, BYTES
@@ -64,18 +70,19 @@ def take(place: bytes, project: int, ops: Iterable[Op], trees: Mapping[int, Mapp
     import msgspec
 
     with open(place + NAME + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(Imprint(began, ended, files)))
+        stream.write(msgspec.msgpack.encode(Imprint(state, began, ended, files)))
     os.rename(place + NAME + b".new", place + NAME)
 
 
-def load(place: bytes) -> Imprint | None:
-    """Return the imprint, or None if there is none that can be read."""
+def load(place: bytes, state: str) -> Imprint | None:
+    """Return the imprint of this state, or None if there is none that can be read."""
     import msgspec
 
     try:
-        return msgspec.msgpack.decode(safe_open.read(place + NAME), type=Imprint)
+        imprint = msgspec.msgpack.decode(safe_open.read(place + NAME), type=Imprint)
     except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
         return None
+    return imprint if imprint.state == state else None
 
 
 def digest_at(root: int, path: bytes) -> bytes:

@@ -21,16 +21,16 @@ from mudroom.vault.apply.unmerge import Unmerge
 from mudroom.vault.record import ApplyRecord
 
 
-def reverse(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[ApplyRecord, list[bytes], set[bytes]]:
+def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord, list[bytes], set[bytes]]:
     """Return the record with the inverse operations in reverse order, the paths of merged files, and the repositories
-    that stay. ``place``: the directory of the apply.
+    that stay. ``place``: the directory of the apply, which is ``done`` or ``undone``.
 
-    A directory that has gained or changed files is taken back file by file. With ``merge``, a text that was edited
+    A directory that has gained or changed files is taken back file by file. In an undo, a text that was edited
     since is merged.
     """
     record, staying = _with_repositories(record)
     root, slots = open_root(record.project), open_root(record.slots)
-    recognition = Recognition(load_imprint(place), root)
+    recognition = Recognition(load_imprint(place, state), root)
     trees = dict(record.trees)
     numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
@@ -49,7 +49,7 @@ def reverse(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[ApplyRec
                 ops += [_recognised(root, part, recognition) for part in kept]
             else:
                 known = _recognised(root, op, recognition)
-                ops.append(unmerge.op(known) if merge else known)
+                ops.append(unmerge.op(known) if state == "done" else known)
     finally:
         os.close(root)
         os.close(slots)

@@ -280,7 +280,7 @@ def _reverse(
     if not os.path.isdir(record.slots):  # it held no file, or was removed
         _make_slots(record)
     place.begin("turn")
-    backwards, merged, staying = reverse(record, place.path, merge=state == "done")
+    backwards, merged, staying = reverse(record, place.path, state)
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
@@ -327,7 +327,7 @@ def _finish(
         executor.run(record.ops, progress)
         held = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
-            executor.leave_imprint(place.path, place.began())
+            executor.leave_imprint(place.path, new, place.began())
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
