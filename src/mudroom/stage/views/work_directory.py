@@ -65,6 +65,7 @@ def _open_chain(at: int, names: tuple[bytes, ...]) -> None:
             at = below
             if not os.fstat(at).st_mode & 0o700:
                 os.chmod(b"/proc/self/fd/%d" % at, 0o700)  # fchmod(2) refuses O_PATH
+        os.unlink(b"dirty", dir_fd=at)  # the mark of a volatile overlay: mode 000, too
     except OSError as error:
         if error.errno not in _NOT_OURS:
             raise

@@ -233,10 +233,12 @@ class Executor:
     def _is_expected(self, expected: Entry | None, current: Entry | None) -> bool:
         """Whether the project holds what was planned.
 
-        The ctime does not count after an interruption, because the move has changed it, and not for a file with several
-        names, of which an earlier operation may have moved one.
+        The ctime does not count after an interruption, because the move has changed it, not for a file with several
+        names, of which an earlier operation may have moved one, and not if it was not known (0).
         """
-        if current is None or current.kind == "directory" or current.links > 1 or self._again:
+        if current is None or expected is None or current.kind == "directory" or current.links > 1 or self._again:
+            return is_unchanged(expected, current)
+        if not expected.ctime:
             return is_unchanged(expected, current)
         return is_untouched(expected, current)
 

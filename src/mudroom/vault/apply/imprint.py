@@ -54,7 +54,7 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
     files: dict[bytes, FileImprint] = {}
     ended, left, room = began, FILES, BYTES
     for op in ops:
-        entry = look_beneath(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
+        entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
         if entry is None or not same_stamp(op.new, entry):
             continue  # edited within this moment: in doubt from the start
         ended = max(ended, entry.ctime)
@@ -72,6 +72,14 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
     with open(place + NAME + b".new", "wb") as stream:
         stream.write(msgspec.msgpack.encode(Imprint(state, began, ended, files)))
     os.rename(place + NAME + b".new", place + NAME)
+
+
+def _look(project: int, path: bytes) -> Entry | None:
+    """Return the entry; None if what has landed has closed its directory."""
+    try:
+        return look_beneath(project, path)
+    except PermissionError:
+        return None
 
 
 def load(place: bytes, state: str) -> Imprint | None:

@@ -79,8 +79,8 @@ def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
         return op
     try:
         current = look_beneath(root, op.path)
-    except PermissionError:
-        return op
+    except PermissionError:  # the apply has closed its directory, which an earlier operation opens
+        return op._replace(old=op.old._replace(ctime=0))
     if current is None or current.kind != op.old.kind:
         return op
     same = recognition.is_same(op.path, op.old, current)

@@ -96,7 +96,7 @@ class Fork:
             stream.write(TEXTS.format(state))
             if os.path.exists(self.path + b"/state"):
                 stream.flush()
-                os.fdatasync(stream.fileno())
+                os.fsync(stream.fileno())
         os.rename(beside, self.path + b"/state")
         if self._lock is not None:
             self._state = state  # only after the rename: on a full disk the old state stays
