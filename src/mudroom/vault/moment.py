@@ -75,7 +75,7 @@ def earliest_since(vault: bytes, stamp: int) -> int:
 def save(vault: bytes, clock: VaultClock) -> None:
     head = f"{clock.last.time} {clock.last.running} {clock.last.boot or '-'} {clock.swept}\n"
     text = head + "".join(" ".join(map(str, span)) + "\n" for span in clock.spans)
-    beside = vault + NAME + b".%d" % os.getpid()
+    beside = vault + NAME + b"." + os.urandom(4).hex().encode()  # of this thread alone
     with open(beside, "w", encoding="ascii") as stream:
         stream.write(text)
     os.rename(beside, vault + NAME)

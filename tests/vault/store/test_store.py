@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -114,3 +115,21 @@ def test_state_that_cannot_keep_deletions_is_refused(
         with pytest.raises(MudroomError, match="cannot keep what a fork deletes"):
             open_vault(os.fsencode(tmp_path), b"/project")
     open_vault(os.fsencode(tmp_path), b"/project").close()
+
+
+def test_two_make_the_vault_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is stopped before each rename and each removal, while the other makes the whole vault."""
+    state, made = os.fsencode(tmp_path), list[bytes]()
+
+    def other(*words: Any, **options: Any) -> None:
+        if not made:
+            made.append(b"")
+            open_vault(state, b"/project").close()
+        rename(*words, **options)
+
+    rename = os.rename
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", other)
+        open_vault(state, b"/project").close()
+    path = vault_path(state, b"/project")
+    assert made and not [name for name in os.listdir(path) if b"-" in name]

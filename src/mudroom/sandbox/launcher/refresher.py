@@ -6,6 +6,7 @@ Part of the launcher's process: the rules at the top of ``launcher.py`` hold her
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 
 from mudroom.sandbox.launcher.kernel import FSPICK_CLOEXEC, SYS_fspick, syscall
@@ -19,12 +20,22 @@ def send_refresher(context: StepContext, path: bytes) -> None:
     """Send the host a descriptor with which it can reconfigure the overlay at ``path``, in the step ``view``: fspick(2)
     needs the privilege in the mount namespace that init gives up later. The reconfiguration itself needs only that in
     the user namespace, whose owner is the host (vfs_cmd_reconfigure in fs/fsopen.c). For a view of another kind there
-    is no descriptor: its file system is not the sandbox's own."""
+    is no descriptor: its file system is not the sandbox's own. Nor is there one where the kernel (before 5.2) or the
+    filter of a container has no fspick(2): the view may then show old names, as docs/THREATS.md says."""
     door = _socket.socket(fileno=context.door)
-    if context.is_overlay:
-        picked = syscall(SYS_fspick, context.root, path, FSPICK_CLOEXEC)
+    picked = _picked(context.root, path) if context.is_overlay else -1
+    if picked >= 0:
         door.sendmsg([b"r"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, picked.to_bytes(4, "little"))])
         os.close(picked)
     else:
         door.sendmsg([b"r"])
     door.detach()
+
+
+def _picked(root: int, path: bytes) -> int:
+    try:
+        return syscall(SYS_fspick, root, path, FSPICK_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        return -1

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from mudroom.vault.store.store import Vault
 
+_WRITTEN = (b"clock.", b"format-", b"project-", b"trial-")
+"""Of the vault itself (``vault/moment.py``, ``vault/store/store.py``)."""
 _OF_A_FORK = (b"state.new", b"record.new", b"landed.new", b"copy/manifest.new")
 
 
@@ -41,7 +43,7 @@ def vault_leftovers(vault: Vault, before: int) -> Iterator[bytes]:
         if not any(name.startswith(b"plan.") for name in names) and not list(_below(apply + b"/slots")):
             yield from _old([apply], before)
     yield from _old([vault.path + b"/applies/removed.new"], before)
-    yield from _old((path for path in _below(vault.path) if os.path.basename(path).startswith(b"clock.")), before)
+    yield from _old((path for path in _below(vault.path) if os.path.basename(path).startswith(_WRITTEN)), before)
     yield from _old(_below(vault.merged), before)
     for base in _below(vault.path + b"/bases"):
         yield from _old([base + b"/manifest.new"], before)

@@ -368,7 +368,7 @@ def _require_whiteouts(vault: bytes) -> None:
     from mudroom.stage.beneath import look
     from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
 
-    trial = vault + b"/trash/trial-" + os.urandom(4).hex().encode()
+    trial = vault + b"/trial-" + os.urandom(4).hex().encode()  # not in the trash, which another process may empty
     os.mkdir(trial, 0o700)
     opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -398,12 +398,13 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         note(path)
         # format last: it marks the vault as complete, also after a power loss
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
-            with open(path + b"/" + name + b".new", "wb") as stream:
+            beside = path + b"/" + name + b"-" + os.urandom(4).hex().encode()  # two may make it at once
+            with open(beside, "wb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
             sync_directory(path)
-            os.rename(path + b"/" + name + b".new", path + b"/" + name)
+            os.rename(beside, path + b"/" + name)
         for above in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
             sync_directory(above)
     except OSError as error:
