@@ -6,10 +6,9 @@ Part of the launcher's process: the rules at the top of ``launcher.py`` hold her
 from __future__ import annotations
 
 import _socket
-import errno
 import os
 
-from mudroom.sandbox.launcher.kernel import FSPICK_CLOEXEC, SYS_fspick, syscall
+from mudroom.sandbox.launcher.kernel import ENOSYS, EPERM, FSPICK_CLOEXEC, SYS_fspick, syscall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +35,6 @@ def _picked(root: int, path: bytes) -> int:
     try:
         return syscall(SYS_fspick, root, path, FSPICK_CLOEXEC)
     except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EPERM):
+        if error.errno not in (ENOSYS, EPERM):
             raise
         return -1
