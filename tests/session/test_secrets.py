@@ -187,3 +187,24 @@ def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) 
         one.join()
     assert found == [([b".env"], True)] * 400
     assert sorted(os.listdir(tmp_path)) == ["index", "project"]
+
+
+def test_a_secret_comes_with_the_time_of_its_directory_set_back(tmp_path: Path) -> None:
+    """As ``rsync -a`` and ``tar -x`` do."""
+    project, index = tmp_path / "project", os.fsencode(tmp_path / "index")
+    (project / "sub").mkdir(parents=True)
+    (project / "sub/a").write_text("x")
+    os.utime(project / "sub", (10**9, 10**9))
+    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([], True)
+    (project / "sub/.env").write_text("k")
+    os.utime(project / "sub", (10**9, 10**9))
+    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([b"sub/.env"], True)
+
+
+def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "sub/private").mkdir(parents=True)
+    for name in ("a", "sub/a", "sub/private/k"):
+        (project / name).write_text("x")
+    finder = Finder(os.fsencode(project), os.fsencode(tmp_path / "index"), lambda: 0.0)
+    assert finder.find((b"sub/a", b"sub/private"), ()) == ([b"sub/a", b"sub/private/k"], True)

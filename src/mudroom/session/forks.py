@@ -371,7 +371,8 @@ class Forks:
             if self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            self.vault.discard(self.vault.fork(name), cleaning_up(self.progress), durable=True)
+            if not self.vault.discard(self.vault.fork(name), cleaning_up(self.progress), durable=True):
+                raise UsageError(f"there is no fork named {name} any more", "another process has discarded it")
         self.journal("discard", name, {})
 
     def forget(self, name: str) -> None:

@@ -99,8 +99,11 @@ class Finder:
         self, path: bytes, known: tuple[int, tuple[bytes, ...], tuple[bytes, ...]] | None, mask: Sequence[bytes]
     ) -> tuple[int, tuple[bytes, ...], tuple[bytes, ...]] | None:
         full = self._project + b"/" + path if path else self._project
+        prefix = path + b"/" if path else b""
         try:
-            changed = os.lstat(full).st_mtime_ns
+            info = os.lstat(full)
+            # rsync -a and tar set the mtime of a directory back; on Windows the ctime is the time of its creation
+            changed = info.st_ctime_ns if os.name == "posix" else info.st_mtime_ns
             if known is not None and known[0] == changed and not mask:
                 return known
             with os.scandir(full) as scan:
@@ -110,7 +113,7 @@ class Finder:
                     if item.is_dir(follow_symlinks=False):
                         if name not in ELSEWHERE:
                             below.append(name)
-                    elif (is_secret(name) or matches(name, mask)) and item.is_file(follow_symlinks=False):
+                    elif (is_secret(name) or matches(prefix + name, mask)) and item.is_file(follow_symlinks=False):
                         secrets.append(name)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return None  # deleted, or unreadable for us and so for every command that we run
@@ -128,7 +131,7 @@ class Finder:
 
     def _save(self, known: _Index, began: int) -> None:
         """Save the rows, except of directories that changed just before the search began: their next change may have
-        the same mtime."""
+        the same time."""
         self._known = {path: row for path, row in known.items() if is_settled(row[0], began)}
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         write_beside(beside, marshal.dumps(self._known), self._index)

@@ -228,20 +228,23 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None, *, durable: bool = False) -> None:
-        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns.
+    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None, *, durable: bool = False) -> bool:
+        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns. Return False
+        if somebody else has removed it.
 
         ``progress``: see ``empty_trash``. ``durable``: also after a power loss, which could otherwise bring the fork
         back without its files.
         """
         state = fork.state_or_none
-        self.throw_away(fork.path)
+        if not self.throw_away(fork.path):
+            return False
         if durable:
             self.sync_trash()  # before its layers go
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
         self.empty_trash(progress)
+        return True
 
     def _unshared(self, state: ForkState) -> list[bytes]:
         """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""
@@ -258,20 +261,17 @@ class Vault:
             places.append(self.base(state.base))
         return places
 
-    def throw_away(self, path: bytes) -> None:
-        """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes."""
+    def throw_away(self, path: bytes) -> bool:
+        """Move a directory or file to the trash at once; ``empty_trash`` frees its bytes. Return whether it was there:
+        of two callers, one is told."""
         above, _slash, name = path.rpartition(b"/")
         if above == self.path + b"/layers":
             forget_release(self.path, name.decode())
-        for number in range(1_000_000):
-            place = self.path + b"/trash/%d" % number
-            if not os.path.lexists(place):
-                try:
-                    os.rename(path, place)
-                except FileNotFoundError:
-                    pass  # it was never written
-                return
-        raise MudroomError("the vault's trash is full")
+        try:
+            os.rename(path, self.path + b"/trash/" + os.urandom(8).hex().encode())
+        except FileNotFoundError:
+            return False  # it was never written, or somebody else has thrown it away
+        return True
 
     def sync_trash(self) -> None:
         """Make all moves to the trash durable. A rename is durable wholly or not at all."""
