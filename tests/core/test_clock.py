@@ -185,6 +185,7 @@ def test_files_from_before_are_known_although_the_clock_was_set(steps: list[int]
         (CommandStart(100 * HOUR), CommandStart(101 * HOUR, HOUR), EditWindow(100 * HOUR)),  # the boot is not known
         (CommandStart(100 * HOUR, HOUR), CommandStart(101 * HOUR, HOUR), EditWindow(100 * HOUR, True)),
         (CommandStart(100 * HOUR, HOUR), CommandStart(101 * HOUR, HOUR - 9), EditWindow(100 * HOUR, True)),
+        (CommandStart(100 * HOUR, HOUR), CommandStart(100 * HOUR, HOUR + 9), EditWindow(100 * HOUR, True)),  # one tick
         (CommandStart(100 * HOUR, 3 * HOUR), CommandStart(99 * HOUR, HOUR), EditWindow(98 * HOUR)),  # set back 2 h
         (CommandStart(100 * HOUR, 3 * HOUR), CommandStart(3 * HOUR, 2 * HOUR), EditWindow(2 * HOUR)),  # and restarted
         (CommandStart(100 * HOUR, 3 * HOUR), CommandStart(9 * HOUR, 4 * HOUR), EditWindow(4 * HOUR)),

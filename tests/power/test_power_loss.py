@@ -86,6 +86,8 @@ def chosen(recording: Recording, disk: Disk) -> Iterator[Crash]:
         for crash in recording.crashes(disk.inodes, [*landing, last]):
             if crash.kind in TELLING or (crash.kind.startswith("kept alone") and crash.kind.endswith("/pending")):
                 yield crash
+    elif not ALL:
+        yield from (crash for crash in recording.crashes(disk.inodes, [1, last]) if crash.kind in TELLING)
     draw = random.Random(SEED)
     crashes = list(recording.crashes(disk.inodes, draw.sample(range(last), 2) if QUICK else None))
     yield from crashes if ALL else draw.sample(crashes, min(DRAWN, len(crashes)))

@@ -145,3 +145,28 @@ def _live(session: Session) -> list[Event]:
 
 def _points(session: Session) -> set[str]:
     return {point.name for point in session.vault.fork("w").state.checkpoints}
+
+
+def test_what_is_written_just_before_a_command_is_no_edit_during_it(place: Place) -> None:
+    """The clock of the file systems ticks every 1 to 10 ms, and some files are stamped by a finer one."""
+    session = place.session()
+    session.run((b"true",), fork="first")  # from now on, a command starts within a tick
+    for count in range(10):
+        name = f"new-{count}"
+        (place.project / name).write_text("one\n")
+        (place.project / name).stat()
+        session.run((b"sh", b"-c", b"echo two >> " + name.encode()), fork=name)
+        assert session.changes.apply(name).conflicts == ()
+
+
+def test_what_is_written_just_before_a_mount_is_no_edit_during_it(place: Place) -> None:
+    session = place.session()
+    for count in range(10):
+        name = f"new-{count}"
+        (place.project / name).write_text("one\n")
+        session.forks.new(name)
+        session.forks.mount(name, os.fsencode(place.root / name), kind="copy")
+        with open(place.root / name / name, "a") as stream:
+            stream.write("two\n")
+        session.forks.unmount(name)
+        assert session.changes.apply(name).conflicts == ()

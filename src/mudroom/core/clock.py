@@ -142,12 +142,12 @@ class EditWindow(NamedTuple):
 
 
 def edit_window(start: CommandStart, now: CommandStart) -> EditWindow:
-    """Return the window of a command that began at ``start``. If mudroom was killed, the machine may have been started
+    """Return the window of a command that began at ``start``, perhaps within the same tick of the clock. If mudroom was killed, the machine may have been started
     again since. Not covered: a clock that was set back and forwards again while the command ran."""
     back = start.boot - now.boot
     if not start.boot:
         return EditWindow(start.time)
-    if now.time - now.boot < start.time - start.boot:
+    if now.time - now.boot + EXACT < start.time - start.boot:
         return EditWindow(min(start.time, now.boot))
     if back <= EXACT:
         return EditWindow(start.time, is_bounded=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -314,11 +315,11 @@ class Forks:
         fork's files, and other operations refuse. Raise Unsupported if this ``kind`` of mount is impossible here."""
         from mudroom.vault.forks.mount import mount
 
+        called = time.time_ns()
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
-            mounted = mount(
-                self.vault, fork, place or default, writable=writable, now=command_start(self.vault.path), kind=kind
-            )
+            started = command_start(self.vault.path, called)
+            mounted = mount(self.vault, fork, place or default, writable=writable, now=started, kind=kind)
         self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
         return mounted
 

@@ -91,7 +91,7 @@ class Opening:
             order.grant, port, shown(equipment), machine.cache_view(caches, mode, order),
         )  # fmt: skip
         machine.after_the_last(fork)
-        started = command_start(vault.path)
+        started = command_start(vault.path, order.called)
         fork.begin(started)
         try:
             want_gate = gate is not None and gate.is_inside

@@ -93,6 +93,8 @@ class Order(NamedTuple):
     """Whether the thread that runs it has the vault alone (``exclusive.py``)."""
     stays: bool = False
     """Whether it runs in the background."""
+    called: int = 0
+    """When the caller asked for it, by ``time.time_ns``."""
 
 
 class CommandEnd(NamedTuple):

@@ -206,7 +206,7 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    outcome.started = command_start(self._vault.path)
+                    outcome.started = command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper)
                     meanwhile = functools.partial(self._meanwhile, view)

@@ -235,6 +235,7 @@ class Session:
             fork,
             timeout=timeout or chosen.settings.timeout,
             alone=self.forks.exclusive.is_ours,
+            called=time.time_ns(),
         )
 
     def _run_as(self, actor: Actor, argv: tuple[bytes, ...], fork: str, stdio: Stdio, timeout: float | None) -> Result:

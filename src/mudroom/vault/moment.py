@@ -20,6 +20,8 @@ PATIENCE = 20_000_000
 """Nanoseconds to wait for the next tick of the clock of file systems: two ticks of the slowest kernel (CONFIG_HZ)."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 _READINGS = 3
+_LOOK = 0.0002
+"""Seconds between looks at the clock."""
 _LIMIT = 1 << 16
 
 
@@ -102,14 +104,18 @@ def _read(path: bytes) -> VaultClock | None:
 # --- commands ---
 
 
-def command_start(vault: bytes) -> CommandStart:
-    """Return the present time by the clock of the file systems, later than the last apply, whose writes must not count
-    as edits of the user. Right after an apply, wait for the next tick of that clock, at most ``PATIENCE``. If the clock
-    was set back since, do not wait for it: see ``EditWindow``."""
-    applied = os.stat(vault + b"/applies").st_mtime_ns
+def command_start(vault: bytes, called: int) -> CommandStart:
+    """Return the present time by the clock of the file systems, later than ``called``, when the caller asked for the
+    command (``time.time_ns``), and than the last apply: what was written before must not count as an edit during the
+    command. Wait for the next tick of that clock if need be, at most ``PATIENCE``. If the clock was set back since, do
+    not wait for it: see ``EditWindow``.
+
+    A file may have a later ctime than the coarse clock shows when it is written: since Linux 6.13 a file that was
+    examined is stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst)."""
+    before = max(called, os.stat(vault + b"/applies").st_mtime_ns)
     until = time.monotonic_ns() + PATIENCE
-    while (start := present()).time <= applied <= start.time + PATIENCE and time.monotonic_ns() < until:
-        pass
+    while (start := present()).time <= before <= start.time + PATIENCE and time.monotonic_ns() < until:
+        time.sleep(_LOOK)
     return start
 
 

@@ -174,7 +174,7 @@ class Editor:
         if self.is_outdated:
             self.refresh()
             self._withdraw()
-        started = command_start(self._vault.path)
+        started = command_start(self._vault.path, 0)
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
         with OpenFork(self._vault, self._fork) as opened:
