@@ -142,8 +142,10 @@ class EditWindow(NamedTuple):
 
 
 def edit_window(start: CommandStart, now: CommandStart) -> EditWindow:
-    """Return the window of a command that began at ``start``, perhaps within the same tick of the clock. If mudroom was killed, the machine may have been started
-    again since. Not covered: a clock that was set back and forwards again while the command ran."""
+    """Return the window of a command that began at ``start``, perhaps within the same tick of the clock.
+
+    If mudroom was killed, the machine may have been started again since. Not covered: a clock that was set back and
+    forwards again while the command ran."""
     back = start.boot - now.boot
     if not start.boot:
         return EditWindow(start.time)

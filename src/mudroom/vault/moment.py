@@ -112,11 +112,14 @@ def command_start(vault: bytes, called: int) -> CommandStart:
 
     A file may have a later ctime than the coarse clock shows when it is written: since Linux 6.13 a file that was
     examined is stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst)."""
-    before = max(called, os.stat(vault + b"/applies").st_mtime_ns)
+    earlier = (called, os.stat(vault + b"/applies").st_mtime_ns)
     until = time.monotonic_ns() + PATIENCE
-    while (start := present()).time <= before <= start.time + PATIENCE and time.monotonic_ns() < until:
+    while True:
+        start = present()
+        must_wait = any(start.time <= before <= start.time + PATIENCE for before in earlier)
+        if not must_wait or time.monotonic_ns() >= until:
+            return start
         time.sleep(_LOOK)
-    return start
 
 
 def present() -> CommandStart:
