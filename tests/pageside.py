@@ -97,7 +97,7 @@ def changed(place: Place, script: str, fork: str = "agent-1") -> None:
     """What a command in a named fork does."""
     tick()
     session = place.session()
-    if not session.vault.has_fork(fork):
+    if session.vault.find(fork) is None:
         session.forks.new(fork)
     assert session.run([b"sh", b"-c", script.encode()], fork=fork).exit_code == 0
     session.close()

@@ -2,7 +2,9 @@
 
     MudroomError            mudroom could not do its job                               exit 125
     ├── UsageError          the caller's request is not valid                          exit 125
-    │   └── Refused         the policy does not allow the command here                 exit 126
+    │   ├── Refused         the policy does not allow the command here                 exit 126
+    │   ├── ForkExists      another fork has this name                                 exit 125
+    │   └── ForkGone        the fork was discarded or renamed while it was waited for  exit 125
     ├── Unsupported         this machine cannot provide a requested protection         exit 125
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
@@ -41,6 +43,16 @@ class UsageError(MudroomError):
 
 class Refused(UsageError):
     exit_code = 126
+
+
+class ForkExists(UsageError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a fork named {name} already", "choose another name, or discard it")
+
+
+class ForkGone(UsageError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no fork named {name} any more", "mudroom ls shows the forks of this project")
 
 
 class Unsupported(MudroomError):

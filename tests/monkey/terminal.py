@@ -78,7 +78,7 @@ class Terminal:
 
     def _one_life(self, chance: Chance) -> None:
         self.walk.say("the review begins")
-        if not self.world.session.vault.has_fork(FORK):
+        if self.world.session.vault.find(FORK) is None:
             self.world.outside(chance)
             return
         fork = FORK if chance.random() < 0.8 else None
@@ -188,7 +188,7 @@ class Terminal:
 
     def _fingerprint(self) -> str | None:
         session = self.world.session
-        return session.changes.fingerprint(FORK) if session.vault.has_fork(FORK) else None
+        return session.changes.fingerprint(FORK) if session.vault.find(FORK) is not None else None
 
     def _check(self, what: str, *, is_outside: bool = False, may_change: bool = False) -> None:
         """Nothing has changed but what somebody has said yes to, and that as it was shown."""

@@ -133,7 +133,7 @@ class World:
     def run(self, script: str) -> str:
         if self._holding is not None:
             return "somebody holds the vault"
-        if not self.session.vault.has_fork(FORK):
+        if self.session.vault.find(FORK) is None:
             self.session.forks.new(FORK)
         tick()
         result = self.session.run([b"sh", b"-c", script.encode()], fork=FORK)

@@ -240,7 +240,7 @@ def test_recovery(root: Path, client: Client, name: str, at: str, becomes: str) 
 def diff(world: World) -> bytes | None:
     """Return the changes of the fork as a diff; None if it is gone."""
     with world.session() as session:
-        if not session.vault.has_fork(world.fork):
+        if session.vault.find(world.fork) is None:
             return None
         return b"".join(session.changes.diff(world.fork))
 

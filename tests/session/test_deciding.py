@@ -52,7 +52,7 @@ def test_a_denied_command_does_not_run(place: Place) -> None:
     assert result.verdict.action == "deny"
     assert result.verdict.rule == "class destructive"
     assert result.verdict.instead
-    assert not session.vault.has_fork("f")
+    assert session.vault.find("f") is None
     (told,) = events(session, "verdict")
     assert (told["agent"], told["verdict"]["action"], told["command"]) == ("coder", "deny", ["rm", "precious"])
     assert events(session, "run") == []
@@ -133,7 +133,7 @@ def test_a_refused_command_does_not_run(place: Place, ask: Answers | None) -> No
     result = session.run([b"touch", b"x"], fork="f")
     assert (result.ran, result.exit_code, result.verdict.action) == (False, 126, "require_approval")
     assert "refused by" in result.verdict.reason
-    assert not session.vault.has_fork("f")
+    assert session.vault.find("f") is None
 
 
 def test_a_rule_that_cannot_be_written_is_an_answer_for_once(place: Place) -> None:

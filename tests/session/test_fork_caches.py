@@ -108,7 +108,7 @@ def test_a_command_leaves_nothing_in_private_directories_to_the_next(session: Se
 
 def in_cache(session: Session, script: str, fork: str) -> str:
     """Run a script in a fork's ``~/.cache`` and return its output. It is a file: no agent is asked about its words."""
-    if not session.vault.has_fork(fork):
+    if session.vault.find(fork) is None:
         session.forks.new(fork)
     session.forks.files(fork).write(b"script.sh", f"cd ~/.cache; {script}".encode())
     return session.run([b"sh", b"script.sh"], fork=fork).stdout.decode()

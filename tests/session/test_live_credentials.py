@@ -109,7 +109,7 @@ def test_a_command_in_the_background_sees_it_too(place: Place, level: int) -> No
         timer.cancel()
         behind.end()
     assert path.read_text() == "inside\n"
-    assert session.forks.opened_credentials("a") == ("npm",)
+    assert session.vault.fork("a").credentials == ("npm",)
 
 
 DIRECTORIES = {"gh": ".config/gh/hosts.yml", "claude": ".claude/.credentials.json", "~/.config/tool": ".config/tool/t"}

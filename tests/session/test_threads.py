@@ -50,7 +50,7 @@ class Waiting:
     """A command that runs until ``stop``. It has started when the object is made."""
 
     def __init__(self, session: Session, fork: str, script: bytes = WAITING) -> None:
-        if not session.vault.has_fork(fork):
+        if session.vault.find(fork) is None:
             session.forks.new(fork)
         self._files = session.forks.files(fork)
         self._files.list()  # in use: the live mount is asked for
@@ -189,7 +189,7 @@ def test_a_refused_command_leaves_the_fork_that_another_has_used(place: Place, h
         if how == "command":
             session.run([b"sh", b"-c", b"echo work > work"], fork="f")
             return
-        if not session.vault.has_fork("f"):
+        if session.vault.find("f") is None:
             session.forks.new("f")
         if how == "checkpoint":
             session.forks.checkpoint("f", "kept")
@@ -205,7 +205,7 @@ def test_a_refused_command_leaves_the_fork_that_another_has_used(place: Place, h
     other = place.session()
     session = place.session(ASKING, agent="coder", ask_about=no)
     assert session.run([b"sh", b"run.sh"], fork="f").ran is False
-    assert other.vault.has_fork("f")
+    assert other.vault.find("f") is not None
     if how in ("command", "tools"):
         assert [change.path for change in other.changes.of("f").changes] == [b"work"]
 

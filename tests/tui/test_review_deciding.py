@@ -257,7 +257,7 @@ def test_discard(place: Place) -> None:
         await driver.until(lambda: driver.app.says)
 
     app = drive(place, result.fork, script, session=session)
-    assert app.says == f"discarded: {result.fork}" and not session.vault.has_fork(result.fork)
+    assert app.says == f"discarded: {result.fork}" and session.vault.find(result.fork) is None
 
 
 def test_what_comes_after_the_look_is_not_discarded(place: Place) -> None:
@@ -276,7 +276,7 @@ def test_what_comes_after_the_look_is_not_discarded(place: Place) -> None:
         await driver.until(lambda: driver.app.says)
 
     drive(place, result.fork, script, session=session)
-    assert not session.vault.has_fork(result.fork)
+    assert session.vault.find(result.fork) is None
 
 
 def test_checkpoints_and_going_back(place: Place) -> None:

@@ -133,7 +133,7 @@ static const int HARMLESS[] = {
     SYS_rt_sigtimedwait, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_futex, SYS_set_robust_list, SYS_rseq,
     SYS_set_tid_address, SYS_membarrier, SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid, SYS_getgid,
     SYS_getegid, SYS_getgroups, SYS_getpgid, SYS_getsid, SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep,
-    SYS_nanosleep, SYS_gettimeofday, SYS_getitimer, SYS_setitimer, SYS_times, SYS_getrusage, SYS_getrandom,
+    SYS_nanosleep, SYS_gettimeofday, SYS_getitimer, SYS_setitimer, SYS_times, SYS_getrusage, SYS_getrandom, SYS_memfd_create,
     SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_getparam, SYS_sched_getscheduler, SYS_getpriority,
     SYS_prlimit64, SYS_getrlimit, SYS_sysinfo, SYS_uname, SYS_wait4, SYS_waitid, SYS_exit, SYS_exit_group,
     SYS_restart_syscall,
@@ -326,7 +326,7 @@ static int at_call(pid_t pid, decider decide) {
     struct __ptrace_syscall_info info;
     char what[3 * 4096];
     if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof info, &info) < 0) return 0;
-    if (info.seccomp.nr == SYS_prctl) counting = 0;
+    if (info.seccomp.nr == SYS_prctl && info.seccomp.args[0] == END) counting = 0;
     if (!counting) return PTRACE_CONT;
     const struct call *call = find(info.seccomp.nr);
     if (!call) {

@@ -47,7 +47,7 @@ SHOWN = {
 def staged(place: Place, script: str | bytes, fork: str = "f") -> Looking:
     """What a shell script changes in a fork, and the API to look at it."""
     session = place.session()
-    if not session.vault.has_fork(fork):
+    if session.vault.find(fork) is None:
         session.forks.new(fork)
     done = session.run([b"sh", b"-ec", script.encode() if isinstance(script, str) else script], fork=fork)
     assert done.exit_code == 0, done.stderr

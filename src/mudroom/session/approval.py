@@ -104,7 +104,7 @@ class Approval:
         from mudroom.core.approval.approval import CommandAnswer, ask_approver
         from mudroom.core.approval.fingerprint import Uncovered
 
-        fork = self._forks.vault.fork(name) if self._forks.vault.has_fork(name) else None
+        fork = self._forks.vault.find(name)
         try:
             question = self._question(order, fork)
         except Uncovered as error:

@@ -14,7 +14,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.clock import CommandStart
@@ -22,7 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.errors import FULL, ForkMoved, MudroomError, SandboxAlive, UsageError
+from mudroom.errors import FULL, ForkExists, ForkGone, ForkMoved, MudroomError, SandboxAlive, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
@@ -138,12 +138,10 @@ class Forks:
     def locked(self, fork: Fork, holder: str) -> Iterator[None]:
         """Hold a fork's lock. The exclusive holder of the vault must not wait for it: the lock holder is paused.
 
-        Raise Occupied if a background command runs in the fork, UsageError if the fork is gone once the lock is
-        free."""
+        Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free."""
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
             with fork.lock(holder):
-                self.vault.fork(fork.name)
                 yield
             return
         with fork.lock_if_free(holder, PATIENCE) as free:
@@ -175,10 +173,15 @@ class Forks:
     @contextmanager
     def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
         """Yield a fork for a command, and whether it is new. If an error ends the block, a new unnamed fork is
-        discarded unless it was used."""
+        discarded unless it was used. Raise ForkGone if another process makes and discards it meanwhile."""
         with self.users.lock:
-            is_new = not self.vault.has_fork(name)
-            fork = self.new(name, named=named) if is_new else self.vault.fork(name)
+            fork = self.vault.find(name)
+            is_new = fork is None
+            if fork is None:
+                try:
+                    fork = self.new(name, named=named)
+                except ForkExists:
+                    raise ForkGone(name) from None  # another process made it meanwhile: the caller tries again
             self.users.add(name)
         try:
             yield fork, is_new
@@ -195,17 +198,19 @@ class Forks:
         shared = self.users.shared(fork.name)
         if shared is not None and not shared.backgrounds and not self.users.is_shared_out(fork.name):
             shared.wait()  # it ends, since it has no command
-        with self.users.lock:
-            if self.users.count(fork.name) > 1:
-                return
-            with fork.lock_if_free("mudroom") as free:
-                if not free or _is_used(fork, agent):
-                    return
-                named = fork.state.named
-                self.forget(fork.name)
-                self.vault.discard(fork)
-        if named:  # its creation is in the journal
-            self.journal("discard", fork.name, {})
+        state = fork.state_or_none
+        if _discarded(self, fork, lambda: not _is_used(fork, agent), users=1) and state is not None and state.named:
+            self.journal("discard", fork.name, {})  # its creation is in the journal
+
+    def discard_unchanged(self, name: str) -> None:
+        """Discard the fork of a command that has changed nothing, unless another user has used it since."""
+        fork = self.vault.fork(name)
+
+        def is_unchanged() -> bool:
+            record = fork.record
+            return fork.interrupted is None and (record is None or not record.changeset.changes)
+
+        _discarded(self, fork, is_unchanged)
 
     # --- making and changing forks ---
 
@@ -359,7 +364,7 @@ class Forks:
 
     def discard(self, name: str, reviewed: str | None = None) -> None:
         """Discard a fork. ``reviewed``: the fingerprint of the reviewed changes. Raise ForkMoved if the fork's changes
-        differ from it, UsageError if a command of this session is running in the fork."""
+        differ from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
         fork = self.vault.fork(name)
         self.users.require_free(fork)
         stacking.require_idle(fork)
@@ -368,12 +373,12 @@ class Forks:
 
             if fingerprint(self.changeset(name)) != reviewed:
                 raise ForkMoved(b"", f"what {name} holds now", "discarded")
-        with self.users.lock:
-            if self.users.count(name):
+        with fork.lock_if_free("mudroom discard", PATIENCE) as free, self.users.lock:
+            if not free or self.users.count(name):
                 raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
             self.forget(name)
-            if not self.vault.discard(self.vault.fork(name), cleaning_up(self.progress), durable=True):
-                raise UsageError(f"there is no fork named {name} any more", "another process has discarded it")
+            self.vault.discard(fork, durable=True)
+        self.vault.empty_trash(cleaning_up(self.progress))
         self.journal("discard", name, {})
 
     def forget(self, name: str) -> None:
@@ -454,10 +459,6 @@ class Forks:
                 raise
             return self.vault.fork(name).record
 
-    def opened_credentials(self, name: str) -> tuple[str, ...]:
-        """Return the credential stores that were open to any command of a fork, by their names in cards."""
-        return self.vault.fork(name).credentials
-
 
 def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
     fork = forks.vault.fork(name)
@@ -491,6 +492,21 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
                 return  # all its files are in sealed layers, whose entries are in the record
             command = CollectedCommand(record.command, record.exit_code, record.started, record.level)
             gather(fork, opened, view, command, CommandStart(record.started))
+
+
+def _discarded(forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: int = 0) -> bool:
+    """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and
+    ``permits``, called while its lock is held, returns True. Return whether it was discarded here."""
+    with forks.users.lock, suppress(ForkGone):
+        if forks.users.count(fork.name) > users:
+            return False
+        with fork.lock_if_free("mudroom") as free:
+            if not free or not permits():
+                return False
+            forks.forget(fork.name)
+            forks.vault.discard(fork)
+    forks.vault.empty_trash(cleaning_up(forks.progress))
+    return True
 
 
 def _is_used(fork: Fork, agent: str) -> bool:

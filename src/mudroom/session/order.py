@@ -117,6 +117,8 @@ class Outcome:
         """The checkpoint that was made before the command."""
         self.mode: Mode | None = None
         self.started = CommandStart(0)
+        self.has_fork = False
+        """Whether the command holds its fork, so that nobody discards it."""
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
         self.merged: str | None = None

@@ -27,7 +27,7 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
 
     machine, forks, approval, _sandboxes = parts
     grant, actor = order.grant, order.actor
-    created = order.fork is None or not forks.vault.has_fork(order.fork)
+    created = order.fork is None or forks.vault.find(order.fork) is None
     if not created and any(origin.values()):
         raise UsageError(f"there is a fork named {order.fork} already", "choose another name, or leave its origin out")
     name = "agent-" + forks.new_id() if order.fork is None else order.fork

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import FULL, MudroomError
+from mudroom.errors import FULL, ForkGone, MudroomError
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -21,6 +21,9 @@ from mudroom.vault.forks.collection import CollectedCommand
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
+
+_TRIES = 100
+"""Times that a command makes its fork because another process has discarded it."""
 
 
 class Parts(NamedTuple):
@@ -41,9 +44,22 @@ def run(parts: Parts, order: Order) -> Result:
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     if not case.allowed:
         return refused(parts, order, case)
+    for _try in range(_TRIES):
+        try:
+            return _run_in(parts, order, case, outcome, name)
+        except ForkGone:
+            if outcome.has_fork:
+                raise
+    raise MudroomError(f"the fork {name} is discarded again and again", "choose another name")
+
+
+def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
+    """Run an allowed command in the fork with this name. Raise ForkGone if another process discards that before the
+    command has it; then nothing was run."""
     end, changeset, duration = None, Changeset(), 0.0
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
+            outcome.has_fork = True
             if parts.approval.holds(order, case, fork):
                 if case.wants_checkpoint:
                     outcome.checkpoint = sandbox.checkpoint_before()

@@ -113,7 +113,7 @@ class ReviewModel:
             reviewed.remarks,
             tuple(conflicts),
             record.level if record is not None else None,
-            self.session.forks.opened_credentials(self.fork),
+            self.session.vault.fork(self.fork).credentials,
             running,
             reviewed.summary,
         )
@@ -125,7 +125,9 @@ class ReviewModel:
 
     def fingerprint(self) -> str | None:
         """Return the fingerprint of the fork now; None if it is gone."""
-        return review_fork(self.session, self.fork).fingerprint if self.session.vault.has_fork(self.fork) else None
+        return (
+            review_fork(self.session, self.fork).fingerprint if self.session.vault.find(self.fork) is not None else None
+        )
 
     def _is_at_rest(self) -> bool:
         """Return whether no command holds the fork. Its end may be far off, and is not waited for."""
@@ -138,7 +140,7 @@ class ReviewModel:
             raise Busy(f"a command in {self.fork}")
 
     def _require_exists(self) -> None:
-        if not self.session.vault.has_fork(self.fork):
+        if self.session.vault.find(self.fork) is None:
             raise ForkVanished
 
     def stamp(self) -> tuple[object, ...] | None:

@@ -77,6 +77,15 @@ class Lock:
             if error.errno not in FULL:
                 raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too
 
+    @property
+    def is_at_its_path(self) -> bool:
+        """Whether the file that is locked is still the one with this name: not moved away while the lock was waited
+        for."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

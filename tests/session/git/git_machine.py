@@ -249,7 +249,7 @@ class GitMachine:
         self._apply(step, git=True)
 
     def _apply(self, step: Step, *, git: bool) -> None:
-        if not self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is None:
             return
         fork, before = self._in_fork(step.fork, ":"), self.now
         was_clean = not self._sh(_STATUS)
@@ -299,7 +299,7 @@ class GitMachine:
                 self._require(is_right, "a ref is not what the result says", details)
 
     def do_commits(self, step: Step) -> None:
-        if not self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is None:
             return
         fork, before = self._in_fork(step.fork, ":"), self.now
         with self.session.alone("commits"):
@@ -343,25 +343,25 @@ class GitMachine:
             self.counts[f"immediate {word}"] += 1
 
     def do_checkpoint(self, step: Step) -> None:
-        if self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is not None:
             self.session.forks.checkpoint(step.fork, step.word)
             self._points[step.fork].append(step.word)
         self._untouched("a checkpoint")
 
     def do_rollback(self, step: Step) -> None:
-        if self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is not None:
             self.session.forks.rollback(step.fork, step.word or None)
         self._untouched("a rollback")
 
     def do_discard(self, step: Step) -> None:
-        if self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is not None:
             self.session.forks.discard(step.fork)
         self._forget_if_gone(step.fork)
         self._untouched("a discard")
 
     def do_decide(self, step: Step) -> None:
         """Decide all conflicts of a fork."""
-        if not self.session.vault.has_fork(step.fork):
+        if self.session.vault.find(step.fork) is None:
             return
         for conflict in self.session.changes.conflicts(step.fork):
             try:
@@ -372,7 +372,7 @@ class GitMachine:
         self._untouched("a decision")
 
     def _forget_if_gone(self, fork: str) -> None:
-        if not self.session.vault.has_fork(fork):
+        if self.session.vault.find(fork) is None:
             self._pruned.discard(fork)
             self._points[fork].clear()
             self._seen[fork].clear()

@@ -133,19 +133,3 @@ def test_two_make_the_vault_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         open_vault(state, b"/project").close()
     path = vault_path(state, b"/project")
     assert made and not [name for name in os.listdir(path) if b"-" in name]
-
-
-def test_of_two_that_discard_a_fork_one_is_told(place: Place) -> None:
-    one, other = place.session(), place.session()
-    one.forks.new("f")
-    discard, done = one.vault.discard, list[str]()
-
-    def late(*words: Any, **options: Any) -> bool:
-        other.forks.discard("f")
-        done.append("other")
-        return discard(*words, **options)
-
-    one.vault.discard = late  # type: ignore[method-assign]
-    with pytest.raises(UsageError, match="no fork named f any more"):
-        one.forks.discard("f")
-    assert done == ["other"] and os.listdir(one.vault.path + b"/trash") == []

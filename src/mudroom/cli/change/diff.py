@@ -66,7 +66,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             changes, fingerprint = session.changes.review(name)
             listed = changes_to_json(changes, session.changes.moves(name))
             report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, "reviewed": fingerprint}
-            context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
+            context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
             return 0
         if not words:
             session.changes.review(name)

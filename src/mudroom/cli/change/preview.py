@@ -93,7 +93,7 @@ def _shortened(subject: str) -> str:
 
 def credentials_line(session: Session, fork: str) -> list[str]:
     """Return a line if credentials were open to the fork's commands, for the reviewer."""
-    names = session.forks.opened_credentials(fork)
+    names = session.vault.fork(fork).credentials
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
 

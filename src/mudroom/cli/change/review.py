@@ -73,7 +73,7 @@ def _print_json(session: Session, name: str, context: Context) -> int:
     for change, row in zip(reviewed.rows, changes["files"], strict=True):
         row |= {"tags": list(reviewed.tags[change.path]), "hunks": counts.get(change.path, 0)}
     report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": fingerprint}
-    context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
+    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 
 

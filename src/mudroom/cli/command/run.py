@@ -24,7 +24,6 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.policy.config import count, image, least, or_off, processors, seconds, size, with_setting
 from mudroom.session import Client, Session, Stdio
-from mudroom.session.forks import cleaning_up
 
 EXAMPLES = """\
 examples:
@@ -194,7 +193,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     if not context.as_json:
         show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
     if not result.changeset.changes:
-        session.vault.discard(session.vault.fork(result.fork), cleaning_up(session.forks.progress))
+        session.forks.discard_unchanged(result.fork)
     else:
         answer = _answer(result, argv, args, context, session)
         if answer in ("apply", "git"):

@@ -84,10 +84,7 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
                 files = summarise(session.changes.of(fork.name).changes).files
                 if files and not _confirm_removal(fork.name, files, context):
                     continue
-            with fork.lock_if_free("mudroom fork rm") as free:
-                if not free:
-                    raise UsageError(f"a command is running in the fork {fork.name}", "try again when it has ended")
-                session.forks.discard(fork.name)
+            session.forks.discard(fork.name)
             if not context.as_json:
                 context.terminal.say(f"removed {fork.name}")
     if context.as_json:

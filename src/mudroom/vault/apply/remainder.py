@@ -51,6 +51,7 @@ def keep_remainder(
     state = fork.state
     if not rest and not parts and not state.named and not state.checkpoints:
         vault.discard(fork, durable=True)
+        vault.empty_trash()
         return 0
     if not rest and not parts and state.base == LIVE:
         restart(vault, fork)

@@ -5,12 +5,13 @@ The caller holds the fork's lock.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
 from mudroom.core.tree import stack
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import safe_open
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
@@ -170,27 +171,32 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
     else:
         layers = find_checkpoint(parent, at).layers
     if parent.name == name:
-        raise UsageError(f"there is a fork named {name} already", "choose another name")
-    child = vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers))
-    restore_record(vault, child)
-    child.note_credentials(parent.credentials)
-    child.note_masked(parent.masked_names)
-    landed = parent.path + b"/landed"
-    if os.path.exists(landed):
-        os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
-    return child
+        raise ForkExists(name)
+
+    def complete(child: Fork) -> None:
+        restore_record(vault, child)
+        child.note_credentials(parent.credentials)
+        child.note_masked(parent.masked_names)
+        landed = parent.path + b"/landed"
+        if os.path.exists(landed):
+            os.link(landed, child.path + b"/landed")  # the file is replaced when it changes, never written to
+
+    return vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers), complete)
 
 
 def rename(vault: Vault, fork: Fork, name: str) -> Fork:
     """Rename a fork. Raise UsageError if the name is taken or not allowed."""
     target = vault.path + b"/forks/" + fork_directory(name)
     if os.path.lexists(target):
-        raise UsageError(f"there is a fork named {name} already", "choose another name")
-    state = fork.state._replace(named=True)  # read first: a damaged fork keeps its name
-    os.rename(fork.path, target)
-    renamed = vault.fork(name)
-    renamed.save(state)
-    return renamed
+        raise ForkExists(name)
+    fork.save(fork.state._replace(named=True))  # before it has the name; a damaged fork keeps its own
+    try:
+        os.rename(fork.path, target)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was quicker
+            raise ForkExists(name) from None
+        raise
+    return vault.fork(name)
 
 
 def drop_checkpoint(vault: Vault, fork: Fork, name: str) -> None:

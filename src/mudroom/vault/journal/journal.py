@@ -30,7 +30,7 @@ from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
-from mudroom.errors import MudroomError
+from mudroom.errors import FULL, MudroomError
 from mudroom.vault.journal.archives import (
     DamagedArchive,
     JournalArchive,
@@ -471,9 +471,23 @@ class _NamedErrors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            raise MudroomError(
-                f"the journal {os.fsdecode(self._path)} cannot be used: {error}", _ADVICE.get(code, _DAMAGED)
-            ) from error
+            cannot = f"the journal {os.fsdecode(self._path)} cannot be used"
+            if code == sqlite3.SQLITE_CANTOPEN and (why := _cannot_write_beside(self._path)) is not None:
+                hint = _ADVICE[sqlite3.SQLITE_FULL if why.errno in FULL else code]
+                raise MudroomError(f"{cannot}: {why.strerror}", hint) from error
+            raise MudroomError(f"{cannot}: {error}", _ADVICE.get(code, _DAMAGED)) from error
+
+
+def _cannot_write_beside(path: bytes) -> OSError | None:
+    """Return why no file can be made in the directory of the journal, or None. SQLite keeps its log there, and does not
+    give the reason."""
+    trial = path + b"-trial-" + os.urandom(4).hex().encode()
+    try:
+        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(trial)
+    except OSError as error:
+        return error
+    return None
 
 
 _ADVICE = {

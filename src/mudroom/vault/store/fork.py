@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.state_text import TEXTS
@@ -120,9 +120,10 @@ class Fork:
 
     @contextmanager
     def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
-        """Hold the fork's lock for the block. Waits for the present holder."""
-        lock = Lock(self.path + b"/lock", holder, waiting)
-        with lock:
+        """Hold the fork's lock for the block. Waits for the present holder. Raise ForkGone if it has gone meanwhile."""
+        lock = Lock(self.path + b"/lock")
+        _acquire(self, lambda: lock.acquire(holder, waiting))
+        with _released_at_the_end(self, lock):
             self._lock = lock
             try:
                 yield
@@ -134,21 +135,21 @@ class Fork:
         """Try to take the fork's lock without waiting for a command. Yield whether it was taken.
 
         ``patience``: seconds to wait for a holder that only reads the fork. A command that runs in the fork is not
-        waited for.
+        waited for. Raise ForkGone if the fork has gone.
         """
         lock = Lock(self.path + b"/lock", holder)
         until = time.monotonic() + patience
-        while not lock.acquire_now():
+        while not _acquire(self, lock.acquire_now):
             if time.monotonic() >= until or self.interrupted is not None:
                 yield False
                 return
             time.sleep(_LOOK)
-        self._lock = lock
-        try:
-            yield True
-        finally:
-            self._lock = self._state = None
-            lock.release()
+        with _released_at_the_end(self, lock):
+            self._lock = lock
+            try:
+                yield True
+            finally:
+                self._lock = self._state = None
 
     def begin(self, started: CommandStart) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
@@ -287,6 +288,25 @@ class Fork:
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()
+
+
+def _acquire(fork: Fork, acquire: Callable[[], bool | None]) -> bool | None:
+    try:
+        return acquire()
+    except FileNotFoundError:
+        raise ForkGone(fork.name) from None
+
+
+@contextmanager
+def _released_at_the_end(fork: Fork, lock: Lock) -> Iterator[None]:
+    """Release a lock that was taken. Raise ForkGone if it is that of a fork which was moved away: a fork is discarded
+    or renamed while its lock is held."""
+    try:
+        if not lock.is_at_its_path:
+            raise ForkGone(fork.name)
+        yield
+    finally:
+        lock.release()
 
 
 def forget_release(vault: bytes, layer: str) -> None:

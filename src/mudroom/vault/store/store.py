@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
@@ -164,13 +164,23 @@ class Vault:
 
         return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
 
-    def add_fork(self, name: str, state: ForkState) -> Fork:
+    def add_fork(self, name: str, state: ForkState, complete: Callable[[Fork], None] = lambda _fork: None) -> Fork:
+        """Make a fork. It is made beside its upper layer, with what ``complete`` adds, and has its name once it is
+        whole: a process that is killed meanwhile leaves a layer that no fork needs. Raise ForkExists."""
         fork = self._open_fork(name)
+        if os.path.lexists(fork.path):
+            raise ForkExists(name)
+        made = Fork(name, self.layer(state.upper) + b"/fork", self.path, self.reading)
+        os.mkdir(made.path, 0o700)
+        made.save(state)
+        complete(made)
         try:
-            os.mkdir(fork.path, 0o700)
-        except FileExistsError:
-            raise UsageError(f"there is a fork named {name} already", "choose another name, or discard it") from None
-        fork.save(state)
+            os.rename(made.path, fork.path)  # fails if the other directory has files, as every fork has
+        except OSError as error:
+            self.throw_away(self.layer(state.upper))
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                raise ForkExists(name) from None
+            raise
         return fork
 
     def seal(self, fork: Fork) -> None:
@@ -195,14 +205,16 @@ class Vault:
         return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path, self.reading)
 
     def fork(self, name: str) -> Fork:
-        fork = self._open_fork(name)
-        if not os.path.isdir(fork.path):
+        """Return the fork. Raise UsageError if there is none, or the name is not allowed."""
+        fork = self.find(name)
+        if fork is None:
             raise UsageError(f"there is no fork named {name}", self._missing_fork_hint(name))
         return fork
 
-    def has_fork(self, name: str) -> bool:
-        """Whether a fork has this name. Raise UsageError if the name is not allowed."""
-        return os.path.isdir(self._open_fork(name).path)
+    def find(self, name: str) -> Fork | None:
+        """Return the fork, or None. Raise UsageError if the name is not allowed."""
+        fork = self._open_fork(name)
+        return fork if os.path.isdir(fork.path) else None
 
     def _missing_fork_hint(self, name: str) -> str:
         """Return a hint for a missing fork. The forks of a moved project stay behind, in the vault of its old path."""
@@ -228,23 +240,19 @@ class Vault:
                 continue
         return [fork for _created, _name, fork in sorted(forks, key=lambda row: row[:2])]
 
-    def discard(self, fork: Fork, progress: Callable[[int, int], None] | None = None, *, durable: bool = False) -> bool:
-        """Remove the fork, with every layer and snapshot that no other fork needs. Done when this returns. Return False
-        if somebody else has removed it.
+    def discard(self, fork: Fork, *, durable: bool = False) -> None:
+        """Move the fork to the trash, with every layer and snapshot that no other fork needs. Hold its lock.
 
-        ``progress``: see ``empty_trash``. ``durable``: also after a power loss, which could otherwise bring the fork
-        back without its files.
+        ``durable``: also after a power loss, which could otherwise bring the fork back without its files.
         """
         state = fork.state_or_none
         if not self.throw_away(fork.path):
-            return False
+            raise ForkGone(fork.name)
         if durable:
             self.sync_trash()  # before its layers go
         if state is not None:
             for place in self._unshared(state):
                 self.throw_away(place)
-        self.empty_trash(progress)
-        return True
 
     def _unshared(self, state: ForkState) -> list[bytes]:
         """Return the directories of layers and snapshot that no other fork needs. The upper layer is never shared."""

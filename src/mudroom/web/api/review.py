@@ -64,7 +64,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             len(conflicts) if conflicts is not None else None,
             [_remark(remark) for remark in (drift or [])[:DRIFTED]],
             len(drift) if drift is not None else None,
-            list(session.forks.opened_credentials(name)),
+            list(session.vault.fork(name).credentials),
             reviewed.running,
             session.vault.fork(name).created // 1_000_000,
         )
