@@ -29,6 +29,7 @@ SAME = {
     "test_faults.py": "long; root's writing is the same, but for the modes of directories: test_closed_directories",
     "test_second_writer.py": "as test_faults",
     "test_power_loss.py": "as test_faults",
+    "test_verb_faults.py": "as test_faults",
     "test_approval_faults.py": "asks only to name a file of its own",
 }
 """Files that ask for the user, but run once; each with its reason."""
