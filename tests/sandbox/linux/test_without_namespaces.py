@@ -156,6 +156,24 @@ def test_metadata_inside_the_copy_works(contained: Contained) -> None:
     assert lines[4] == "700"
 
 
+UNOPENED = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+def said(returned):
+    return errno.errorcode[ctypes.get_errno()] if returned < 0 else returned
+path = os.path.abspath("a").encode()
+print(said(libc.fchmod(99, 0o600)), said(libc.fchown(99, -1, -1)), said(libc.futimens(99, None)),
+      said(libc.fchmodat(99, b"a", 0o600, 0)), said(libc.fchmodat(99, path, 0o600, 0)), oct(os.stat("a").st_mode))
+"""
+
+
+def test_a_descriptor_that_is_not_open(contained: Contained) -> None:
+    """As chmod(2) and openat(2) have it: EBADF, unless the path is absolute."""
+    contained.place.write("a", "a\n")
+    done = contained.run(f"{sys.executable} -c '{UNOPENED}'")
+    assert done["stdout"].split() == ["EBADF", "EBADF", "EBADF", "EBADF", "0", "0o100600"], done["stderr"]
+
+
 def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
     (contained.place.home / "secret").write_text("secret\n")
     script = (

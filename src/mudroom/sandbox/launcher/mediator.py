@@ -194,7 +194,7 @@ class Caller:
         for alias, real in ((b"/proc/self/", self._proc + b"/"), (b"/dev/fd/", self._proc + b"/fd/")):
             if name.startswith(alias):
                 name = real + name[len(alias) :]
-        base = self._descriptor(at)
+        base = self._descriptor(AT_FDCWD if name.startswith(b"/") else at)  # not looked at then, open or not: openat(2)
         try:
             return os.open(name, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=base)
         finally:
@@ -224,8 +224,12 @@ class Caller:
             raise OSError(ctypes.get_errno(), "the socket cannot be given")
 
     def _descriptor(self, number: int) -> int:
-        where = b"/cwd" if number == AT_FDCWD else b"/fd/%d" % number
-        return os.open(self._proc + where, os.O_PATH | os.O_CLOEXEC)
+        if number == AT_FDCWD:
+            return os.open(self._proc + b"/cwd", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return os.open(self._proc + b"/fd/%d" % number, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise OSError(EBADF, "no descriptor") from None
 
 
 def address(raw: bytes) -> tuple[bytes, int]:
