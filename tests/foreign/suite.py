@@ -65,7 +65,6 @@ SOURCES = {
     "cpython": Source("CPython's own tests", "MUDROOM_CPYTHON_TESTS", "cpython"),
     "universal_pathlib": Source("universal_pathlib's tests", "MUDROOM_UPATH_SOURCE", "universal_pathlib"),
     "git": Source("git's sources", "MUDROOM_GIT_SOURCE", "git"),
-    "bubblewrap": Source("bubblewrap's tests", "MUDROOM_BUBBLEWRAP_SOURCE", "bubblewrap"),
     "pjdfstest": Source("a built checkout of pjdfstest", "MUDROOM_PJDFSTEST"),
     "fsx": Source("the program fsx", "MUDROOM_FSX"),
     "fsstress": Source("the program fsstress", "MUDROOM_FSSTRESS"),

@@ -36,7 +36,7 @@ FILES = (
 )
 MODULES = (
     *FILES, "test_select", "test_subprocess", "test_socket", "test_glob", "test_fileio", "test_epoll", "test_pty",
-    "test_posixpath", "test_filecmp", "test_mailbox", "test_dbm_dumb", "test_tarfile", "test_resource",
+    "test_filecmp", "test_mailbox", "test_dbm_dumb", "test_tarfile", "test_resource",
     "test_asyncio.test_subprocess", "test_asyncio.test_unix_events", "test_asyncio.test_streams",
     "test_asyncio.test_server", "test_asyncio.test_events", "test_asyncio.test_sock_lowlevel",
 )  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import foreign_document
 import suite
 from suite import Ran, Table, TableError
 
@@ -94,3 +95,9 @@ def test_an_absent_suite_is_skipped_by_name(name: str, tmp_path: Path, monkeypat
         suite.source(name)
     monkeypatch.setenv(suite.SOURCES[name].variable, str(tmp_path))
     assert suite.source(name) == tmp_path
+
+
+def test_the_document_is_made_from_the_tables() -> None:
+    assert foreign_document.DOCUMENT.read_text() == foreign_document.document(), (
+        "python tests/foreign/foreign_document.py"
+    )
