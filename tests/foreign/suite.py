@@ -214,7 +214,8 @@ def surprises(native: Outcomes, inside: Ran, expected: Table, mode: str, *, whol
     entries = [entry for entry in expected.differs if entry.applies(mode)]
     lost = inside.lost()
     where = f"here ({mode}, {USER})"
-    for test in sorted(native.keys() | inside.outcomes.keys()):
+    tests = sorted(native.keys() | inside.outcomes.keys())
+    for test in tests:
         there, here = native.get(test, ABSENT), inside.outcomes.get(test, ABSENT)
         if here in (there, "ok") or (here == ABSENT and test.startswith(lost)):
             continue
@@ -223,9 +224,9 @@ def surprises(native: Outcomes, inside: Ran, expected: Table, mode: str, *, whol
             lines.append(f"unexpected: {test}: {there} natively, {here} {where} {inside.details.get(test, '')}")
     for entry in entries:
         for pattern in entry.tests:
-            found = [test for test in inside.outcomes if fnmatchcase(test, pattern)]
+            found = [test for test in tests if fnmatchcase(test, pattern)]
             if not any(inside.matches(test, entry) for test in found) and (found or whole):
-                others = ", ".join(sorted({inside.outcomes[test] for test in found})) or "no such test"
+                others = ", ".join(sorted({inside.outcomes.get(test, ABSENT) for test in found})) or "no such test"
                 lines.append(f"no longer so: {pattern}: {others}, not {entry.inside} {where}")
     tell(expected.name, mode, len(native), differing, len(lines))
     return lines

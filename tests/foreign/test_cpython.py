@@ -103,7 +103,7 @@ def compare(session: Session, place: Place, tests: Path, mode: str, there: Ran, 
 
 
 @pytest.fixture
-def short(client: Client) -> Iterator[Place]:
+def place(client: Client) -> Iterator[Place]:
     with suite.short_place(client) as place:
         yield place
 
@@ -112,18 +112,18 @@ Natively = Callable[[Path, Sequence[str]], Ran]
 
 
 @pytest.mark.slow
-def test_files_and_processes(short: Place, tests: Path, natively: Natively) -> None:
-    session = suite.open_mode(short, "overlay", tests)
-    compare(session, short, tests, "overlay", natively(tests, SMOKE), SMOKE)
+def test_files_and_processes(place: Place, tests: Path, natively: Natively) -> None:
+    session = suite.open_mode(place, "overlay", tests)
+    compare(session, place, tests, "overlay", natively(tests, SMOKE), SMOKE)
 
 
 @pytest.mark.deep
 @pytest.mark.foreign
 @pytest.mark.limit(900)
 @pytest.mark.parametrize("mode", MODES)
-def test_all_modules(short: Place, tests: Path, natively: Natively, mode: str) -> None:
-    session = suite.open_mode(short, mode, tests)
-    compare(session, short, tests, mode, natively(tests, MODULES), MODULES)
+def test_all_modules(place: Place, tests: Path, natively: Natively, mode: str) -> None:
+    session = suite.open_mode(place, mode, tests)
+    compare(session, place, tests, mode, natively(tests, MODULES), MODULES)
 
 
 @pytest.mark.deep

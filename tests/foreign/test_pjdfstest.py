@@ -79,20 +79,20 @@ def inside(session: Session, place: Place, checkout: Path, mode: str) -> Ran:
 
 
 @pytest.fixture
-def short(client: Client) -> Iterator[Place]:
+def place(client: Client) -> Iterator[Place]:
     """The suite makes names and paths of the greatest length."""
     with suite.short_place(client) as place:
         yield place
 
 
 @pytest.mark.slow
-def test_a_stand_in(short: Place, natively: Natively) -> None:
+def test_a_stand_in(place: Place, natively: Natively) -> None:
     """The way from a checkout to outcomes; the suite itself is not here."""
-    checkout = short.root / "checkout"
+    checkout = place.root / "checkout"
     (checkout / "tests/chmod").mkdir(parents=True)
     (checkout / "helper").write_text(HELPER)
     (checkout / "tests/chmod/00.t").write_text(STAND_IN)
-    found = inside(suite.open_mode(short, "overlay", checkout), short, checkout, "overlay")
+    found = inside(suite.open_mode(place, "overlay", checkout), place, checkout, "overlay")
     expected = {f"chmod/00.t:{number}": "ok" for number in range(1, 5)} | {"chmod/00.t:5": "fail"}
     assert found.outcomes == natively(checkout).outcomes == expected
     assert found.details["chmod/00.t:5"] == "one, not two"
@@ -109,9 +109,9 @@ def compare(session: Session, place: Place, checkout: Path, mode: str, there: Ra
 @pytest.mark.foreign
 @pytest.mark.limit(3000)
 @pytest.mark.parametrize("mode", MODES)
-def test_the_suite(short: Place, natively: Natively, mode: str) -> None:
+def test_the_suite(place: Place, natively: Natively, mode: str) -> None:
     checkout = suite.source("pjdfstest")
-    compare(suite.open_mode(short, mode, checkout), short, checkout, mode, natively(checkout))
+    compare(suite.open_mode(place, mode, checkout), place, checkout, mode, natively(checkout))
 
 
 @pytest.mark.deep

@@ -71,7 +71,10 @@ class TestFork(BaseTests):
 SETTINGS = "[pytest]\nfilterwarnings = ignore\n"
 
 
-def compare(place: Place, *options: str, least: int) -> None:
+@pytest.mark.deep
+@pytest.mark.foreign
+@pytest.mark.limit(300)
+def test_the_cases_of_every_file_system(place: Place) -> None:
     found = suite.source("universal_pathlib")
     directory = place.root / "cases"
     directory.mkdir()
@@ -80,28 +83,16 @@ def compare(place: Place, *options: str, least: int) -> None:
     path = os.pathsep.join((str(found), str(suite.ROOT / "src")))
     environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
     environment |= {"PYTHONPATH": path, "PROJECT": str(place.project), "PYTHONDONTWRITEBYTECODE": "1"}
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--junitxml=results.xml", *options]
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--junitxml=results.xml"]
     done = subprocess.run(
         [sys.executable, *words], cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
     assert (directory / "results.xml").exists(), done.stdout + done.stderr
     ran = read_results(directory / "results.xml")
-    assert list(ran.outcomes.values()).count("ok") >= least, done.stdout
+    assert list(ran.outcomes.values()).count("ok") >= 100, done.stdout
     native = {name: "skip" if outcome == "skip" else "ok" for name, outcome in ran.outcomes.items()}
-    lines = suite.surprises(native, ran, suite.table("universal_pathlib"), "overlay", whole=not options)
+    lines = suite.surprises(native, ran, suite.table("universal_pathlib"), "overlay")
     assert lines == [], "\n".join(lines)
-
-
-@pytest.mark.slow
-def test_the_cases_of_writing(place: Place) -> None:
-    compare(place, "-k", "write or mkdir or rename or symlink or stat", least=15)
-
-
-@pytest.mark.deep
-@pytest.mark.foreign
-@pytest.mark.limit(300)
-def test_all_cases(place: Place) -> None:
-    compare(place, least=100)
 
 
 def read_results(path: Path) -> suite.Ran:
