@@ -40,7 +40,6 @@ MODULES = (
     "test_asyncio.test_subprocess", "test_asyncio.test_unix_events", "test_asyncio.test_streams",
     "test_asyncio.test_server", "test_asyncio.test_events", "test_asyncio.test_sock_lowlevel",
 )  # fmt: skip
-SMOKE = FILES
 EXPECTED = suite.table("cpython")
 
 
