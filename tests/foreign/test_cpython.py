@@ -24,20 +24,11 @@ pytestmark = [pytest.mark.both_users]
 
 PYTHON = "/usr/bin/python3"
 RUNNER = Path(__file__).with_name("python_runner.py")
-FILES = (
-    "test_os",
-    "test_tempfile",
-    "test_shutil",
-    "test_pathlib",
-    "test_stat",
-    "test_posix",
-    "test_fcntl",
-    "test_mmap",
-)
+SMOKE = ("test_os", "test_shutil", "test_stat", "test_posix", "test_fcntl")
 MODULES = (
-    *FILES, "test_select", "test_subprocess", "test_socket", "test_glob", "test_fileio", "test_epoll", "test_pty",
-    "test_filecmp", "test_mailbox", "test_dbm_dumb", "test_tarfile", "test_resource",
-    "test_asyncio.test_subprocess", "test_asyncio.test_unix_events", "test_asyncio.test_streams",
+    *SMOKE, "test_tempfile", "test_pathlib", "test_mmap", "test_select", "test_subprocess", "test_socket", "test_glob",
+    "test_fileio", "test_epoll", "test_pty", "test_filecmp", "test_mailbox", "test_dbm_dumb", "test_tarfile",
+    "test_resource", "test_asyncio.test_subprocess", "test_asyncio.test_unix_events", "test_asyncio.test_streams",
     "test_asyncio.test_server", "test_asyncio.test_events", "test_asyncio.test_sock_lowlevel",
 )  # fmt: skip
 EXPECTED = suite.table("cpython")
@@ -130,4 +121,4 @@ def test_all_modules(place: Place, tests: Path, natively: Natively, mode: str) -
 @pytest.mark.limit(900)
 def test_all_modules_in_a_container(place: Place, tests: Path, natively: Natively, engine: EngineHere) -> None:
     session = engine.session(place, suite.settings(tests))
-    compare(session, place, tests, LEVEL_2, natively(tests, MODULES), MODULES)
+    compare(session, place, tests, f"{LEVEL_2}, {engine.kind}", natively(tests, MODULES), MODULES)

@@ -18,7 +18,7 @@ import suite
 from conftest import Place, listing
 from engines import EngineHere
 from mudroom.session import Session
-from suite import MODES
+from suite import LEVEL_2, MODES
 
 pytestmark = [pytest.mark.both_users]
 
@@ -112,6 +112,7 @@ def test_each_seed(place: Place, name: str, mode: str) -> None:
 def test_each_seed_in_a_container(place: Place, name: str, engine: EngineHere) -> None:
     program = suite.source(name)
     session = engine.session(place, suite.settings(program))
+    mode = f"{LEVEL_2}, {engine.kind}"
     for seed in TOOLS[name].seeds:
-        holds(session, place, TOOLS[name], program, suite.LEVEL_2, seed)
-    suite.tell(name, suite.LEVEL_2, len(TOOLS[name].seeds), 0, 0)
+        holds(session, place, TOOLS[name], program, mode, seed)
+    suite.tell(name, mode, len(TOOLS[name].seeds), 0, 0)

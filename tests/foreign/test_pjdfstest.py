@@ -119,4 +119,5 @@ def test_the_suite(place: Place, natively: Natively, mode: str) -> None:
 @pytest.mark.limit(3000)
 def test_the_suite_in_a_container(place: Place, natively: Natively, engine: EngineHere) -> None:
     checkout = suite.source("pjdfstest")
-    compare(engine.session(place, suite.settings(checkout)), place, checkout, LEVEL_2, natively(checkout))
+    session = engine.session(place, suite.settings(checkout))
+    compare(session, place, checkout, f"{LEVEL_2}, {engine.kind}", natively(checkout))

@@ -101,3 +101,10 @@ def test_the_document_is_made_from_the_tables() -> None:
     assert foreign_document.DOCUMENT.read_text() == foreign_document.document(), (
         "python tests/foreign/foreign_document.py"
     )
+
+
+@pytest.mark.parametrize(("modes", "applies"), [(["level 2"], True), (["level 2, docker"], True), (["overlay"], False)])
+def test_an_entry_for_every_engine_or_for_one(tmp_path: Path, modes: list[str], applies: bool) -> None:
+    (one,) = table(tmp_path, entry(modes=modes)).differs
+    assert one.applies("level 2, docker") is applies
+    assert one.applies("level 2, podman") is (modes == ["level 2"])
