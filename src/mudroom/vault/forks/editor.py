@@ -24,6 +24,7 @@ from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.spill_place import SpillPlace
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -82,22 +83,25 @@ class Editor:
 
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock
-        self._spill = fork.path + b"/spill"
         self._files = (fork.path + b"/state", fork.record_path)
         self._pinned: list[int] = []
         """Descriptors of these files as they were when the fork was opened, so that no other gets their inodes; -1:
         missing. Both files are replaced by every writer, never written to."""
         self._versions: dict[bytes, tuple[object, ...] | None] = {}
         """Of the paths that the buffer changes: what was there before."""
-        os.makedirs(self._spill, mode=0o700, exist_ok=True)
-        self._open()
+        self._spill = SpillPlace(fork.path)
+        try:
+            self._open()
+        except BaseException:
+            self._spill.close()
+            raise
         self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
         info = os.fstat(self._place)
         self._identity = (info.st_ino, info.st_dev)
         self._shown = _Shown(self._opened.merged())
         self.refused: dict[bytes, bytes] = {}
         """Changes that were withdrawn because another writer was first: path to the file with the content, or empty."""
-        self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
+        self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill.path, clock=clock)
 
     def _open(self) -> None:
         pinned = [_pin(path) for path in self._files]  # before the fork is read: a later version is noticed
@@ -129,19 +133,19 @@ class Editor:
         )
 
     def refresh(self) -> None:
-        """Reopen the fork after a command has run in it, or its layers have changed. If that fails, the fork stays open
-        as it was."""
+        """Reopen the fork after a command has run in it, or its layers have changed; the originals of unflushed changes
+        stay known. If that fails, the fork stays open as it was."""
         with self.buffer.lock:  # a reading thread uses the descriptors closed here
-            before = self._opened
+            before, former = self._opened, self._ground.originals
             self._open()
+            self._ground.originals.adopt(former, self._is_known)
             self._shown.source = self._opened.merged()
             before.close()
 
     def close(self) -> None:
         self.buffer.clear()
         self._opened.close()
-        if self.is_there and os.path.isdir(self._spill):
-            remove_tree(self._spill)
+        self._spill.close()
         os.close(self._place)
         _close(self._pinned)
 
@@ -149,7 +153,7 @@ class Editor:
         """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""
         ground = self._ground
         self._versions.setdefault(path, version(self._shown.look(path)))
-        if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
+        if self._is_known(path):
             return
         entry = ground.base.look(path)
         if entry is None or entry.kind != "file":
@@ -161,6 +165,11 @@ class Editor:
         finally:
             os.close(opened)
 
+    def _is_known(self, path: bytes) -> bool:
+        """Return whether the original of a path is known, or not needed."""
+        ground = self._ground
+        return ground.frozen or path in self._changed or path in ground.landed or path in ground.masked
+
     def flush(self) -> list[bytes]:
         """Write the buffer into the fork and update its record.
 
@@ -170,10 +179,10 @@ class Editor:
         """
         if not self.buffer.changed:
             return []
-        self._ground.originals.save()
         if self.is_outdated:
             self.refresh()
             self._withdraw()
+        self._ground.originals.save()
         started = command_start(self._vault.path, 0)
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
