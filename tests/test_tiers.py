@@ -31,6 +31,9 @@ SAME = {
     "test_power_loss.py": "as test_faults",
     "test_verb_faults.py": "as test_faults",
     "test_approval_faults.py": "asks only to name a file of its own",
+    "test_git_triples.py": "what is held to git is pure; the sandbox is only where git's scripts run",
+    "test_universal_pathlib.py": "as test_buffer",
+    "test_suite.py": "what the foreign suites are held to, without one",
 }
 """Files that ask for the user, but run once; each with its reason."""
 

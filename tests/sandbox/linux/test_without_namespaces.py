@@ -156,6 +156,51 @@ def test_metadata_inside_the_copy_works(contained: Contained) -> None:
     assert lines[4] == "700"
 
 
+UNOPENED = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+def said(returned):
+    return errno.errorcode[ctypes.get_errno()] if returned < 0 else returned
+path = os.path.abspath("a").encode()
+print(said(libc.fchmod(99, 0o600)), said(libc.fchown(99, -1, -1)), said(libc.futimens(99, None)),
+      said(libc.fchmodat(99, b"a", 0o600, 0)), said(libc.fchmodat(99, path, 0o600, 0)), oct(os.stat("a").st_mode))
+"""
+
+
+UNMAPPED = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+def said(returned):
+    print(errno.errorcode[ctypes.get_errno()] if returned < 0 else returned)
+for address in (0xDEADC0DE, 0xFFFF800000000000):
+    said(libc.chmod(ctypes.c_void_p(address), 0o600))
+pages = libc.mmap(None, ctypes.c_size_t(8192), 3, 0x22, -1, ctypes.c_long(0))
+libc.munmap(ctypes.c_void_p(pages + 4096), ctypes.c_size_t(4096))
+utimensat = 280 if os.uname().machine == "x86_64" else 88
+said(libc.syscall(utimensat, -100, b"a", ctypes.c_void_p(pages + 4088), 0))
+said(libc.setxattr(b"a", b"user.k", ctypes.c_void_p(pages + 4088), ctypes.c_size_t(16), 0))
+if utimensat == 280:  # utimes(2); aarch64 has none
+    said(libc.syscall(235, b"a", (ctypes.c_long * 4)(0, 2**62, 0, 0)))
+said(libc.chmod(b"a", 0o600))
+"""
+
+
+def test_arguments_that_are_nowhere_in_memory(contained: Contained) -> None:
+    """The mediator, which is the sandbox's init, answers as the kernel does, and goes on."""
+    contained.place.write("a", "a\n")
+    done = contained.run(f"{sys.executable} -c '{UNMAPPED}'")
+    expected = ["EFAULT"] * 4 + ["EINVAL"] * (os.uname().machine == "x86_64") + ["0"]
+    assert done["stdout"].split() == expected, done["stderr"]
+
+
+def test_a_descriptor_that_is_not_open(contained: Contained) -> None:
+    """As chmod(2) and openat(2) have it: EBADF, unless the path is absolute."""
+    contained.place.write("a", "a\n")
+    done = contained.run(f"{sys.executable} -c '{UNOPENED}'")
+    assert done["stdout"].split() == ["EBADF", "EBADF", "EBADF", "EBADF", "0", "0o100600"], done["stderr"]
+
+
 def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
     (contained.place.home / "secret").write_text("secret\n")
     script = (

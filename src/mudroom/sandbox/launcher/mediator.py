@@ -18,7 +18,8 @@ import os
 import select
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
-EPERM, EINTR, EBADF, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 4, 9, 13, 14, 36, 38, 88, 95
+EPERM, EINTR, EIO, EBADF, EACCES, EFAULT, EINVAL, ENAMETOOLONG = 1, 4, 5, 9, 13, 14, 22, 36
+ENOSYS, ENOTSOCK, ENOTSUP = 38, 88, 95
 _LONGEST_ADDRESS = 28
 """Size of struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
 _CONNECT_TIMEOUT = 5.0
@@ -166,8 +167,18 @@ class Caller:
         try:
             self.check()
             return os.pread(memory, length, address)
+        except (OverflowError, OSError) as error:  # EIO: nothing is mapped there; OverflowError: above 2**63
+            if isinstance(error, OSError) and error.errno != EIO:
+                raise
+            raise OSError(EFAULT, "no memory there") from None
         finally:
             os.close(memory)
+
+    def exactly(self, address: int, length: int) -> bytes:
+        content = self.read(address, length)
+        if len(content) < length:
+            raise OSError(EFAULT, "its end is not mapped")
+        return content
 
     def text(self, address: int, limit: int) -> bytes:
         """Read a C string, page by page: the page behind its end may not be mapped. Raise OSError if it is longer than
@@ -194,7 +205,7 @@ class Caller:
         for alias, real in ((b"/proc/self/", self._proc + b"/"), (b"/dev/fd/", self._proc + b"/fd/")):
             if name.startswith(alias):
                 name = real + name[len(alias) :]
-        base = self._descriptor(at)
+        base = self._descriptor(AT_FDCWD if name.startswith(b"/") else at)  # not looked at then, open or not: openat(2)
         try:
             return os.open(name, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=base)
         finally:
@@ -224,8 +235,12 @@ class Caller:
             raise OSError(ctypes.get_errno(), "the socket cannot be given")
 
     def _descriptor(self, number: int) -> int:
-        where = b"/cwd" if number == AT_FDCWD else b"/fd/%d" % number
-        return os.open(self._proc + where, os.O_PATH | os.O_CLOEXEC)
+        if number == AT_FDCWD:
+            return os.open(self._proc + b"/cwd", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return os.open(self._proc + b"/fd/%d" % number, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise OSError(EBADF, "no descriptor") from None
 
 
 def address(raw: bytes) -> tuple[bytes, int]:
@@ -269,11 +284,13 @@ def _times(caller: Caller, target: int, values: list[int], clock: str) -> int:
 
 def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
     """Read a struct timespec[2] from any of the three formats (utime(2), utimes(2), utimensat(2))."""
-    raw = caller.read(address, 16 if clock == "seconds" else 32)
+    raw = caller.exactly(address, 16 if clock == "seconds" else 32)
     words = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in range(0, len(raw), 8)]
     if clock == "seconds":
         words = [words[0], 0, words[1], 0]
     elif clock == "timeval":
+        if not all(0 <= microseconds < 1_000_000 for microseconds in words[1::2]):
+            raise OSError(EINVAL, "no time of a second")
         words = [words[0], words[1] * 1000, words[2], words[3] * 1000]
     return b"".join(word.to_bytes(8, "little", signed=True) for word in words)
 
@@ -281,7 +298,7 @@ def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
 def _setxattr(caller: Caller, target: int, values: list[int], _clock: str) -> int:
     name = caller.text(values[0], XATTR_NAME_MAX)
     size = min(values[2], XATTR_SIZE_MAX + 1)
-    content = caller.read(values[1], size) if size else b""
+    content = caller.exactly(values[1], size) if size else b""
     path = b"/proc/self/fd/%d" % target
     return _result(libc.setxattr(path, name, content, ctypes.c_size_t(len(content)), ctypes.c_int(_signed(values[3]))))
 
