@@ -1,0 +1,197 @@
+"""The file systems of the story, how each is made, and what is expected of mudroom on it: the table behind
+docs/FILESYSTEMS.md. No test is here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from story import Outcome, fill
+
+HERE = Path(__file__).resolve().parent
+Where = Literal["project", "state", "both"]
+WHERE: tuple[Where, ...] = ("project", "state", "both")
+Who = Literal["root", "user"]
+
+
+class FileSystem(NamedTuple):
+    name: str
+    what: str
+    """What is peculiar about it, for the document."""
+    make: Callable[[Path, Path, bool], None]
+    """Mounts it at the second path; the first is a directory for images and layers; whether for an ordinary user."""
+    by_user: bool = False
+    """Whether an ordinary user can have it mounted by itself."""
+    needs: Sequence[str] = ()
+    """Programs."""
+
+
+class Missing(Exception):
+    """The file system cannot be had on this machine."""
+
+
+def command(*words: str | Path, may_fail: bool = True) -> None:
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Missing(f"{words[0]}: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+
+
+def image(kind: str, size: str, *options: str, mount: str = "loop") -> Callable[[Path, Path, bool], None]:
+    """A file system of the kernel's on a sparse file."""
+
+    def make(base: Path, target: Path, _user: bool) -> None:
+        command("truncate", "-s", size, base / "image")
+        command(f"mkfs.{kind}", *options, base / "image")
+        command("mount", "-t", kind, "-o", mount, base / "image", target)
+
+    return make
+
+
+def memory(kind: str, *options: str) -> Callable[[Path, Path, bool], None]:
+    return lambda _base, target, _user: command("mount", "-t", kind, *options, kind, target)
+
+
+def overlay(base: Path, target: Path, user: bool) -> None:
+    for name in ("lower", "upper", "work"):
+        (base / name).mkdir(exist_ok=True)
+    fill(base / "lower/project")
+    give(base, user)
+    layers = ",".join(f"{name}dir={base / name}" for name in ("lower", "upper", "work"))
+    command("mount", "-t", "overlay", "-o", layers, "overlay", target)
+
+
+def bindfs(*options: str) -> Callable[[Path, Path, bool], None]:
+    def make(base: Path, target: Path, user: bool) -> None:
+        (base / "below").mkdir()
+        give(base, user)
+        command("bindfs", *options, base / "below", target)
+
+    return make
+
+
+def fuse_overlayfs(base: Path, target: Path, user: bool) -> None:
+    for name in ("lower", "upper", "work"):
+        (base / name).mkdir()
+    fill(base / "lower/project")
+    give(base, user)
+    layers = ",".join(f"{name}dir={base / name}" for name in ("lower", "upper", "work"))
+    others = ",allow_other" if os.geteuid() == 0 else ""
+    command("fuse-overlayfs", "-o", layers + others, target)
+
+
+def fuse_image(make_image: Sequence[str], driver: str, size: str, *options: str) -> Callable[[Path, Path, bool], None]:
+    """A file system by a driver in a process, on a block device."""
+
+    def make(base: Path, target: Path, user: bool) -> None:
+        command("truncate", "-s", size, base / "image")
+        command(*make_image, base / "image")
+        owner = pwd.getpwnam(USER) if user else None
+        ids = [f"uid={owner.pw_uid},gid={owner.pw_gid}"] if owner and "permissions" not in options else []
+        command(driver, "-o", ",".join((*options, *ids)) or "rw", base / "image", target)
+
+    return make
+
+
+USER = "mudroom-test"
+"""The ordinary user as whom stories are played if root runs the tests; ./check makes it."""
+
+TABLE = (
+    FileSystem("ext4", "the reference", image("ext4", "200M", "-q", "-N", "20000")),
+    FileSystem("ext4, small inodes", "times in whole seconds", image("ext4", "200M", "-q", "-I", "128", "-N", "20000")),
+    FileSystem("ext4, casefold", "one name in upper and lower case, where a directory says so", image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000")),
+    FileSystem("ext2, without xattrs", "no xattrs of users, times in whole seconds", image("ext2", "200M", "-q", "-I", "128", "-N", "20000", "-O", "^ext_attr", mount="loop,nouser_xattr")),
+    FileSystem("tmpfs", "no reflinks, in memory", memory("tmpfs", "-o", "size=100M"), by_user=True),
+    FileSystem("ramfs", "no xattrs of users, no overlay over it", memory("ramfs", "-o", "mode=777")),
+    FileSystem("xfs", "reflinks", image("xfs", "320M", "-q")),
+    FileSystem("btrfs", "reflinks, a device number of its own for each subvolume", image("btrfs", "200M", "-q")),
+    FileSystem("overlayfs", "any container without a volume", overlay),
+    FileSystem("bindfs", "FUSE: open files are renamed when they are removed, as by NFS; no O_TMPFILE, no flags of renameat2(2)", bindfs(), by_user=True, needs=("bindfs",)),
+    FileSystem("bindfs, without xattrs", "the same, and no xattrs", bindfs("--xattr-none"), by_user=True, needs=("bindfs",)),
+    FileSystem("fuse-overlayfs", "rootless containers", fuse_overlayfs, by_user=True, needs=("fuse-overlayfs",)),
+    FileSystem("ntfs-3g", "FUSE on a block device, own permissions", fuse_image(("mkfs.ntfs", "-q", "-F"), "ntfs-3g", "64M", "permissions"), needs=("ntfs-3g", "mkfs.ntfs")),
+    FileSystem("ntfs-3g, folded", "the same, and upper and lower case are one", fuse_image(("mkfs.ntfs", "-q", "-F"), "lowntfs-3g", "64M", "ignore_case"), needs=("lowntfs-3g", "mkfs.ntfs")),
+    FileSystem("exfat-fuse", "no links, modes, xattrs; upper and lower case are one", fuse_image(("mkfs.exfat",), "mount.exfat-fuse", "64M"), needs=("mount.exfat-fuse", "mkfs.exfat")),
+    FileSystem("vfat", "no links, modes, xattrs; times in two seconds", image("vfat", "64M")),
+)  # fmt: skip
+
+
+def give(path: Path, user: bool) -> None:
+    """Give a directory and all below it to the ordinary user."""
+    if user and os.geteuid() == 0:
+        command("chown", "-R", f"{USER}:{USER}", path)
+
+
+@contextmanager
+def mounted(system: FileSystem, user: bool) -> Iterator[tuple[Path, Path]]:
+    """The place of a file system and a directory on the disk, both the user's. Raise Missing if it cannot be had."""
+    for program in system.needs:
+        if shutil.which(program) is None:
+            raise Missing(f"{program} is not installed")
+    base = Path(tempfile.mkdtemp(prefix="mudroom-systems-", dir="/tmp"))
+    base.chmod(0o755)
+    target, plain = base / "fs", base / "plain"
+    for path in (target, plain):
+        path.mkdir()
+    try:
+        give(base, user)
+        system.make(base, target, user)
+        try:
+            if user and os.geteuid() == 0 and target.stat().st_uid == 0:
+                os.chown(target, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
+            yield target, plain
+        finally:
+            unmount(target)
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwX", str(base)], check=False, capture_output=True)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def unmount(target: Path) -> None:
+    words = ["umount", "--lazy"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+    subprocess.run([*words, str(target)], check=False, capture_output=True)
+
+
+def play(system: FileSystem, where: Where, who: Who, *options: str, prefix: Sequence[str] = ()) -> Outcome:
+    """Play the story on a file system. Raise Missing if it cannot be had here."""
+    user = who == "user"
+    with mounted(system, user) as (target, plain):
+        project = (target if where != "state" else plain) / "project"
+        state = (target if where != "project" else plain) / "state"
+        words = [str(project), str(state), str(plain / "home"), str(plain / "model"), *options]
+        words = [word.replace("TARGET", str(target)) for word in words]
+        return run_story(words, user, prefix)
+
+
+def run_story(words: Sequence[str], user: bool, prefix: Sequence[str] = ()) -> Outcome:
+    as_user = ["runuser", "-u", USER, "--"] if user and os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*prefix, *as_user, sys.executable, str(HERE / "story.py"), *words],
+        capture_output=True, text=True, check=False, cwd="/",
+    )  # fmt: skip
+    if done.returncode:
+        return Outcome("defect", "the story itself", done.stderr.strip()[-3000:], [], 0, {})
+    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    wanted, who = sys.argv[1], sys.argv[2]
+    for one in TABLE:
+        if wanted not in ("all", one.name):
+            continue
+        for place in WHERE if len(sys.argv) < 4 else sys.argv[3].split(","):
+            try:
+                got = play(one, place, who, *sys.argv[4:])  # type: ignore[arg-type]
+            except Missing as error:
+                print(one.name, "| missing |", error, flush=True)
+                break
+            print(one.name, "|", place, "|", got.result, "|", got.step, "|", got.text[-1500:], got.remarks, got.seconds, got.figures, flush=True)
