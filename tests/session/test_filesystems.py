@@ -89,6 +89,20 @@ def test_state_on_another_file_system(elsewhere: Split) -> None:
     check_apply_and_undo(elsewhere)
 
 
+def test_a_staged_copy_of_layers_on_another_file_system_is_whole(elsewhere: Split) -> None:
+    """Entries of the base have the project's device, those of layers the device of the state."""
+    fill(elsewhere.project)
+    with elsewhere.open(Settings(view="copy")) as session:
+        session.run([b"sh", b"-c", b"echo n > new"], fork="f")
+        session.forks.checkpoint("f", "p")
+        result = session.run([b"sh", b"-c", b"rm -r gone"], fork="f")
+        assert [change.path for change in result.changeset.changes] == [b"gone", b"gone/f", b"new"]
+        session.forks.rollback("f", "p")
+        result = session.run([b"cat", b"gone/f", b"new"], fork="f")
+        assert (result.stdout, result.stderr) == (b"x\nn\n", b"")
+        assert [change.path for change in result.changeset.changes] == [b"new"]
+
+
 def test_a_copy_view_works_the_same(place: Place) -> None:
     split = Split(place.project, place.state, place.home, place._client)
     check_apply_and_undo(split, Settings(view="copy"))

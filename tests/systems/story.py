@@ -159,6 +159,8 @@ class World:
         self.remarks: dict[str, None] = {}
         self.figures: dict[str, float] = {}
         self.step = ""
+        self.view: tuple[str, ...] = ()
+        """Options of exec."""
         self.able = probe(project)
         self.calls = 0
         self.environ = {
@@ -235,7 +237,7 @@ class World:
         return ended
 
     def shell(self, fork: str, script: str) -> Ended:
-        return self.ok("exec", "--fork", fork, "--", "sh", "-c", script)
+        return self.ok("exec", "--fork", fork, *self.view, "--", "sh", "-c", script)
 
     # --- trees ---
 
@@ -334,7 +336,7 @@ for directory, directories, files in os.walk("."):
 
 def look_inside(world: World, fork: str, model: Path) -> None:
     """What a command sees is what the model has."""
-    ended = world.ok("exec", "--fork", fork, "--", sys.executable, "-I", "-S", "-c", LOOK)
+    ended = world.ok("exec", "--fork", fork, *world.view, "--", sys.executable, "-I", "-S", "-c", LOOK)
     plain = subprocess.run([sys.executable, "-I", "-S", "-c", LOOK], cwd=model, check=True, capture_output=True)
     inside, outside = sorted(ended.out.splitlines()), sorted(plain.stdout.decode().splitlines())
     if inside != outside:
@@ -373,7 +375,7 @@ def by_tools(world: World) -> None:
 def first(world: World) -> None:
     """The first command: refused in one line, or everything after it has to work."""
     before = world.tree(world.project)
-    ended = world.m("exec", "--fork", "a", "--", "true")
+    ended = world.m("exec", "--fork", "a", *world.view, "--", "true")
     if ended.code:
         world.expect(before, "refused, and the project is changed")
         lines = [line for line in ended.err.splitlines() if line.strip()]
@@ -820,6 +822,7 @@ def play(words: list[str]) -> Outcome:
         parser.add_argument(name, type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clock", action="store_true")
+    parser.add_argument("--view")
     parser.add_argument("--crowd", action="store_true")
     parser.add_argument("--full", choices=("bytes", "inodes"))
     parser.add_argument("--filler", type=Path)
@@ -834,6 +837,8 @@ def play(words: list[str]) -> Outcome:
         fill(args.project)
     import_all()
     world = World(args.project, args.state, args.home, args.model, args.seed)
+    if args.view:
+        world.view = ("--view", args.view)
     if args.clock:
         world.ahead = stepping(world)
     result, text, step = "works", "", ""
