@@ -103,6 +103,21 @@ def test_a_staged_copy_of_layers_on_another_file_system_is_whole(elsewhere: Spli
         assert [change.path for change in result.changeset.changes] == [b"new"]
 
 
+def test_layers_below_a_staged_copy_are_set_apart_before_the_review(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no overlay can be laid over the state, nobody can tell whether something leads into a layer."""
+    monkeypatch.setattr("mudroom.vault.forks.apart.released", lambda trees, _scratch: [False] * len(trees))
+    place.write("f", "1\n")
+    session = place.session(Settings(view="copy"))
+    session.run([b"sh", b"-c", b"echo 2 >> f"], fork="c")
+    session.forks.checkpoint("c", "p")
+    session.run([b"sh", b"-c", b"echo a > a"], fork="c")
+    session.changes.review("c")
+    assert session.changes.apply("c").conflicts == ()
+    assert (place.project / "f").read_text() == "1\n2\n"
+
+
 def test_a_copy_view_works_the_same(place: Place) -> None:
     split = Split(place.project, place.state, place.home, place._client)
     check_apply_and_undo(split, Settings(view="copy"))

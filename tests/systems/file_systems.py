@@ -109,7 +109,6 @@ TABLE = (
     FileSystem("ext4", "the reference", image("ext4", "200M", "-q", "-N", "20000")),
     FileSystem("ext4, small inodes", "times in whole seconds", image("ext4", "200M", "-q", "-I", "128", "-N", "20000")),
     FileSystem("ext4, casefold", "one name in upper and lower case, where a directory says so", image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000")),
-    FileSystem("ext2, without xattrs", "no xattrs of users, times in whole seconds", image("ext2", "200M", "-q", "-I", "128", "-N", "20000", "-O", "^ext_attr", mount="loop,nouser_xattr")),
     FileSystem("tmpfs", "no reflinks, in memory", memory("tmpfs", "-o", "size=100M"), by_user=True),
     FileSystem("ramfs", "no xattrs of users, no overlay over it", memory("ramfs", "-o", "mode=777")),
     FileSystem("xfs", "reflinks", image("xfs", "320M", "-q")),
