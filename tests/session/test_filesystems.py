@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -112,7 +113,7 @@ def test_layers_below_a_staged_copy_are_set_apart_before_the_review(
     session = place.session(Settings(view="copy"))
     session.run([b"sh", b"-c", b"echo 2 >> f"], fork="c")
     session.forks.checkpoint("c", "p")
-    session.run([b"sh", b"-c", b"echo a > a"], fork="c")
+    session.run([b"true"], fork="c")
     session.changes.review("c")
     assert session.changes.apply("c").conflicts == ()
     assert (place.project / "f").read_text() == "1\n2\n"
@@ -154,14 +155,14 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(target)], check=False, capture_output=True)
 
 
-def make_filesystem(kind: str, size: str, image: Path, target: Path) -> None:
+def make_filesystem(kind: str, size: str, image: Path, target: Path, *options: str) -> None:
     if kind == "tmpfs":
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(target)], check=True)
         return
     if shutil.which(f"mkfs.{kind}") is None:
         pytest.skip(f"mkfs.{kind} is not installed")
     subprocess.run(["truncate", "-s", size, str(image)], check=True)
-    subprocess.run([f"mkfs.{kind}", str(image)], check=True, capture_output=True)
+    subprocess.run([f"mkfs.{kind}", *options, str(image)], check=True, capture_output=True)
     done = subprocess.run(["mount", "-o", "loop", str(image), str(target)], check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"{kind} cannot be mounted here: {done.stderr.strip()}")
@@ -195,6 +196,28 @@ def test_a_project_on_vfat_is_staged_as_a_copy(tmp_path: Path, mounted: Path, cl
         assert (mounted / "d/n").read_text() == "n\n"
         assert session.changes.undo().conflicts == ()
         assert (mounted / "f.txt").read_text() == "one\n"
+
+
+@root_only
+def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted: Path, client: Client) -> None:
+    """Small inodes have no room for nanoseconds: size, mtime and ctime of the edited file are those of the apply."""
+    make_filesystem("ext4", "20M", tmp_path / "image", mounted, "-q", "-I", "128")
+    project, home = mounted / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    with Split(project, mounted / "state", home, client).open() as session:
+        result = session.run([b"sh", b"-c", b"echo one > new; mkdir d; echo one > d/new"])
+        names = (project / "new", project / "d/new")
+        while time.time() % 1 > 0.7:  # so that the second does not end in between
+            pass
+        assert session.changes.apply(result.fork).conflicts == ()
+        before = [path.stat() for path in names]
+        for path, info in zip(names, before, strict=True):
+            path.write_text("two\n")
+            os.utime(path, ns=(info.st_mtime_ns, info.st_mtime_ns))
+        assert [path.stat().st_ctime_ns for path in names] == [info.st_ctime_ns for info in before]
+        assert {conflict.path for conflict in session.changes.undo().conflicts} >= {b"new", b"d/new"}
+        assert [path.read_text() for path in names] == ["two\n", "two\n"]
 
 
 @root_only

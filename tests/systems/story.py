@@ -82,6 +82,11 @@ def probe(directory: Path) -> Able:
             return False
         return True
 
+    def counts_links() -> bool:
+        (base / "g").write_text("x")
+        (base / "g").stat()
+        return works(lambda: os.link(base / "g", base / "i")) and (base / "g").stat().st_nlink == 2
+
     def changes_modes() -> bool:
         if not works(lambda: (base / "f").chmod(0o640)):
             return False
@@ -94,7 +99,7 @@ def probe(directory: Path) -> Able:
             changes_modes(),
             works(lambda: os.setxattr(base / "f", "user.k", b"v")),
             not (base / "F").exists(),
-            (base / "f").stat().st_nlink == 2,
+            counts_links(),
             (base / "f").stat().st_ctime_ns % 10**9 == 0 and base.stat().st_ctime_ns % 10**9 == 0,
         )
     finally:
@@ -400,12 +405,18 @@ def damage(world: World) -> None:
     world.lists()
 
 
+def settle(world: World) -> None:
+    """Wait until a coarse clock tells what is in the project from what is written next."""
+    if world.able.whole_seconds:
+        latest = max(path.lstat().st_ctime for path in world.project.rglob("*"))
+        time.sleep(max(0.0, latest + 4 - time.time()))
+        world.remarks.setdefault("what was written in the three seconds before a command conflicts with what it changes")
+
+
 def story(world: World) -> None:
     first(world)
     world.ok("discard", "a")
-    if world.able.whole_seconds:
-        time.sleep(max(0.0, (world.project / "edit").stat().st_ctime + 4 - time.time()))
-        world.remarks.setdefault("what was written in the three seconds before a command conflicts with what it changes")
+    settle(world)
     before = world.tree(world.project)
     model = world.model("a")
     world.shell("a", world.scripts())
@@ -501,6 +512,7 @@ def late_edits(world: World) -> None:
 
 
 def discard_and_end(world: World) -> None:
+    settle(world)
     now = world.tree(world.project)
     model = world.model("c")
     world.ok("fork", "new", "d")
