@@ -322,6 +322,43 @@ def test_a_directory_of_a_lower_layer_becomes_something_else(
         assert without_slots(layered.project) == listing(wanted)
 
 
+@pytest.fixture
+def layered_by_fuse(tmp_path: Path, client: Client) -> Iterator[Split]:
+    """As ``layered``, by fuse-overlayfs: a rootless container."""
+    for name in ("lower/project", "upper", "work", "home", "mounted"):
+        (tmp_path / name).mkdir(parents=True)
+    fill(tmp_path / "lower/project")
+    (tmp_path / "lower/project/d").mkdir()
+    (tmp_path / "lower/project/d/f").write_text("f")
+    layers = ",".join(f"{name}dir={tmp_path / name}" for name in ("lower", "upper", "work"))
+    words = ["fuse-overlayfs", "-o", layers, str(tmp_path / "mounted")]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    yield Split(tmp_path / "mounted/project", tmp_path / "state", tmp_path / "home", client)
+    subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
+
+
+def test_what_fuse_overlayfs_cannot_rename_is_changed_in_parts(layered_by_fuse: Split) -> None:
+    """It renames no directory of a lower layer, and exchanges no file of one with a directory."""
+    project = layered_by_fuse.project
+    before = listing(project)
+    with layered_by_fuse.open() as session:
+        result = session.run([b"sh", b"-c", b"rm -r gone d; ln -s /nowhere d; rm edit; mkdir edit; echo e > edit/e"])
+        assert result.exit_code == 0, result.stderr
+        assert session.changes.apply(result.fork).conflicts == ()
+        after = without_slots(project)
+        assert after == {
+            "d": ("symlink", 0, b"/nowhere"),
+            "edit": ("directory", 0o755, b""),
+            "edit/e": ("file", 0o644, b"e\n"),
+        }
+        assert session.changes.undo().conflicts == ()
+        assert without_slots(project) == before
+        assert session.changes.redo().conflicts == ()
+        assert without_slots(project) == after
+
+
 @root_only
 def test_a_directory_with_an_edit_stays_on_overlayfs(layered: Split) -> None:
     with layered.open() as session:

@@ -24,10 +24,12 @@ from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.collection import user_xattrs
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
+from mudroom.stage.views.preflight import filesystem, mounts
 
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger file is not merged: it conflicts as a whole."""
 _OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
+_FUSE_MAGIC = 0x65735546
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
@@ -106,7 +108,7 @@ class Reconciler:
             self._staged.look,
             answer,
             self._partial.keys(),
-            _filesystem_magic(self._project) != _OVERLAYFS_MAGIC,
+            _moves_directories(self._project),
         )
 
     # --- what is where ---
@@ -383,6 +385,14 @@ def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bo
             if entry.kind == "directory":
                 pending.append(at)
     return seen == len(expected)
+
+
+def _moves_directories(project: bytes) -> bool:
+    """As ``LiveProject.moves_directories``. fuse-overlayfs refuses as the kernel's overlay does."""
+    magic = _filesystem_magic(project)
+    if magic == _FUSE_MAGIC:
+        return filesystem(project, mounts()) != "fuse.fuse-overlayfs"
+    return magic != _OVERLAYFS_MAGIC
 
 
 def _filesystem_magic(path: bytes) -> int:
