@@ -16,6 +16,7 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
+from mudroom.errors import Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
@@ -156,8 +157,8 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 
 def make_filesystem(kind: str, size: str, image: Path, target: Path, *options: str) -> None:
-    if kind == "tmpfs":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(target)], check=True)
+    if kind in ("tmpfs", "ramfs"):
+        subprocess.run(["mount", "-t", kind, "-o", f"size={size}", kind, str(target)], check=True)
         return
     if shutil.which(f"mkfs.{kind}") is None:
         pytest.skip(f"mkfs.{kind} is not installed")
@@ -196,6 +197,22 @@ def test_a_project_on_vfat_is_staged_as_a_copy(tmp_path: Path, mounted: Path, cl
         assert (mounted / "d/n").read_text() == "n\n"
         assert session.changes.undo().conflicts == ()
         assert (mounted / "f.txt").read_text() == "one\n"
+
+
+@root_only
+def test_state_without_xattrs_is_for_copies(tmp_path: Path, mounted: Path, client: Client) -> None:
+    """An overlay can be mounted there, and then no directory of the project can be removed in it: EIO."""
+    make_filesystem("ramfs", "20M", tmp_path / "image", mounted)
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    project.mkdir()
+    split = Split(project, mounted / "state", home, client)
+    check_apply_and_undo(split)
+    with split.open(Settings(view="overlay")) as session, pytest.raises(Unsupported, match="on ramfs"):
+        session.run([b"true"])
+    with split.open() as session:
+        notes = session.run([b"true"]).notes
+        assert [note for note in notes if "has no xattrs" in note and "working in a copy" in note], notes
 
 
 @root_only
