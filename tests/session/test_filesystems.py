@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
-from mudroom.errors import Unsupported
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
@@ -213,6 +213,20 @@ def test_state_without_xattrs_is_for_copies(tmp_path: Path, mounted: Path, clien
     with split.open() as session:
         notes = session.run([b"true"]).notes
         assert [note for note in notes if "has no xattrs" in note and "working in a copy" in note], notes
+
+
+def test_state_without_permissions_is_refused(tmp_path: Path, client: Client) -> None:
+    for name in ("below", "mounted", "project", "home"):
+        (tmp_path / name).mkdir()
+    words = ["bindfs", "--perms=0777", str(tmp_path / "below"), str(tmp_path / "mounted")]  # as FAT, NTFS, WSL
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    try:
+        with pytest.raises(MudroomError, match="does not keep permissions .*set MUDROOM_STATE"):
+            Split(tmp_path / "project", tmp_path / "mounted/state", tmp_path / "home", client).open()
+    finally:
+        subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
 
 
 @root_only

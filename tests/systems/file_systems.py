@@ -97,7 +97,13 @@ def fuse_image(make_image: Sequence[str], driver: str, size: str, *options: str)
         command(*make_image, base / "image")
         owner = pwd.getpwnam(USER) if user else None
         ids = [f"uid={owner.pw_uid},gid={owner.pw_gid}"] if owner and "permissions" not in options else []
-        command(driver, "-o", ",".join((*options, *ids)) or "rw", base / "image", target)
+        loop = subprocess.run(["losetup", "--find", "--show", base / "image"], capture_output=True, text=True, check=False)
+        if loop.returncode:
+            raise Missing(loop.stderr)
+        try:
+            command(driver, "-o", ",".join((*options, *ids)) or "rw", loop.stdout.strip(), target)
+        finally:
+            command("losetup", "--detach", loop.stdout.strip())  # when it is unmounted
 
     return make
 
@@ -118,7 +124,8 @@ TABLE = (
     FileSystem("bindfs, without xattrs", "the same, and no xattrs", bindfs("--xattr-none"), by_user=True, needs=("bindfs",)),
     FileSystem("fuse-overlayfs", "rootless containers", fuse_overlayfs, by_user=True, needs=("fuse-overlayfs",)),
     FileSystem("ntfs-3g", "FUSE on a block device, own permissions", fuse_image(("mkfs.ntfs", "-q", "-F"), "ntfs-3g", "64M", "permissions"), needs=("ntfs-3g", "mkfs.ntfs")),
-    FileSystem("ntfs-3g, folded", "the same, and upper and lower case are one", fuse_image(("mkfs.ntfs", "-q", "-F"), "lowntfs-3g", "64M", "ignore_case"), needs=("lowntfs-3g", "mkfs.ntfs")),
+    FileSystem("ntfs-3g, folded", "the same, and upper and lower case are one", fuse_image(("mkfs.ntfs", "-q", "-F"), "lowntfs-3g", "64M", "permissions", "ignore_case"), needs=("lowntfs-3g", "mkfs.ntfs")),
+    FileSystem("ntfs-3g, without permissions", "FUSE, no modes: as a Windows disk in WSL", fuse_image(("mkfs.ntfs", "-q", "-F"), "ntfs-3g", "64M"), needs=("ntfs-3g", "mkfs.ntfs")),
     FileSystem("exfat-fuse", "no links, modes, xattrs; upper and lower case are one", fuse_image(("mkfs.exfat",), "mount.exfat-fuse", "64M"), needs=("mount.exfat-fuse", "mkfs.exfat")),
     FileSystem("vfat", "no links, modes, xattrs; times in two seconds", image("vfat", "64M")),
 )  # fmt: skip
