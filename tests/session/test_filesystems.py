@@ -19,6 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
+from mudroom.vault.apply.execution import Executor
 
 pytestmark = pytest.mark.both_users
 
@@ -351,6 +352,29 @@ def test_a_directory_of_a_lower_layer_becomes_something_else(
         assert without_slots(layered.project) == before
         assert session.changes.redo().conflicts == ()
         assert without_slots(layered.project) == listing(wanted)
+
+
+@root_only
+@pytest.mark.parametrize("script", ["rm -r d; echo file > d", "rm -r d; ln -s kept d"])
+def test_an_apply_in_parts_that_was_cut_off_is_finished(
+    layered: Split, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovery comes by a directory that is a file or a link by now."""
+    before = listing(layered.project)
+    with layered.open() as session:
+        result = session.run([b"sh", b"-c", script.encode()])
+        if not (pid := os.fork()):
+            monkeypatch.setattr(Executor, "_sync", lambda _executor: os._exit(7))
+            try:
+                session.changes.apply(result.fork)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    with layered.open() as session:
+        assert [outcome.applied.conflicts for outcome in session.changes.recover()] == [()]
+        assert without_slots(layered.project)["d"][0] == ("file" if "file" in script else "symlink")
+        assert session.changes.undo().conflicts == ()
+        assert without_slots(layered.project) == before
 
 
 @pytest.fixture

@@ -112,10 +112,10 @@ USER = "mudroom-test"
 """The ordinary user as whom stories are played if root runs the tests; ./check makes it."""
 
 TABLE = (
-    FileSystem("ext4", "the reference", image("ext4", "200M", "-q", "-N", "20000")),
+    FileSystem("ext4", "the reference", image("ext4", "40M", "-q", "-b", "4096", "-N", "3000")),
     FileSystem("ext4, small inodes", "times in whole seconds", image("ext4", "200M", "-q", "-I", "128", "-N", "20000")),
     FileSystem("ext4, casefold", "one name in upper and lower case, where a directory says so", image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000")),
-    FileSystem("tmpfs", "no reflinks, in memory", memory("tmpfs", "-o", "size=100M"), by_user=True),
+    FileSystem("tmpfs", "no reflinks, in memory", memory("tmpfs", "-o", "size=24M"), by_user=True),
     FileSystem("ramfs", "no xattrs of users, no overlay over it", memory("ramfs", "-o", "mode=777")),
     FileSystem("xfs", "reflinks", image("xfs", "320M", "-q")),
     FileSystem("btrfs", "reflinks, a device number of its own for each subvolume", image("btrfs", "200M", "-q")),
