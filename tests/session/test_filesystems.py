@@ -224,7 +224,7 @@ def test_state_without_permissions_is_refused(tmp_path: Path, client: Client) ->
     if done.returncode:
         pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
     try:
-        with pytest.raises(MudroomError, match="does not keep permissions .*set MUDROOM_STATE"):
+        with pytest.raises(MudroomError, match=r"does not keep permissions .*set MUDROOM_STATE"):
             Split(tmp_path / "project", tmp_path / "mounted/state", tmp_path / "home", client).open()
     finally:
         subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)

@@ -24,18 +24,6 @@ WHERE: tuple[Where, ...] = ("project", "state", "both")
 Who = Literal["root", "user"]
 
 
-class FileSystem(NamedTuple):
-    name: str
-    what: str
-    """What is peculiar about it, for the document."""
-    make: Callable[[Path, Path, bool], None]
-    """Mounts it at the second path; the first is a directory for images and layers; whether for an ordinary user."""
-    by_user: bool = False
-    """Whether an ordinary user can have it mounted by itself."""
-    needs: Sequence[str] = ()
-    """Programs."""
-
-
 class Missing(Exception):
     """The file system cannot be had on this machine."""
 
@@ -97,7 +85,9 @@ def fuse_image(make_image: Sequence[str], driver: str, size: str, *options: str)
         command(*make_image, base / "image")
         owner = pwd.getpwnam(USER) if user else None
         ids = [f"uid={owner.pw_uid},gid={owner.pw_gid}"] if owner and "permissions" not in options else []
-        loop = subprocess.run(["losetup", "--find", "--show", base / "image"], capture_output=True, text=True, check=False)
+        loop = subprocess.run(
+            ["losetup", "--find", "--show", base / "image"], capture_output=True, text=True, check=False
+        )
         if loop.returncode:
             raise Missing(loop.stderr)
         try:
@@ -111,24 +101,121 @@ def fuse_image(make_image: Sequence[str], driver: str, size: str, *options: str)
 USER = "mudroom-test"
 """The ordinary user as whom stories are played if root runs the tests; ./check makes it."""
 
+
+class Cell(NamedTuple):
+    """What is expected of the story."""
+
+    text: str
+    """For the document."""
+    result: str = "works"
+    says: tuple[str, ...] = ()
+    """Parts of what mudroom, or the story, has to say."""
+
+
+YES = Cell("works")
+COPY = Cell("in a copy", says=("working in a copy",))
+LINKED = Cell("in a copy; hard links [1]", says=("working in a copy", "hard links can land as separate files"))
+COARSE = Cell("works [2]", says=("three seconds",))
+NO_MODES = Cell("refused [3]", "refused", ("does not keep permissions", "set MUDROOM_STATE"))
+NO_WHITEOUTS = Cell("refused [4]", "refused", ("cannot keep what a fork deletes", "set MUDROOM_STATE"))
+
+
+class FileSystem(NamedTuple):
+    name: str
+    what: str
+    """What is peculiar about it, for the document."""
+    make: Callable[[Path, Path, bool], None]
+    """Mounts it at the second path; the first is a directory for images and layers; whether for an ordinary user."""
+    cells: tuple[Cell, Cell, Cell] = (YES, YES, YES)
+    """With the project there, the state there, and both."""
+    by_user: bool = False
+    """Whether an ordinary user can mount it."""
+    needs: Sequence[str] = ()
+    """Programs."""
+
+
+_COPIES, _FUSE = (YES, COPY, COPY), (YES, LINKED, LINKED)
+_NTFS, _FAT = ("mkfs.ntfs", "-q", "-F"), ("mkfs.exfat",)
+_REMOVED = "FUSE: removed files that are open get another name, as by NFS; no O_TMPFILE, no flags of renameat2(2)"
 TABLE = (
     FileSystem("ext4", "the reference", image("ext4", "40M", "-q", "-b", "4096", "-N", "3000")),
-    FileSystem("ext4, small inodes", "times in whole seconds", image("ext4", "200M", "-q", "-I", "128", "-N", "20000")),
-    FileSystem("ext4, casefold", "one name in upper and lower case, where a directory says so", image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000")),
-    FileSystem("tmpfs", "no reflinks, in memory", memory("tmpfs", "-o", "size=24M"), by_user=True),
-    FileSystem("ramfs", "no xattrs of users, no overlay over it", memory("ramfs", "-o", "mode=777")),
+    FileSystem(
+        "ext4, small inodes",
+        "times in whole seconds",
+        image("ext4", "200M", "-q", "-I", "128", "-N", "20000"),
+        (COARSE, YES, COARSE),
+    ),
+    FileSystem(
+        "ext4, casefold",
+        "upper and lower case are one, where a directory says so",
+        image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000"),
+    ),
+    FileSystem("tmpfs", "in memory, no reflinks", memory("tmpfs", "-o", "size=24M"), by_user=True),
+    FileSystem("ramfs", "no xattrs, as tmpfs before Linux 6.6", memory("ramfs", "-o", "mode=777"), _COPIES),
     FileSystem("xfs", "reflinks", image("xfs", "320M", "-q")),
-    FileSystem("btrfs", "reflinks, a device number of its own for each subvolume", image("btrfs", "200M", "-q")),
-    FileSystem("overlayfs", "any container without a volume", overlay),
-    FileSystem("bindfs", "FUSE: open files are renamed when they are removed, as by NFS; no O_TMPFILE, no flags of renameat2(2)", bindfs(), by_user=True, needs=("bindfs",)),
-    FileSystem("bindfs, without xattrs", "the same, and no xattrs", bindfs("--xattr-none"), by_user=True, needs=("bindfs",)),
-    FileSystem("fuse-overlayfs", "rootless containers", fuse_overlayfs, by_user=True, needs=("fuse-overlayfs",)),
-    FileSystem("ntfs-3g", "FUSE on a block device, own permissions", fuse_image(("mkfs.ntfs", "-q", "-F"), "ntfs-3g", "64M", "permissions"), needs=("ntfs-3g", "mkfs.ntfs")),
-    FileSystem("ntfs-3g, folded", "the same, and upper and lower case are one", fuse_image(("mkfs.ntfs", "-q", "-F"), "lowntfs-3g", "64M", "permissions", "ignore_case"), needs=("lowntfs-3g", "mkfs.ntfs")),
-    FileSystem("ntfs-3g, without permissions", "FUSE, no modes: as a Windows disk in WSL", fuse_image(("mkfs.ntfs", "-q", "-F"), "ntfs-3g", "64M"), needs=("ntfs-3g", "mkfs.ntfs")),
-    FileSystem("exfat-fuse", "no links, modes, xattrs; upper and lower case are one", fuse_image(("mkfs.exfat",), "mount.exfat-fuse", "64M"), needs=("mount.exfat-fuse", "mkfs.exfat")),
-    FileSystem("vfat", "no links, modes, xattrs; times in two seconds", image("vfat", "64M")),
-)  # fmt: skip
+    FileSystem("btrfs", "reflinks; a device for each subvolume", image("btrfs", "200M", "-q")),
+    FileSystem("overlayfs", "a container without a volume", overlay, _COPIES),
+    FileSystem("bindfs", _REMOVED, bindfs(), _FUSE, by_user=True, needs=("bindfs",)),
+    FileSystem(
+        "bindfs, without xattrs",
+        "the same, and no xattrs",
+        bindfs("--xattr-none"),
+        _FUSE,
+        by_user=True,
+        needs=("bindfs",),
+    ),
+    FileSystem(
+        "fuse-overlayfs",
+        "a rootless container without a volume",
+        fuse_overlayfs,
+        (YES, NO_WHITEOUTS, NO_WHITEOUTS),
+        by_user=True,
+        needs=("fuse-overlayfs",),
+    ),
+    FileSystem(
+        "ntfs-3g",
+        "FUSE on a block device",
+        fuse_image(_NTFS, "ntfs-3g", "64M", "permissions"),
+        _COPIES,
+        needs=("ntfs-3g", "mkfs.ntfs"),
+    ),
+    FileSystem(
+        "ntfs-3g, folded",
+        "the same, and upper and lower case are one",
+        fuse_image(_NTFS, "lowntfs-3g", "64M", "permissions", "ignore_case"),
+        _COPIES,
+        needs=("lowntfs-3g", "mkfs.ntfs"),
+    ),
+    FileSystem(
+        "ntfs-3g, without permissions",
+        "no modes, as a disk of Windows in WSL",
+        fuse_image(_NTFS, "ntfs-3g", "64M"),
+        (YES, NO_MODES, NO_MODES),
+        needs=("ntfs-3g", "mkfs.ntfs"),
+    ),
+    FileSystem(
+        "exfat-fuse",
+        "no links, modes, xattrs; no time of change; upper and lower case are one",
+        fuse_image(_FAT, "mount.exfat-fuse", "64M"),
+        (COARSE, NO_MODES, NO_MODES),
+        needs=("mount.exfat-fuse", "mkfs.exfat"),
+    ),
+    FileSystem("vfat", "the same; times in two seconds", image("vfat", "64M"), (COARSE, NO_MODES, NO_MODES)),
+)
+
+
+def by_name(name: str) -> FileSystem:
+    return next(system for system in TABLE if system.name == name)
+
+
+def unexpected(cell: Cell, outcome: Outcome) -> str:
+    """Return what of an outcome is not expected; empty if it is all as expected."""
+    said = " ".join((outcome.text, *outcome.remarks))
+    if outcome.result != cell.result:
+        return f"{outcome.result} at {outcome.step!r}: {outcome.text}"
+    missing = [part for part in cell.says if part not in said]
+    surplus = [remark for remark in outcome.remarks if not any(part in remark for part in cell.says)]
+    return f"not said: {missing}; said: {surplus}" if missing or surplus else ""
 
 
 def give(path: Path, user: bool) -> None:
@@ -189,15 +276,39 @@ def run_story(words: Sequence[str], user: bool, prefix: Sequence[str] = ()) -> O
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
 
 
-if __name__ == "__main__":
-    wanted, who = sys.argv[1], sys.argv[2]
-    for one in TABLE:
-        if wanted not in ("all", one.name):
+def cells(who: Who) -> Iterator[tuple[FileSystem, Where, Cell]]:
+    """The cells of the table that can be tried: as an ordinary user only what one can mount, unless root does it."""
+    for system in TABLE:
+        if who == "root" or system.by_user or os.geteuid() == 0:
+            for where, cell in zip(WHERE, system.cells, strict=True):
+                yield system, where, cell
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(words: Sequence[str]) -> int:
+    """``NAME|all root|user [project,state,both [OPTION…]]``: play, and print a line for each cell. Return 1 if one is
+    not as expected."""
+    name, who = words[0], words[1]
+    places = words[2].split(",") if len(words) > 2 else WHERE
+    failed = 0
+    for system, where, cell in cells("root" if who == "root" else "user"):
+        if name not in ("all", system.name) or where not in places:
             continue
-        for place in WHERE if len(sys.argv) < 4 else sys.argv[3].split(","):
-            try:
-                got = play(one, place, who, *sys.argv[4:])  # type: ignore[arg-type]
-            except Missing as error:
-                print(one.name, "| missing |", error, flush=True)
-                break
-            print(one.name, "|", place, "|", got.result, "|", got.step, "|", got.text[-1500:], got.remarks, got.seconds, got.figures, flush=True)
+        try:
+            outcome = play(system, where, "root" if who == "root" else "user", *words[3:])
+        except Missing as error:
+            tell(f"{system.name}, {where}: cannot be had here: {error}")
+            continue
+        wrong = unexpected(cell, outcome)
+        failed |= bool(wrong)
+        figures = ", ".join(f"{key} {value:g}" for key, value in outcome.figures.items())
+        tell(f"{system.name}, {where}: {wrong or cell.text} ({outcome.seconds} s; {figures})")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""A model story: a few forks live through commands, file tools, the user's edits, checkpoints, applies, undo and discards,
-by the command line, and every step is compared with a plain copy of the project on which the same was done.
+"""A model story: a few forks live through commands, file tools, the user's edits, checkpoints, applies, undo and
+discards, by the command line. Every step is compared with a plain copy of the project on which the same was done.
 
-A script of its own, so that it can run as any user and in namespaces: ``python story.py PROJECT STATE HOME MODEL [...]``
+A script of its own, so that it can run as any user and in namespaces: ``python story.py PROJECT STATE HOME MODEL``
 prints one JSON object (``Outcome``). No test is here.
 """
 
@@ -154,7 +154,7 @@ truncate -s 300000 sparse; echo end >> sparse
 LINKS = "ln -s ../elsewhere new/link; rm -r pkg; ln -s ../elsewhere pkg; ln -s /nowhere dangling\n"
 HARD = "ln new/deep/n new/hard\n"
 MODE = "chmod 755 tool; echo '#!/bin/sh' > new/exec; chmod 750 new/exec\n"
-XATTR = f"{sys.executable} -I -S -c 'import os; os.setxattr(\"single\", \"user.k\", b\"v\")'\n"
+XATTR = f'{sys.executable} -I -S -c \'import os; os.setxattr("single", "user.k", b"v")\'\n'
 NAMES = "mv names/lower names/middle; mv names/middle names/Lower\n"
 
 
@@ -324,10 +324,8 @@ def on(root: Path, script: str) -> None:
 
 
 def difference(wanted: Tree, found: Tree) -> str:
-    rows = []
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) != found.get(name):
-            rows.append(f"{name}: {short(found.get(name))}, not {short(wanted.get(name))}")
+    names = [name for name in sorted({*wanted, *found}) if wanted.get(name) != found.get(name)]
+    rows = [f"{name}: {short(found.get(name))}, not {short(wanted.get(name))}" for name in names]
     return "; ".join(rows[:6]) + (f" and {len(rows) - 6} more" if len(rows) > 6 else "")
 
 
@@ -353,7 +351,9 @@ def look_inside(world: World, fork: str, model: Path) -> None:
     plain = subprocess.run([sys.executable, "-I", "-S", "-c", LOOK], cwd=model, check=True, capture_output=True)
     inside, outside = sorted(ended.out.splitlines()), sorted(plain.stdout.decode().splitlines())
     if inside != outside:
-        raise Defect(f"fork {fork}: inside only {set(inside) - set(outside)}, outside only {set(outside) - set(inside)}")
+        raise Defect(
+            f"fork {fork}: inside only {set(inside) - set(outside)}, outside only {set(outside) - set(inside)}"
+        )
 
 
 TOOLS = """
@@ -379,7 +379,8 @@ def by_tools(world: World) -> None:
     world.step = "file tools"
     done = subprocess.run(
         [sys.executable, "-c", TOOLS, str(world.project), str(world.state), str(world.home)],
-        cwd=world.project, env={**world.environ, "PYTHONPATH": sys.path[1]}, capture_output=True, text=True, check=False,
+        cwd=world.project, env={**world.environ, "PYTHONPATH": sys.path[1]}, check=False,
+        capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         raise Defect(f"file tools: {done.stderr.strip()[-1500:]}")
@@ -410,7 +411,9 @@ def settle(world: World) -> None:
     if world.able.whole_seconds:
         latest = max(path.lstat().st_ctime for path in world.project.rglob("*"))
         time.sleep(max(0.0, latest + 4 - time.time()))
-        world.remarks.setdefault("what was written in the three seconds before a command conflicts with what it changes")
+        world.remarks.setdefault(
+            "what was written in the three seconds before a command conflicts with what it changes"
+        )
 
 
 def story(world: World) -> None:
@@ -456,7 +459,11 @@ def other_fork(world: World) -> None:
     world.ok("rollback", "p1", "--fork", "b", "--yes")
     look_inside(world, "b", held)
     by_tools(world)
-    on(held, "mkdir tools; echo 'by tools' > tools/new; echo 'replaced by tools' > edit; rm removed; mv kept/f kept/g; rm -r d")
+    on(
+        held,
+        "mkdir tools; echo 'by tools' > tools/new; echo 'replaced by tools' > edit;"
+        "rm removed; mv kept/f kept/g; rm -r d",
+    )
     look_inside(world, "b", held)
     world.ok("fork", "new", "c", "--from", "b@t1")
     world.ok("diff", "b@t1", "b")
@@ -485,7 +492,9 @@ def check_links(world: World) -> None:
         if (one.st_dev, one.st_ino) != (other.st_dev, other.st_ino):
             if world.able.counts and world.able_state.counts:
                 raise Defect("hard links are not the same file after the apply")
-            world.remarks.setdefault("hard links can land as separate files: the driver keeps their number for a second")
+            world.remarks.setdefault(
+                "hard links can land as separate files: the driver keeps their number for a second"
+            )
 
 
 def undo_redo(world: World, before: Tree, after: Tree) -> None:
@@ -652,7 +661,9 @@ def full_story(world: World, filler: Filler) -> None:
             world.ok("recover", code=(0, 3))
             now = world.tree(world.project)
             if now not in states:
-                raise Defect(f"{argv} on a full disk ({spare} spare): {difference(states[0], now)} (before: {found == now})")
+                raise Defect(
+                    f"{argv} on a full disk ({spare} spare): {difference(states[0], now)} (before: {found == now})"
+                )
             refused += ended.code != 0
             if ended.code == 125 and not re.search("space|full|make room", ended.err):
                 raise Defect(f"{argv}: does not say that the disk is full: {ended.err}")
@@ -726,7 +737,9 @@ def storm(world: World, rounds: int, filler: Filler | None = None) -> None:
         world.lists()
         found = world.tree(world.project)
         if found not in trees:
-            raise Defect(f"torn by a kill in {world.step}: {difference(trees[0], found)} / {difference(trees[-1], found)}")
+            raise Defect(
+                f"torn by a kill in {world.step}: {difference(trees[0], found)} / {difference(trees[-1], found)}"
+            )
         return found
 
     for number in range(rounds):
@@ -742,7 +755,7 @@ def storm(world: World, rounds: int, filler: Filler | None = None) -> None:
             world.ok("discard", fork)
         world.shell(fork, SMALL)
         done = killed("apply", fork, "--yes")
-        if (found := one_of(before, after)) == before:
+        if one_of(before, after) == before:
             if done:
                 raise Defect("reported as applied, and is not")
             world.ok("apply", fork, "--yes")
@@ -834,7 +847,12 @@ def checkpoints(world: World, count: int) -> None:
             raise Defect(f"a command after the rollback: {result}")
     tenth = max(1, count // 10)
     world.figures.update(
-        {"first ms": median(times[:tenth]), "last ms": median(times[-tenth:]), "descriptors": most, "checkpoints": count}
+        {
+            "first ms": median(times[:tenth]),
+            "last ms": median(times[-tenth:]),
+            "descriptors": most,
+            "checkpoints": count,
+        }
     )
     if most > 120:
         raise Defect(f"{most} descriptors")
@@ -894,4 +912,4 @@ def play(words: list[str]) -> Outcome:
 
 
 if __name__ == "__main__":
-    print(json.dumps(play(sys.argv[1:])._asdict()))
+    sys.stdout.write(json.dumps(play(sys.argv[1:])._asdict()) + "\n")
