@@ -19,6 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
+from mudroom.stage import beneath
 from mudroom.vault.apply.execution import Executor
 
 pytestmark = pytest.mark.both_users
@@ -230,6 +231,51 @@ def test_state_without_permissions_is_refused(tmp_path: Path, client: Client) ->
         subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
 
 
+def test_undo_where_the_project_keeps_no_modes(tmp_path: Path, client: Client) -> None:
+    """A new file has another mode there than it was given."""
+    for name in ("below", "mounted", "home"):
+        (tmp_path / name).mkdir()
+    words = ["bindfs", "--perms=0755", "--chmod-ignore", str(tmp_path / "below"), str(tmp_path / "mounted")]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    project = tmp_path / "mounted/project"
+    project.mkdir()
+    fill(project)
+    before = listing(project)
+    try:
+        with Split(project, tmp_path / "state", tmp_path / "home", client).open() as session:
+            result = session.run([b"sh", b"-c", b"echo n > n; chmod 600 n; mkdir -m 700 d; echo e > d/e; rm -r gone"])
+            assert session.changes.apply(result.fork).conflicts == ()
+            assert session.changes.undo().conflicts == ()
+        assert without_slots(project) == before
+    finally:
+        subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
+
+
+def test_an_edit_where_the_ctime_is_the_mtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAT and exFAT: a tool that keeps size and mtime keeps all times. The content decides."""
+    as_it_is = beneath.from_stat
+    monkeypatch.setattr(beneath, "from_stat", lambda *stat: (entry := as_it_is(*stat))._replace(ctime=entry.mtime))
+    for module in ("conflict.reconciliation", "apply.imprint"):
+        monkeypatch.setattr(f"mudroom.vault.{module}.has_weak_ctime", lambda _path: True)
+    place.write("f", "one\n")
+    session = place.session()
+    result = session.run([b"sh", b"-c", b"echo fork > f; echo new > n"])
+    _edit_with_stamp_kept(place.project / "f", "two\n")
+    assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"f"]
+    assert (place.project / "f").read_text() == "two\n"
+    _edit_with_stamp_kept(place.project / "n", "NEW\n")
+    assert [conflict.path for conflict in session.changes.undo().conflicts] == [b"n"]
+    assert (place.project / "n").read_text() == "NEW\n"
+
+
+def _edit_with_stamp_kept(path: Path, content: str) -> None:
+    info = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
 @root_only
 def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted: Path, client: Client) -> None:
     """Small inodes have no room for nanoseconds: size, mtime and ctime of the edited file are those of the apply."""
@@ -244,9 +290,8 @@ def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted
             pass
         assert session.changes.apply(result.fork).conflicts == ()
         before = [path.stat() for path in names]
-        for path, info in zip(names, before, strict=True):
-            path.write_text("two\n")
-            os.utime(path, ns=(info.st_mtime_ns, info.st_mtime_ns))
+        for path in names:
+            _edit_with_stamp_kept(path, "two\n")
         assert [path.stat().st_ctime_ns for path in names] == [info.st_ctime_ns for info in before]
         assert {conflict.path for conflict in session.changes.undo().conflicts} >= {b"new", b"d/new"}
         assert [path.read_text() for path in names] == ["two\n", "two\n"]

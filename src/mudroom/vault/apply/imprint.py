@@ -24,6 +24,7 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import look_beneath, open_beneath
+from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
 from mudroom.stage.stamp import file_clock, is_telling
 
 NAME = b"/imprint"
@@ -59,6 +60,7 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
     """Write the imprint of the entries that ``ops`` have just put into the project."""
     files: dict[bytes, FileImprint] = {}
     ended, left, room, now = began, FILES, BYTES, file_clock()
+    weak = has_weak_ctime(b"/proc/self/fd/%d" % project)
     for op in ops:
         entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
         if entry is None or not same_stamp(op.new, entry):
@@ -67,7 +69,8 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
         below = trees.get(op.slot, {}) if op.whole and entry.kind == "directory" else {}
         inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
         for path, child, known in ((op.path, entry, entry.ctime), *inside):
-            found, ctime = b"", known if is_telling(child.ctime, now) else _IN_DOUBT
+            tells = is_telling(child.ctime, now) and not (weak and is_weak(child))
+            found, ctime = b"", known if tells else _IN_DOUBT
             if child.kind == "file" and left > 0 and child.size <= room:
                 left, room = left - 1, room - child.size
                 found = digest_at(project, path)
