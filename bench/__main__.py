@@ -29,6 +29,7 @@ from bench.classify import classifying
 from bench.contained import contained
 from bench.forking import forks
 from bench.gate import gate
+from bench.growth import growth
 from bench.inspect import inspecting
 from bench.journal import journals
 from bench.landing import many_added, many_modified
@@ -61,6 +62,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "fork": (forks,),
     "stack": (stacks,),
     "attempts": (attempts,),
+    "growth": (growth,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),
     "gate": (gate,),

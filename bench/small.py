@@ -102,7 +102,7 @@ def cold_command(base: bytes, scale: Scale) -> Iterator[Finding]:
         fill(place.project, 10)
         cwd, env = place.project, place.environ
         contestants = [
-            timed("mudroom", [*_program(), "run", "--yes", "--", "true"], cwd, env),
+            timed("mudroom", [*program(), "run", "--yes", "--", "true"], cwd, env),
             timed("python -c pass", [sys.executable, "-c", "pass"], cwd, env),
         ]
         if have("bwrap"):
@@ -114,7 +114,7 @@ def cold_command(base: bytes, scale: Scale) -> Iterator[Finding]:
     )
 
 
-def _program() -> list[str]:
+def program() -> list[str]:
     """The installed console script, if there is one."""
     script = os.path.join(os.path.dirname(sys.executable), "mudroom")
     return [script] if os.path.exists(script) else [sys.executable, "-m", "mudroom"]

@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from clocks import let_pass
 from conftest import Place
 from disk import Crash, Disk, Recording, examined, record
 from faults import KILL_BEFORE, PASS, Call, watched
 from faults import why_impossible as why_not_watched
+from mudroom.core.journal.event import Event
+from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.sandbox.client.client import Client
+from mudroom.vault.forks import stacking
+from mudroom.vault.retention.prune import collect_garbage
 from tiers import QUICK, SEED, sample
 from world import TOGETHER, Portraits, World, fast_place, portraits, why_impossible
 
@@ -325,6 +330,69 @@ def test_discard(root: Path, client: Client) -> None:
         return "gone" if found is None else "whole"
 
     story.survives(recording, check, {"gone", "whole"})
+
+
+@pytest.mark.deep
+@pytest.mark.limit(600)
+def test_gc(root: Path, client: Client) -> None:
+    """Old applies, layers of a discarded fork and an unnamed fork go; events move to an archive; nothing else does."""
+    story = Story(root, client)
+    world = story.world
+    with world.session() as session:
+        session.run([b"sh", b"-c", b"echo k > kept"], fork="kept")
+        session.forks.checkpoint("kept", "point")
+        for number in range(3):
+            session.run([b"sh", b"-c", b"echo %d > number; rm -f untouched" % number], fork="kept")
+            with session.forks.at_rest("kept") as fork:
+                stacking.checkpoint(session.vault, fork, f"before-{number}", session.forks.clock(), automatic=True)
+    assert world.apply() == (0, 0)
+    with world.session() as session:
+        session.run([b"sh", b"-c", b"echo t > third"], fork="third")
+        assert session.changes.apply("third").conflicts == ()
+        unnamed = session.run([b"sh", b"-c", b"echo old > old"]).fork
+        expected = b"".join(session.changes.diff("kept"))
+    project = portraits(world.project)
+    events = {event.number: event.digest for event in _events(world)}
+
+    def gc() -> None:
+        with world.session() as session, session.alone("gc"):
+            now = let_pass(session.vault, session.forks.clock() + 100 * DAY)
+            swept = collect_garbage(session.vault, RetentionLimits(0, 1, 0), now, forks_older=DAY)
+            assert swept.applies, swept
+            assert unnamed in swept.forks, swept
+            assert any(name.endswith(b".gz") for name in os.listdir(session.vault.path + b"/journal"))
+
+    recording = story.record(gc)
+
+    def check(_finished: bool) -> str:
+        world.recover()
+        found = {event.number: event.digest for event in _events(world)}
+        assert all(found.get(number) == digest for number, digest in events.items()), "events are lost"
+        assert examined_journal(world) == ""
+        assert portraits(world.project) == project
+        with world.session() as session:
+            assert b"".join(session.changes.diff("kept")) == expected
+            points = [point.name for point in session.vault.fork("kept").state.checkpoints]
+            assert points in (["point"], ["point", *(f"before-{number}" for number in range(3))])
+            gone = session.vault.find(unnamed) is None
+        gc_again(world)  # what came back is old again
+        assert world.undo() == 0, "the newest apply can be undone, whatever its age"
+        assert not (world.project / "third").exists()
+        assert world.unfinished() == []
+        return "gone" if gone else "there"
+
+    story.survives(recording, check, {"gone", "there"})
+
+
+def gc_again(world: World) -> None:
+    with world.session() as session, session.alone("gc"):
+        now = let_pass(session.vault, session.forks.clock() + 200 * DAY)
+        assert collect_garbage(session.vault, RetentionLimits(0, 1, 0), now).remarks == ()
+
+
+def _events(world: World) -> list[Event]:
+    with world.session() as session:
+        return list(session.vault.journal.events())
 
 
 @pytest.mark.limit(600)

@@ -17,6 +17,9 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.fork.ls import fork_rows
+from mudroom.core.approval.approval import CommandAnswer
+from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
@@ -62,7 +65,7 @@ class Person:
         file = f"file-{self._number}-{self._count}"
         began = time.monotonic()
         try:
-            with self._session() as session:
+            with self._session(verb) as session:
                 VERBS[verb](session, fork, file)
             outcome = "done"
         except UsageError as error:
@@ -71,21 +74,33 @@ class Person:
             outcome = traceback.format_exc()
         return Event(verb, fork, file, began, time.monotonic(), outcome)
 
-    def _session(self) -> Session:
+    def _session(self, verb: str) -> Session:
+        """Commands of the session are an agent's, and asked about, if the verb is an answer."""
         place = self._place
+        agent: dict[str, Any] = {}
+        if verb in ANSWERS:
+            answer = CommandAnswer(ANSWERS[verb], by="a test")
+            agent = {"settings": ASKING, "agent": "coder", "ask_about": lambda _question: answer}
         return Session.open(
             os.fsencode(place.project),
             state=os.fsencode(place.state),
             home=os.fsencode(place.home),
             environ=os.environb,
             client=self._client,
+            **agent,
         )
 
 
 def execute(session: Session, fork: str, file: str) -> None:
-    result = session.run((b"sh", b"-c", b"echo x > " + file.encode()), fork=fork)
+    result = session.run((b"sh", b"make.sh", file.encode()), fork=fork)
     assert result.ran and result.exit_code == 0, result
     assert file.encode() in [change.path for change in result.changeset.changes]
+
+
+def refused(session: Session, fork: str, file: str) -> None:
+    """An agent's command that makes a fork, perhaps, and then does not run. Others may have used the fork."""
+    result = session.run((b"sh", b"make.sh", file.encode()), fork=fork)
+    assert result.ran is False, result
 
 
 def write(session: Session, fork: str, file: str) -> None:
@@ -102,6 +117,17 @@ def discard(session: Session, fork: str, _file: str) -> None:
         session.forks.discard(fork)
 
 
+def apply(session: Session, fork: str, _file: str) -> None:
+    with session.alone("apply"):
+        assert session.changes.apply(fork).conflicts == ()
+
+
+def rollback(session: Session, fork: str, _file: str) -> None:
+    with session.alone("rollback"):
+        points = session.vault.fork(fork).state.checkpoints
+        session.forks.rollback(fork, points[-1].name if points else "none")
+
+
 VERBS: dict[str, Callable[[Session, str, str], object]] = {
     "exec": execute,
     "write": write,
@@ -111,10 +137,20 @@ VERBS: dict[str, Callable[[Session, str, str], object]] = {
     "fork": lambda session, fork, file: session.forks.new(file, parent=fork),
     "checkpoint": lambda session, fork, file: session.forks.checkpoint(fork, file),
     "discard": discard,
+    "apply": apply,
+    "rollback": rollback,
+    "approved": execute,
+    "refused": refused,
 }
+ANSWERS = {"approved": True, "refused": False}
+MAKERS = ("exec", "approved", "write")
+"""What they have made is never lost once they are done, but for ``LOSERS``."""
+LOSERS = ("discard", "rollback")
 KEEPING = {"exec": 5, "write": 2, "look": 3, "new": 1, "rename": 1, "fork": 1, "checkpoint": 1}
 """How often each verb is drawn."""
-LOSING = {**KEEPING, "discard": 2}
+ANSWERED = {**KEEPING, "exec": 2, "approved": 4, "refused": 4, "apply": 2}
+LOSING = {**ANSWERED, "discard": 2, "rollback": 2}
+ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 
 
 def crowd(place: Place, report: Path, weights: dict[str, int]) -> list[Event]:
@@ -150,7 +186,7 @@ def _one(place: Place, number: int, weights: dict[str, int], gate: int, report: 
 
 
 @pytest.mark.parametrize("turn", range(1 if QUICK else sample(5)))
-@pytest.mark.parametrize("weights", [KEEPING, LOSING], ids=["keeping", "losing"])
+@pytest.mark.parametrize("weights", [KEEPING, ANSWERED, LOSING], ids=["keeping", "answered", "losing"])
 @pytest.mark.limit(300)
 def test_a_crowd_on_two_forks(
     place: Place, tmp_path: Path, weights: dict[str, int], turn: int, monkeypatch: pytest.MonkeyPatch
@@ -158,7 +194,7 @@ def test_a_crowd_on_two_forks(
     monkeypatch.setattr("mudroom.session.forks.PATIENCE", 0.02)
     report = tmp_path / "report"
     report.mkdir()
-    place.write("file", f"{turn}")
+    place.write("make.sh", f'echo {turn} > "$1"\n')
     with place.session() as session:
         session.run((b"true",), fork="a")  # the vault is there
     events = crowd(place, report, weights)
@@ -174,9 +210,11 @@ def test_a_crowd_on_two_forks(
     lost = [
         event
         for event in done
-        if event.verb in ("exec", "write")
+        if event.verb in MAKERS
+        and not (place.project / event.file).exists()
         and not any(event.file in files for files in now.values())
-        and not any(other.verb == "discard" and other.ended > event.began for other in done)
+        and not any(other.verb in LOSERS and other.ended > event.began for other in done)
     ]
     assert not lost, (lost, now, done)
+    assert not [event for event in events if event.verb == "refused" and (place.project / event.file).exists()]
     assert {"exec", "look"} <= {event.verb for event in done}

@@ -139,15 +139,15 @@ def test_the_index_is_only_a_cache(project: Place, tmp_path: Path) -> None:
     index = os.fsencode(tmp_path / "index")
     root = os.fsencode(project.project)
     expected = ([b".env", b"deploy/keys/server.pem"], True)
-    assert Finder(root, index, lambda: 0.0).find((), ()) == expected
+    assert Finder(root, index).find(()) == expected
     for garbage in (b"", b"garbage", b"\xff" * 100):
         Path(os.fsdecode(index)).write_bytes(garbage)
-        assert Finder(root, index, lambda: 0.0).find((), ()) == expected
+        assert Finder(root, index).find(()) == expected
     os.symlink("/etc", project.project / "elsewhere")
     os.symlink("/etc/passwd", project.project / "link.pem")
-    assert Finder(root, index, lambda: 0.0).find((), ()) == expected
+    assert Finder(root, index).find(()) == expected
     project.write("late/.env", "x")
-    assert Finder(root, index, lambda: 0.0).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
+    assert Finder(root, index).find(())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
 
 
 def test_what_changes_while_the_rest_is_looked_at_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_what_changes_while_the_rest_is_looked_at_is_found(tmp_path: Path, monke
     project, index, tick = tmp_path / "project", os.fsencode(tmp_path / "index"), 1_700_000_000_000_000_001
     project.mkdir()
     os.utime(project, ns=(tick, tick))
-    now, look = [tick + 1], Finder._row
+    now, look = [tick + 1], Finder._list
     monkeypatch.setattr(time, "time_ns", lambda: now[0])
 
     def slowly(self: Finder, *given: Any) -> Any:
@@ -163,11 +163,11 @@ def test_what_changes_while_the_rest_is_looked_at_is_found(tmp_path: Path, monke
         now[0] += 10_000_000_000
         return row
 
-    monkeypatch.setattr(Finder, "_row", slowly)
-    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([], True)
+    monkeypatch.setattr(Finder, "_list", slowly)
+    assert Finder(os.fsencode(project), index).find(()) == ([], True)
     (project / ".env").write_text("KEY=1")
     os.utime(project, ns=(tick, tick))
-    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([b".env"], True)
+    assert Finder(os.fsencode(project), index).find(()) == ([b".env"], True)
 
 
 def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) 
     found: list[object] = []
 
     def agent() -> None:
-        found.extend(Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) for _ in range(100))
+        found.extend(Finder(os.fsencode(project), index).find(()) for _ in range(100))
 
     agents = [threading.Thread(target=agent) for _ in range(4)]
     for one in agents:
@@ -195,10 +195,10 @@ def test_a_secret_comes_with_the_time_of_its_directory_set_back(tmp_path: Path) 
     (project / "sub").mkdir(parents=True)
     (project / "sub/a").write_text("x")
     os.utime(project / "sub", (10**9, 10**9))
-    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([], True)
+    assert Finder(os.fsencode(project), index).find(()) == ([], True)
     (project / "sub/.env").write_text("k")
     os.utime(project / "sub", (10**9, 10**9))
-    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([b"sub/.env"], True)
+    assert Finder(os.fsencode(project), index).find(()) == ([b"sub/.env"], True)
 
 
 def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
@@ -206,5 +206,5 @@ def test_a_path_of_the_policy_is_masked(tmp_path: Path) -> None:
     (project / "sub/private").mkdir(parents=True)
     for name in ("a", "sub/a", "sub/private/k"):
         (project / name).write_text("x")
-    finder = Finder(os.fsencode(project), os.fsencode(tmp_path / "index"), lambda: 0.0)
-    assert finder.find((b"sub/a", b"sub/private"), ()) == ([b"sub/a", b"sub/private/k"], True)
+    finder = Finder(os.fsencode(project), os.fsencode(tmp_path / "index"), (b"sub/a", b"sub/private"))
+    assert finder.find(()) == ([b"sub/a", b"sub/private/k"], True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkGone, MudroomError
 from mudroom.session.actor import Actor
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -104,9 +104,8 @@ class Approval:
         from mudroom.core.approval.approval import CommandAnswer, ask_approver
         from mudroom.core.approval.fingerprint import Uncovered
 
-        fork = self._forks.vault.find(name)
         try:
-            question = self._question(order, fork)
+            question = self._question_in(order, name)
         except Uncovered as error:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
         approver, remember = self._approver
@@ -142,6 +141,14 @@ class Approval:
             rules = self._learned or self.actor.settings.commands
             self._learned = rules._replace(rules=(*rules.rules, *added))
         return answer
+
+    def _question_in(self, order: Order, name: str) -> CommandQuestion:
+        """If another process discards the fork meanwhile, it will be made from the present project. Should it be there
+        again then, with other files, ``holds`` refuses the command."""
+        try:
+            return self._question(order, self._forks.vault.find(name))
+        except ForkGone:
+            return self._question(order, None)
 
     def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
         """``fork`` None: it will be made from the present project."""

@@ -117,6 +117,7 @@ class Forks:
         all the same, and the error is raised at the end."""
         with ExitStack() as closing:
             closing.callback(self.vault.close)
+            closing.callback(self.secrets.close)
             for name in self.tools.in_use():
                 closing.callback(self.tools.drop, name)
                 closing.callback(self.flush, name)

@@ -29,10 +29,16 @@ class Secrets:
         self._vault, self._settings, self._changed = vault, settings, changed
         self._masks = vault.path + b"/masks"
         self._lock = _thread.allocate_lock()
-        self._finder = Finder(vault.project, vault.path + b"/secrets", time.monotonic)
+        self._finders: dict[tuple[bytes, ...], Finder] = {}
+        """By the patterns of secrets.mask: actors may have different ones."""
         self._git: GitMasks | None = None
         """Made when the first secret is found."""
         self._looked = -_RECENT
+
+    def close(self) -> None:
+        with self._lock:
+            for finder in self._finders.values():
+                finder.close()
 
     def look(self, settings: Settings | None = None) -> tuple[Mask, list[str]]:
         """Return the mask under these settings (None: the session's own), and notes about it.
@@ -41,7 +47,7 @@ class Secrets:
         own = self._settings
         chosen = settings or own
         with self._lock:
-            paths, complete = self._finder.find(chosen.secrets_mask, chosen.secrets_show)
+            paths, complete = self._finder(chosen.secrets_mask).find(chosen.secrets_show)
             mask, notes = self._mask(chosen, paths, complete)
             is_own = (chosen.secrets_mask, chosen.secrets_show) == (own.secrets_mask, own.secrets_show)
             is_new = is_own and mask != self._vault.mask
@@ -52,6 +58,13 @@ class Secrets:
         if is_new:
             self._changed()
         return mask, [*_notes(mask), *_notes_of_known(mask.known), *notes]
+
+    def _finder(self, mask: tuple[bytes, ...]) -> Finder:
+        """Return the finder for these patterns. Hold the lock."""
+        if mask not in self._finders:
+            index = self._vault.path + (b"/secrets.mask" if mask else b"/secrets")
+            self._finders[mask] = Finder(self._vault.project, index, mask)
+        return self._finders[mask]
 
     def _mask(self, settings: Settings, paths: list[bytes], complete: bool) -> tuple[Mask, tuple[str, ...]]:
         """Return the mask, and notes about repositories. Hold the lock."""

@@ -14,8 +14,13 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from mudroom.core.approval.approval import CommandAnswer
+from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.settings import Settings
 from mudroom.errors import ForkExists, ForkGone, UsageError
 from mudroom.session import Session
+from mudroom.stage.layers.union import Union
+from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -170,3 +175,19 @@ def test_a_command_that_changed_nothing_leaves_a_fork_that_another_uses(one: Ses
     one.forks.new("empty")
     one.forks.discard_unchanged("empty")
     assert [fork.name for fork in one.vault.forks()] == ["f"]
+
+
+@pytest.mark.parametrize("moment", [(OpenFork, "__init__"), (Union, "__init__")], ids=["state", "layers"])
+def test_a_question_about_a_command_whose_fork_goes_meanwhile(
+    place: Place, other: Session, moment: tuple[type, str]
+) -> None:
+    """It is about the present project then, from which the fork is made anew."""
+    place.write("make.sh", "echo mine > mine\n")
+    asking = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
+    agent = place.session(asking, agent="coder", ask_about=lambda _question: CommandAnswer(True, by="a test"))
+    other.run((b"touch", b"theirs"), fork="f")
+    other.forks.checkpoint("f", "sealed")
+    with before(*moment, lambda: other.forks.discard("f")):
+        result = agent.run((b"sh", b"make.sh"), fork="f")
+    assert result.ran
+    assert [change.path for change in agent.changes.of("f").changes] == [b"mine"]

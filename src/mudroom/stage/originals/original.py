@@ -14,7 +14,7 @@ Of deleted files only some contents are kept (``stage/originals/collection.py``)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -60,11 +60,12 @@ class Originals:
             if originals := reading.of(layer + b"/originals/index", _read_index):
                 self._below.append((layer, originals))
         self._added: dict[bytes, Original] = {}
-        self._new: list[_Row] = []
-        self._pack: list[bytes] = []
+        self._new: list[bytes] = []
+        """Paths in ``_added`` whose rows are not yet written."""
+        self._pack: dict[bytes, bytes] = {}
+        """Contents that are not yet written; their rows have no offset so far."""
         self._pending = 0
-        """Bytes in ``_pack``, not yet written."""
-        self._packed = -1
+        """Bytes in ``_pack``."""
 
     def get(self, path: bytes) -> Original | None:
         for layer, originals in self._below:
@@ -88,14 +89,14 @@ class Originals:
         if path in self:
             return
         entry = as_recorded(entry) if entry is not None else None
-        original = Original(entry)
-        if content is not None:
-            original = Original(entry, "pack", self._end() + self._pending, len(content))
-            self._pack.append(content)
-            self._pending += len(content)
-            if self._pending > 16 * SMALL:
-                self._write_pack()
-        self._add(path, original)
+        if content is None:
+            self._add(path, Original(entry))
+            return
+        self._pack[path] = content
+        self._pending += len(content)
+        self._add(path, Original(entry, "pack", 0, len(content)))
+        if self._pending > 16 * SMALL:
+            self._write_pack()
 
     def keep_file(self, path: bytes, entry: Entry, source: int) -> None:
         """Like ``keep``, for an open file of any size."""
@@ -105,28 +106,49 @@ class Originals:
             self.keep(path, entry, os.pread(source, entry.size, 0))
             return
         with self._directory() as at:
-            name = f"{len(os.listdir(at))}"
-            kept = _keep_large(at, name.encode(), source, entry.size)
-        entry = as_recorded(entry)
-        self._add(path, Original(entry, name if kept else "", 0, entry.size if kept else 0))
+            name = _keep_large(at, source, entry.size)
+        self._add(path, Original(as_recorded(entry), name, 0, entry.size if name else 0))
+
+    def adopt(self, former: Originals, leave_out: Callable[[bytes], bool]) -> None:
+        """Take over what ``former`` has kept and not written: it was of the same fork, with other layers perhaps."""
+        for path in former._new:
+            original = former._added[path]
+            if path in self or leave_out(path):
+                continue
+            if former._top != self._top:
+                self._copy(path, original, former._pack.get(path))
+                continue
+            self._add(path, original)
+            if path in former._pack:
+                self._pack[path] = former._pack[path]
+                self._pending += original.length
+
+    def _copy(self, path: bytes, original: Original, content: bytes | None) -> None:
+        """Keep an original of a layer that is sealed or gone. Of one that is gone, written contents are lost."""
+        if content is not None or not original.place or original.entry is None:
+            self.keep(path, original.entry, content)
+            return
+        try:
+            source = _open_stored(original)
+        except FileNotFoundError:
+            self.keep(path, original.entry)
+            return
+        try:
+            self.keep_file(path, original.entry, source)
+        finally:
+            os.close(source)
 
     def _add(self, path: bytes, original: Original) -> None:
-        self._new.append((path, original))
+        self._new.append(path)
         self._added[path] = original._replace(layer=os.path.dirname(self._top))
 
-    def _end(self) -> int:
-        if self._packed < 0:
-            try:
-                self._packed = os.stat(self._top + b"/pack", follow_symlinks=False).st_size
-            except FileNotFoundError:
-                self._packed = 0
-        return self._packed
-
     def _write_pack(self) -> None:
-        data = b"".join(self._pack)
+        """Another process may have written to the pack since: contents are placed when they are written."""
         with self._directory() as at:
-            _append(at, b"pack", data)
-        self._packed = self._end() + len(data)
+            offset = _append(at, b"pack", b"".join(self._pack.values()))
+        for path, content in self._pack.items():
+            self._added[path] = self._added[path]._replace(offset=offset)
+            offset += len(content)
         self._pack.clear()
         self._pending = 0
 
@@ -137,7 +159,7 @@ class Originals:
         if self._pack:
             self._write_pack()
         with self._directory() as at:
-            append_rows(at, b"index", self._new)
+            append_rows(at, b"index", [(path, self._added[path]) for path in self._new])
         self._new.clear()
 
     @contextmanager
@@ -152,24 +174,29 @@ class Originals:
     def content(self, path: bytes) -> int | None:
         """Return a descriptor that reads the original content from its beginning to its end, or None if the content was
         not kept."""
+        self.save()
         original = self.get(path)
         if original is None or not original.place:
             return None
-        self.save()
-        at = safe_open.open_directory(original.layer + b"/originals")
-        try:
-            source = safe_open.open_regular(os.fsencode(original.place), at=at)
-        finally:
-            os.close(at)
-        if original.place != "pack":
-            return source
-        try:
-            copy = nameless(original.layer)
-            os.write(copy, os.pread(source, original.length, original.offset))
-            os.lseek(copy, 0, os.SEEK_SET)
-        finally:
-            os.close(source)
-        return copy
+        return _open_stored(original)
+
+
+def _open_stored(original: Original) -> int:
+    """Return a descriptor that reads a written content. Raise FileNotFoundError if its layer is gone."""
+    at = safe_open.open_directory(original.layer + b"/originals")
+    try:
+        source = safe_open.open_regular(os.fsencode(original.place), at=at)
+    finally:
+        os.close(at)
+    if original.place != "pack":
+        return source
+    try:
+        copy = nameless(original.layer)
+        os.write(copy, os.pread(source, original.length, original.offset))
+        os.lseek(copy, 0, os.SEEK_SET)
+    finally:
+        os.close(source)
+    return copy
 
 
 def _read_index(index: bytes) -> Mapping[bytes, Original]:
@@ -185,22 +212,43 @@ def _read_index(index: bytes) -> Mapping[bytes, Original]:
     return originals
 
 
-def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:
-    target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+def _keep_large(at: int, source: int, size: int) -> str:
+    """Copy a large file, and return the name of the copy; empty if the content is not kept."""
+    name, target = _new_file(at)
     try:
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
             os.unlink(name, dir_fd=at)
-            return False
+            return ""
         if size <= LARGE:
             copy_content(source, target, size)
-        return True
+        return name
     finally:
         os.close(target)
 
 
-def _append(at: int, name: bytes, data: bytes) -> None:
-    with os.fdopen(safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
-        stream.write(data)
+def _new_file(at: int) -> tuple[str, int]:
+    """Make a file with the next free number as its name; another process may take numbers, too."""
+    number = len(os.listdir(at))
+    while True:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            return f"{number}", os.open(f"{number}", flags, 0o600, dir_fd=at)
+        except FileExistsError:
+            number += 1
+
+
+def _append(at: int, name: bytes, data: bytes) -> int:
+    """Append to a file, and return where the data begins. One write(2) with O_APPEND is one act; it writes only a part
+    if the disk is full, and then the next write fails."""
+    descriptor = safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at)
+    try:
+        written = os.write(descriptor, data)
+        offset = os.lseek(descriptor, 0, os.SEEK_CUR) - written
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    finally:
+        os.close(descriptor)
+    return offset
 
 
 def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:

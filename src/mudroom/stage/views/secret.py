@@ -1,18 +1,25 @@
 """Find a project's secrets, and make the layer that shows them empty.
 
-Every directory of the project is listed once; later only those whose mtime has changed. The index is stored in the
-vault (``secrets``) and is only a cache. The mask is a layer between the base and the fork's layers: an empty file for
-each secret, so that mounts, copies and file tools show the same.
+Every directory of the project is listed once, and again when its stamp has changed. The index is stored in the vault
+(``secrets``) and is only a cache. An owner that lives on, as a session does, has the kernel tell which directories
+change (``directory_watch.py``): then a search costs the same for ten directories and for 100,000.
+
+The mask is a layer between the base and the fork's layers: an empty file for each secret, so that mounts, copies and
+file tools show the same.
 """
 
 from __future__ import annotations
 
+import errno
 import marshal
 import os
+import sys
+import time
 from _blake2 import blake2b
 from _thread import get_ident
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
@@ -21,15 +28,29 @@ from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
 
-DIRECTORIES = 50_000
-"""The maximum number of directories visited; in a larger project, secrets are assumed to lie near the top."""
-_QUICK = 0.0005
-"""Seconds. A search that takes less is repeated every time."""
+if TYPE_CHECKING:
+    from mudroom.stage.views.directory_watch import DirectoryWatch
+
+DIRECTORIES = 100_000
+"""The maximum number of directories searched, those near the top first."""
+_WATCHED = 500
+"""Directories from which on a watch is worth its cost: to look at each takes 2 µs, to watch it 3 µs."""
+_QUIET = 2
+"""Searches in a row that find nothing new before a watch begins: a process for one command does not need it."""
+_MOST_QUIET = 64
+_FORMAT = 2
+"""Of the index."""
 _OURS = b".%d-%d"
 """Suffix of a name that only this thread uses: agents start side by side."""
 
-_Index = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
-"""Per directory: its mtime, the secrets in it, the directories in it."""
+_Stamp = tuple[int, ...]
+"""Device, inode, mtime and ctime of a directory; empty if its next change may leave the stamp as it is."""
+_TOO_DEEP: _Stamp = (errno.ENAMETOOLONG,)
+"""Of a directory whose path is longer than the kernel takes; what is in it was not searched."""
+_Row = tuple[_Stamp, tuple[bytes, ...], tuple[bytes, ...]]
+"""Of one directory: its stamp, the secrets in it, the directories in it."""
+_Index = dict[bytes, _Row]
+"""By path; a directory is after the one above it."""
 
 
 class Mask(NamedTuple):
@@ -49,92 +70,174 @@ NO_MASK = Mask()
 
 
 class Finder:
-    """Finds secrets, with a cache. ``index``: the file that keeps the cache between processes. ``clock``: seconds.
-
-    Where the search takes long (10,000 directories: 20 ms), it is not repeated at once: a new secret in the project is
-    masked after a second, or twenty times the duration of the search.
+    """Finds secrets, with a cache.
 
     Its owner (``session/secrets.py``) calls it with its lock held.
     """
 
-    def __init__(self, project: bytes, index: bytes, clock: Callable[[], float]) -> None:
-        self._project, self._index, self._clock = project, index, clock
-        self._known: _Index | None = None
-        self._last: tuple[tuple[Sequence[bytes], Sequence[bytes]], tuple[list[bytes], bool]] | None = None
-        self._until = 0.0
+    def __init__(self, project: bytes, index: bytes, mask: Sequence[bytes] = ()) -> None:
+        """``index``: the file that keeps the cache between processes. ``mask``: more patterns of names and paths."""
+        self._project, self._index, self._mask = project, index, tuple(mask)
+        self._rows: _Index | None = None
+        self._secrets: list[bytes] = []
+        self._complete = True
+        self._watch: DirectoryWatch | None = None
+        self._quiet, self._patience = 0, _QUIET
 
-    def find(self, mask: Sequence[bytes], show: Sequence[bytes]) -> tuple[list[bytes], bool]:
-        """Return the secrets of the project, sorted, and whether all directories were visited. ``mask``: more patterns
-        of names; ``show``: paths and patterns to leave out."""
-        began = self._clock()
-        if self._last is not None and self._last[0] == (mask, show) and began < self._until:
-            return self._last[1]
-        result = self._find(mask, show)
-        took = self._clock() - began
-        self._last = (mask, show), result
-        self._until = 0.0 if took < _QUICK else began + max(1.0, 20 * took)
-        return result
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
-    def _find(self, mask: Sequence[bytes], show: Sequence[bytes]) -> tuple[list[bytes], bool]:
-        import time
+    def find(self, show: Sequence[bytes]) -> tuple[list[bytes], bool]:
+        """Return the secrets of the project, sorted, and whether all directories were searched. ``show``: paths and
+        patterns to leave out."""
+        changed = self._told()
+        if changed is None:
+            began, known = time.time_ns(), self._load()
+            changed = self._look_at_all(known)
+            is_new = (bool(changed) or not known) and self._search(known, changed, began)
+            self._quiet = 0 if is_new else self._quiet + 1
+        elif changed:
+            self._update(self._load(), changed, time.time_ns())
+        return sorted(path for path in self._secrets if not matches(path, show)), self._complete
 
-        began, known = time.time_ns(), self._load()
-        secrets: list[bytes] = []
+    def _told(self) -> set[bytes] | None:
+        """Return the directories that the kernel says have changed; None if each has to be looked at."""
+        if self._watch is None:
+            return None
+        changed = self._watch.changed()
+        if changed is None:
+            self._give_up()
+        return changed
+
+    def _give_up(self) -> None:
+        """Each time, the project has to be quiet for twice as long before it is watched again."""
+        self.close()
+        self._quiet, self._patience = 0, min(2 * self._patience, _MOST_QUIET)
+
+    def _look_at_all(self, known: _Index) -> set[bytes]:
+        """Return the directories of the index that do not have its stamp. Begin a watch if it is time for one: each
+        directory is watched first and looked at afterwards."""
+        root, stale = self._project, set()
+        watch = self._watch = self._begin_watch(len(known))
+        for path, row in known.items():
+            if watch is not None and not self._watched(path):
+                watch = None
+            try:
+                info = os.lstat(root + b"/" + path if path else root)
+                if row[0] != (info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns):
+                    stale.add(path)
+            except OSError:
+                stale.add(path)
+        return stale
+
+    def _begin_watch(self, directories: int) -> DirectoryWatch | None:
+        if directories < _WATCHED or self._quiet < self._patience or sys.platform != "linux":
+            return None
+        from mudroom.stage.views.directory_watch import DirectoryWatch
+
+        try:
+            return DirectoryWatch(self._project, directories)
+        except OSError:  # no instance left for this user, or no /proc
+            self._give_up()
+            return None
+
+    def _watched(self, path: bytes) -> bool:
+        """Watch one more directory. Return False if there is no watch, or none any more."""
+        if self._watch is None:
+            return False
+        try:
+            self._watch.add(path)
+        except OSError:  # the user's share is used up, or changes of this directory are not told
+            self._give_up()
+        return self._watch is not None
+
+    def _search(self, known: _Index, changed: set[bytes], began: int) -> bool:
+        """Search the project, and save what was found. Return whether that is new. ``known``: what is relied on, except
+        for ``changed``."""
         rows: _Index = {}
-        pending = [b""]
+        secrets: list[bytes] = []
+        is_complete, pending = True, deque([b""])
         while pending and len(rows) < DIRECTORIES:
-            path = pending.pop()
-            row = self._row(path, known.get(path), mask)
-            if row is None:
-                continue
+            path = pending.popleft()
+            row = known.get(path)
+            if row is None or path in changed:
+                row = self._list(path, began)
             rows[path] = row
             prefix = path + b"/" if path else b""
             secrets += [prefix + name for name in row[1]]
             pending += [prefix + name for name in row[2]]
+            is_complete = is_complete and row[0] != _TOO_DEEP
+        self._rows, self._secrets, self._complete = rows, secrets, is_complete and not pending
         if rows != known:
-            self._save(rows, began)
-        return sorted(path for path in secrets if not matches(path, show)), not pending
+            self._save(rows)
+        return rows != known
 
-    def _row(
-        self, path: bytes, known: tuple[int, tuple[bytes, ...], tuple[bytes, ...]] | None, mask: Sequence[bytes]
-    ) -> tuple[int, tuple[bytes, ...], tuple[bytes, ...]] | None:
+    def _update(self, known: _Index, changed: set[bytes], began: int) -> None:
+        """List these directories again; the index is saved with the next search."""
+        rows = {path: self._list(path, began) for path in changed if path in known}
+        if any(row[2] != known[path][2] for path, row in rows.items()):
+            self._search(known, changed, began)
+            return
+        has_secrets = any(row[1] != known[path][1] for path, row in rows.items())
+        known.update(rows)
+        if has_secrets:
+            self._secrets = _secrets_in(known)
+
+    def _list(self, path: bytes, began: int) -> _Row:
+        """Return the row of one directory. One that is gone or closed to us, and so to every command that we run, is
+        without entries, and looked at again the next time."""
         full = self._project + b"/" + path if path else self._project
         prefix = path + b"/" if path else b""
+        secrets, below = [], []
+        self._watched(path)
         try:
             info = os.lstat(full)
-            # rsync -a and tar set the mtime of a directory back; on Windows the ctime is the time of its creation
-            changed = info.st_ctime_ns if os.name == "posix" else info.st_mtime_ns
-            if known is not None and known[0] == changed and not mask:
-                return known
             with os.scandir(full) as scan:
-                secrets, below = [], []
                 for item in scan:
                     name = os.fsencode(item.name)
                     if item.is_dir(follow_symlinks=False):
                         if name not in ELSEWHERE:
                             below.append(name)
-                    elif (is_secret(name) or matches(prefix + name, mask)) and item.is_file(follow_symlinks=False):
+                    elif self._is_secret(prefix, name) and item.is_file(follow_symlinks=False):
                         secrets.append(name)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return None  # deleted, or unreadable for us and so for every command that we run
-        return changed, tuple(sorted(secrets)), tuple(sorted(below))
+            return (), (), ()
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return _TOO_DEEP, (), ()
+        stamp = (info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+        changed = info.st_ctime_ns if os.name == "posix" else info.st_mtime_ns
+        return stamp if is_settled(changed, began) else (), tuple(sorted(secrets)), tuple(sorted(below))
+
+    def _is_secret(self, prefix: bytes, name: bytes) -> bool:
+        return is_secret(name) or bool(self._mask and matches(prefix + name, self._mask))
 
     def _load(self) -> _Index:
-        if self._known is None:
-            self._known = {}
-            try:
-                with open(self._index, "rb") as stream:
-                    self._known = marshal.loads(stream.read())
-            except (FileNotFoundError, EOFError, ValueError, TypeError):
-                pass  # missing, or written by another version of Python: it is only a cache
-        return self._known
+        if self._rows is None:
+            self._rows, self._complete = _read_index(self._index, self._mask)
+            self._secrets = _secrets_in(self._rows)
+        return self._rows
 
-    def _save(self, known: _Index, began: int) -> None:
-        """Save the rows, except of directories that changed just before the search began: their next change may have
-        the same time."""
-        self._known = {path: row for path, row in known.items() if is_settled(row[0], began)}
+    def _save(self, rows: _Index) -> None:
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
-        write_beside(beside, marshal.dumps(self._known), self._index)
+        write_beside(beside, marshal.dumps((_FORMAT, self._mask, self._complete, rows)), self._index)
+
+
+def _secrets_in(rows: _Index) -> list[bytes]:
+    return [path + b"/" + name if path else name for path, row in rows.items() for name in row[1]]
+
+
+def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool]:
+    """Return the rows of an index that was made with the same mask, and whether it is complete."""
+    try:
+        with open(path, "rb") as stream:
+            written, made_with, complete, rows = marshal.loads(stream.read())
+    except (FileNotFoundError, EOFError, ValueError, TypeError):
+        return {}, True  # missing, or written by another version of mudroom or Python: it is only a cache
+    return (rows, complete) if (written, made_with) == (_FORMAT, mask) else ({}, True)
 
 
 def write_beside(beside: bytes, data: bytes, path: bytes) -> None:

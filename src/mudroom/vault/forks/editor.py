@@ -129,11 +129,12 @@ class Editor:
         )
 
     def refresh(self) -> None:
-        """Reopen the fork after a command has run in it, or its layers have changed. If that fails, the fork stays open
-        as it was."""
+        """Reopen the fork after a command has run in it, or its layers have changed; the originals of unflushed changes
+        stay known. If that fails, the fork stays open as it was."""
         with self.buffer.lock:  # a reading thread uses the descriptors closed here
-            before = self._opened
+            before, former = self._opened, self._ground.originals
             self._open()
+            self._ground.originals.adopt(former, self._is_known)
             self._shown.source = self._opened.merged()
             before.close()
 
@@ -149,7 +150,7 @@ class Editor:
         """Keep the original of a path that the fork changes first. Not needed on a snapshot, which never changes."""
         ground = self._ground
         self._versions.setdefault(path, version(self._shown.look(path)))
-        if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
+        if self._is_known(path):
             return
         entry = ground.base.look(path)
         if entry is None or entry.kind != "file":
@@ -161,6 +162,11 @@ class Editor:
         finally:
             os.close(opened)
 
+    def _is_known(self, path: bytes) -> bool:
+        """Return whether the original of a path is known, or not needed."""
+        ground = self._ground
+        return ground.frozen or path in self._changed or path in ground.landed or path in ground.masked
+
     def flush(self) -> list[bytes]:
         """Write the buffer into the fork and update its record.
 
@@ -170,10 +176,10 @@ class Editor:
         """
         if not self.buffer.changed:
             return []
-        self._ground.originals.save()
         if self.is_outdated:
             self.refresh()
             self._withdraw()
+        self._ground.originals.save()
         started = command_start(self._vault.path, 0)
         with self._writer() as writer:
             lost = self.buffer.flush(writer)

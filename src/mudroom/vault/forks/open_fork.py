@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
+from mudroom.errors import ForkGone
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
@@ -34,6 +36,7 @@ class OpenFork:
     """
 
     def __init__(self, vault: Vault, fork: Fork) -> None:
+        """Raise ForkGone if another process discards or renames the fork meanwhile; that needs no lock here."""
         self._vault, self._fork = vault, fork
         self._state = state = fork.state
         self._opened: list[Callable[[], None]] = []
@@ -59,8 +62,10 @@ class OpenFork:
             self.base: PrivateBase | Base = self._private or base
             """What changes of the fork are compared with."""
             self._bottom = base
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, FileNotFoundError) and not os.path.isdir(fork.path):
+                raise ForkGone(fork.name) from None
             raise
 
     def _keep(self, source: _Opened) -> _Opened:

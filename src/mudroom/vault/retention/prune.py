@@ -49,6 +49,7 @@ from mudroom.vault.retention.expiry import sweep_applies
 from mudroom.vault.retention.leftover import fork_leftovers, is_incomplete, unused_git_layers, vault_leftovers
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import HELD, Vault
+from mudroom.vault.sync import sync_directory
 
 
 class PruneResult(NamedTuple):
@@ -163,9 +164,21 @@ class _Sweep:
         layers.update(dict.fromkeys(self._released & layers.keys(), 0))
         bases.update(dict.fromkeys(self._released & bases.keys(), 0))
         gone, bases_gone = unreferenced(layers, bases, self._states, deletion_horizon(self._clock, self._held))
+        if (gone or bases_gone) and not self._dry_run:
+            self._sync_forks()
         self._remove([vault.layer(name) for name in gone], counted=False)
         self._remove([vault.base(name) for name in bases_gone], counted=False)
         return gone, bases_gone
+
+    def _sync_forks(self) -> None:
+        """Make durable which forks are gone and what the others need: a state that came back after a power loss would
+        need layers that are gone. States are written with their content synced, and renamed."""
+        self._vault.sync_trash()
+        for fork in self._vault.forks():
+            try:
+                sync_directory(fork.path)
+            except FileNotFoundError:
+                continue  # discarded or renamed meanwhile, and not by this sweep
 
     def _is_whole(self, base: str, time: int) -> bool:
         """Whether the snapshot is complete or abandoned. Without a manifest it is being made, which may take long, or
@@ -244,7 +257,10 @@ class _Sweep:
 
     def _empty_trash(self, *, counted: bool) -> None:
         trash = self._vault.path + b"/trash"
-        for name in os.listdir(trash):
+        names = os.listdir(trash)
+        if names and not self._dry_run:
+            self._vault.sync_trash()  # what came back after a power loss would be half empty
+        for name in names:
             place = trash + b"/" + name
             if counted:
                 self._leftovers += 1

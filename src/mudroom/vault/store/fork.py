@@ -66,7 +66,7 @@ class Fork:
         """The fork's stack and checkpoints. Read again on each access, except while this object holds the lock, because
         another process may have written it.
 
-        Raise MudroomError if it is damaged.
+        Raise MudroomError if it is damaged, ForkGone if the fork was discarded or renamed meanwhile.
         """
         if self._state is not None:
             return self._state
@@ -76,6 +76,8 @@ class Fork:
             self._state = state if self._lock is not None else None
             return state
         except FileNotFoundError:
+            if not os.path.isdir(self.path):
+                raise ForkGone(self.name) from None
             problem = "is missing"
         except OSError as error:  # perhaps a passing shortage of descriptors or memory: no hint to remove it
             message = f"the state of the fork {self.name} cannot be read: {error.strerror}"

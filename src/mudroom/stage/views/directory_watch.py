@@ -1,0 +1,134 @@
+"""Watch the directories of a project with inotify(7), so that nobody has to look at each of them again.
+
+A watch is relied on only where the kernel tells of every change: on file systems of this machine (``LOCAL``), while
+the mounts stay as they are, and while no directory moves (those below it tell nothing, and have other paths then).
+Everything else is reported as "look at all again". Nothing is read from the files.
+
+An instance and its watches count for the user (``/proc/sys/fs/inotify``), and the user's editor needs some, too: a
+watch takes at most half of what one user may have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+
+from mudroom.stage.views.preflight import MountPoint, MountTable, filesystem, submounts
+
+LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
+"""Types of file systems. One of the network or of a user's process (NFS, SMB, 9p, virtiofs, FUSE) is changed by others
+without a word."""
+_LIMIT = "/proc/sys/fs/inotify/max_user_watches"
+
+_ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _MOVE_SELF = 0x04, 0x40, 0x80, 0x100, 0x200, 0x800
+_UNMOUNT, _IGNORED, _ISDIR = 0x2000, 0x8000, 0x4000_0000
+_ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x0100_0000, 0x0200_0000, 0x0400_0000
+_ASKED = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
+_ALL_AGAIN = _UNMOUNT | _MOVE_SELF
+"""A watched directory moved, with all that is below it. When events were lost, too: they have the number -1."""
+
+_EVENT = struct.Struct("iIII")  # struct inotify_event: wd, mask, cookie, len; then the name, padded with NULs
+_CHUNK = 65_536
+_MOST = 64 * _CHUNK
+"""Bytes of events that are read at most; after more than that, a look at all is cheaper."""
+_NOT_TO_BE_WATCHED = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
+"""The directory is gone or closed to us. A change of that is an event of the directory above it."""
+
+
+class DirectoryWatch:
+    """Used with its owner's lock held, by the process that made it: a copy in a forked process would take the events
+    away from it."""
+
+    def __init__(self, root: bytes, directories: int) -> None:
+        """``root``: the absolute path that watched paths are relative to. ``directories``: how many there will be,
+        about. Raise OSError if the user's limits are too low for that, or if a file system at or below the root is
+        changed without a word."""
+        self._root, self._process = root, os.getpid()
+        self._paths: dict[int, bytes] = {}
+        self._room = _room()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if directories > self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._table = MountTable()
+        self._mounts = self._table.mounts()
+        if not is_told(root, self._mounts):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        self._identity = self._identify()
+        self._events = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._events < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def close(self) -> None:
+        os.close(self._events)
+        self._table.close()
+
+    def add(self, path: bytes) -> None:
+        """Watch a directory from now on. Raise OSError if that is not possible, for this or for any directory; a
+        directory that is gone or closed to us is left out."""
+        full = self._root + b"/" + path if path else self._root
+        if len(self._paths) >= self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        number = self._libc.inotify_add_watch(self._events, full, _ASKED)
+        if number >= 0:
+            # inodes are watched: a directory that is mounted at two places, or moved just now, has one number
+            if self._paths.setdefault(number, path) != path:
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        elif (reason := ctypes.get_errno()) not in _NOT_TO_BE_WATCHED:
+            raise OSError(reason, os.strerror(reason))
+
+    def changed(self) -> set[bytes] | None:
+        """Return the directories in which an entry came, went or changed its mode since the last call. None: any may
+        have changed, also from now on; the watch is of no use any more."""
+        if os.getpid() != self._process or self._table.mounts() is not self._mounts:
+            return None
+        if self._identify() != self._identity:
+            return None
+        found: set[bytes] = set()
+        size = 0
+        while size < _MOST:
+            try:
+                data = os.read(self._events, _CHUNK)
+            except BlockingIOError:
+                return found
+            size += len(data)
+            for number, mask, name in _parse(data):
+                path = self._paths.get(number)
+                if path is None or mask & _ALL_AGAIN:
+                    return None
+                found.add(path)
+                if mask & _IGNORED:
+                    del self._paths[number]
+                elif mask & _ISDIR and name:
+                    found.add(path + b"/" + name if path else name)
+        return None
+
+    def _identify(self) -> tuple[int, int]:
+        """A directory above the root that moves is no event."""
+        try:
+            info = os.stat(self._root)
+        except OSError:
+            return (0, 0)
+        return info.st_dev, info.st_ino
+
+
+def _parse(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number of the watch, the mask and the name of each event (inotify(7))."""
+    at = 0
+    while at < len(data):
+        number, mask, _cookie, length = _EVENT.unpack_from(data, at)
+        at += _EVENT.size + length
+        yield number, mask, data[at - length : at].rstrip(b"\0")
+
+
+def is_told(root: bytes, table: Sequence[MountPoint]) -> bool:
+    """Return whether every change at or below the root is an event."""
+    kinds = [filesystem(root, table), *(mount.kind for mount in submounts(root, table))]
+    return LOCAL.issuperset(kinds)
+
+
+def _room() -> int:
+    with open(_LIMIT, "rb") as stream:
+        return int(stream.read()) // 2

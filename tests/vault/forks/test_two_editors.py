@@ -1,0 +1,123 @@
+"""Two processes write to one fork with file tools: each change keeps the original that it started from."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from conftest import Place
+from mudroom.core.settings import Settings
+from mudroom.session import Session
+
+LINES = "".join(f"line {number}\n" for number in range(9))
+EDITED = LINES.replace("line 1\n", "the fork's\n")
+MERGED = EDITED.replace("line 7\n", "the user's\n")
+
+
+@pytest.fixture
+def one(place: Place) -> Session:
+    for name in ("a", "b"):
+        place.write(name, f"{name}\n{LINES}")
+    place.write("c", "c\n")
+    session = place.session(Settings())
+    session.forks.new("f")
+    return session
+
+
+@pytest.fixture
+def other(one: Session, place: Place) -> Session:
+    assert one.vault.find("f") is not None
+    return place.session(Settings())
+
+
+def edit(session: Session, name: str) -> None:
+    session.forks.files("f").write(name, f"{name}\n{EDITED}")
+
+
+def edit_as_user(place: Place, *names: str) -> None:
+    for name in names:
+        place.write(name, f"{name}\n" + LINES.replace("line 7\n", "the user's\n"))
+
+
+def test_both_keep_an_original_before_either_writes(place: Place, one: Session, other: Session) -> None:
+    one.forks.files("f").write("c", "another length\n")
+    edit(other, "b")
+    one.forks.flush("f")
+    other.forks.flush("f")
+    edit_as_user(place, "b")
+    assert one.changes.apply("f").conflicts == ()
+    assert (place.project / "b").read_text() == f"b\n{MERGED}"
+    assert (place.project / "c").read_text() == "another length\n"
+
+
+def test_both_keep_a_large_original(place: Place, one: Session, other: Session) -> None:
+    large = "x" * (2 << 20) + "\n"
+    for name in ("a", "b"):
+        place.write(name, large + LINES)
+    for session, name in ((one, "a"), (other, "b")):
+        session.forks.files("f").write(name, large + EDITED)
+    one.forks.flush("f")
+    other.forks.flush("f")
+    for name in ("a", "b"):
+        place.write(name, large + LINES.replace("line 7\n", "the user's\n"))
+    assert one.changes.apply("f").conflicts == ()
+    assert [(place.project / name).read_text() == large + MERGED for name in "ab"] == [True, True]
+
+
+def test_a_new_secret_between_a_write_and_its_flush(place: Place, one: Session) -> None:
+    """The fork is opened again with another mask."""
+    edit(one, "a")
+    place.write(".env", "KEY=1\n")
+    one.forks.secrets.look()
+    edit_as_user(place, "a")
+    assert one.changes.apply("f").conflicts == ()
+    assert (place.project / "a").read_text() == f"a\n{MERGED}"
+
+
+@pytest.mark.parametrize("what", ["apply", "rollback", "checkpoint", "command"])
+def test_another_process_changes_the_layers_before_the_flush(
+    place: Place, one: Session, other: Session, what: str
+) -> None:
+    edit(other, "b")
+    if what == "rollback":
+        other.forks.checkpoint("f", "point")
+        other.run((b"touch", b"more"), fork="f")
+    one.forks.files("f").read("c")
+    edit(one, "a")
+    if what == "apply":
+        assert other.changes.apply("f").conflicts == ()
+    elif what == "rollback":
+        other.forks.rollback("f", "point")
+    elif what == "checkpoint":
+        other.forks.checkpoint("f", "point")
+    else:
+        other.run((b"touch", b"more"), fork="f")
+    edit_as_user(place, "a")
+    one.forks.flush("f")
+    assert b"a" in [change.path for change in one.changes.of("f").changes]
+    assert one.changes.apply("f").conflicts == ()
+    assert (place.project / "a").read_text() == f"a\n{MERGED}"
+    assert (place.project / "b").read_text() == f"b\n{EDITED}"
+    assert not os.listdir(one.vault.path + b"/trash")
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "apply"])
+def test_a_large_original_before_the_layers_change(place: Place, one: Session, other: Session, what: str) -> None:
+    large = "x" * (2 << 20) + "\n"
+    place.write("a", large + LINES)
+    edit(other, "b")
+    other.forks.flush("f")
+    one.forks.files("f").write("a", large + EDITED)
+    if what == "apply":
+        assert other.changes.apply("f").conflicts == ()
+    else:
+        other.forks.checkpoint("f", "point")
+    place.write("a", large + LINES.replace("line 7\n", "the user's\n"))
+    conflicts = [conflict.path for conflict in one.changes.apply("f").conflicts]
+    if what == "apply":  # the copy has gone with the layer, so nobody knows what the change started from
+        assert conflicts == [b"a"]
+        assert (place.project / "a").read_text() == large + LINES.replace("line 7\n", "the user's\n")
+    else:
+        assert conflicts == []
+        assert (place.project / "a").read_text() == large + MERGED
