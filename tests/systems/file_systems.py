@@ -49,11 +49,15 @@ def memory(kind: str, *options: str) -> Callable[[Path, Path, bool], None]:
     return lambda _base, target, _user: command("mount", "-t", kind, *options, kind, target)
 
 
-def overlay(base: Path, target: Path, user: bool) -> None:
+def overlay_layers(base: Path, _target: Path, user: bool) -> None:
     for name in ("lower", "upper", "work"):
-        (base / name).mkdir(exist_ok=True)
+        (base / name).mkdir()
     fill(base / "lower/project")
     give(base, user)
+
+
+def overlay(base: Path, target: Path, user: bool) -> None:
+    overlay_layers(base, target, user)
     layers = ",".join(f"{name}dir={base / name}" for name in ("lower", "upper", "work"))
     command("mount", "-t", "overlay", "-o", layers, "overlay", target)
 
@@ -68,10 +72,7 @@ def bindfs(*options: str) -> Callable[[Path, Path, bool], None]:
 
 
 def fuse_overlayfs(base: Path, target: Path, user: bool) -> None:
-    for name in ("lower", "upper", "work"):
-        (base / name).mkdir()
-    fill(base / "lower/project")
-    give(base, user)
+    overlay_layers(base, target, user)
     layers = ",".join(f"{name}dir={base / name}" for name in ("lower", "upper", "work"))
     others = ",allow_other" if os.geteuid() == 0 else ""
     command("fuse-overlayfs", "-o", layers + others, target)
@@ -132,6 +133,8 @@ class FileSystem(NamedTuple):
     """Whether an ordinary user can mount it."""
     needs: Sequence[str] = ()
     """Programs."""
+    inside: str = ""
+    """A line for sh(1) that mounts it at TARGET in namespaces of the story's own, with BASE as in ``make``."""
 
 
 _COPIES, _FUSE = (YES, COPY, COPY), (YES, LINKED, LINKED)
@@ -155,6 +158,14 @@ TABLE = (
     FileSystem("xfs", "reflinks", image("xfs", "320M", "-q")),
     FileSystem("btrfs", "reflinks; a device for each subvolume", image("btrfs", "200M", "-q")),
     FileSystem("overlayfs", "a container without a volume", overlay, _COPIES),
+    FileSystem(
+        "overlayfs in a user namespace",
+        "the same, rootless, by the kernel",
+        overlay_layers,
+        _COPIES,
+        by_user=True,
+        inside="mount -t overlay -o userxattr,lowerdir=BASE/lower,upperdir=BASE/upper,workdir=BASE/work overlay TARGET",
+    ),
     FileSystem("bindfs", _REMOVED, bindfs(), _FUSE, by_user=True, needs=("bindfs",)),
     FileSystem(
         "bindfs, without xattrs",
@@ -254,7 +265,7 @@ def unmount(target: Path) -> None:
     subprocess.run([*words, str(target)], check=False, capture_output=True)
 
 
-def play(system: FileSystem, where: Where, who: Who, *options: str, prefix: Sequence[str] = ()) -> Outcome:
+def play(system: FileSystem, where: Where, who: Who, *options: str) -> Outcome:
     """Play the story on a file system. Raise Missing if it cannot be had here."""
     user = who == "user"
     with mounted(system, user) as (target, plain):
@@ -262,13 +273,16 @@ def play(system: FileSystem, where: Where, who: Who, *options: str, prefix: Sequ
         state = (target if where != "project" else plain) / "state"
         words = [str(project), str(state), str(plain / "home"), str(plain / "model"), *options]
         words = [word.replace("TARGET", str(target)) for word in words]
-        return run_story(words, user, prefix)
+        line = system.inside.replace("TARGET", str(target)).replace("BASE", str(target.parent))
+        inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", line + ' && exec "$@"', "sh"]
+        return run_story(words, user, inside if line else ())
 
 
-def run_story(words: Sequence[str], user: bool, prefix: Sequence[str] = ()) -> Outcome:
+def run_story(words: Sequence[str], user: bool, inside: Sequence[str] = ()) -> Outcome:
+    """Play the story as the ordinary user or this one. ``inside``: a program that runs it in another place."""
     as_user = ["runuser", "-u", USER, "--"] if user and os.geteuid() == 0 else []
     done = subprocess.run(
-        [*prefix, *as_user, sys.executable, str(HERE / "story.py"), *words],
+        [*as_user, *inside, sys.executable, str(HERE / "story.py"), *words],
         capture_output=True, text=True, check=False, cwd="/",
     )  # fmt: skip
     if done.returncode:
