@@ -16,6 +16,7 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import from_stat
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
@@ -255,8 +256,7 @@ def test_undo_where_the_project_keeps_no_modes(tmp_path: Path, client: Client) -
 
 def test_an_edit_where_the_ctime_is_the_mtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAT and exFAT: a tool that keeps size and mtime keeps all times. The content decides."""
-    as_it_is = beneath.from_stat
-    monkeypatch.setattr(beneath, "from_stat", lambda *stat: (entry := as_it_is(*stat))._replace(ctime=entry.mtime))
+    monkeypatch.setattr(beneath, "from_stat", lambda *stat: (entry := from_stat(*stat))._replace(ctime=entry.mtime))
     for module in ("conflict.reconciliation", "apply.imprint"):
         monkeypatch.setattr(f"mudroom.vault.{module}.has_weak_ctime", lambda _path: True)
     place.write("f", "one\n")

@@ -116,6 +116,7 @@ class Cell(NamedTuple):
 YES = Cell("works")
 COPY = Cell("in a copy", says=("working in a copy",))
 LINKED = Cell("in a copy; hard links [1]", says=("working in a copy", "hard links can land as separate files"))
+UNTRIED = YES._replace(text="[5]")
 COARSE = Cell("works [2]", says=("three seconds",))
 NO_MODES = Cell("refused [3]", "refused", ("does not keep permissions", "set MUDROOM_STATE"))
 NO_WHITEOUTS = Cell("refused [4]", "refused", ("cannot keep what a fork deletes", "set MUDROOM_STATE"))
@@ -152,6 +153,7 @@ TABLE = (
         "ext4, casefold",
         "upper and lower case are one, where a directory says so",
         image("ext4", "200M", "-q", "-O", "casefold", "-N", "20000"),
+        (UNTRIED, UNTRIED, UNTRIED),
     ),
     FileSystem("tmpfs", "in memory, no reflinks", memory("tmpfs", "-o", "size=24M"), by_user=True),
     FileSystem("ramfs", "no xattrs, as tmpfs before Linux 6.6", memory("ramfs", "-o", "mode=777"), _COPIES),
@@ -211,7 +213,12 @@ TABLE = (
         (COARSE, NO_MODES, NO_MODES),
         needs=("mount.exfat-fuse", "mkfs.exfat"),
     ),
-    FileSystem("vfat", "the same; times in two seconds", image("vfat", "64M"), (COARSE, NO_MODES, NO_MODES)),
+    FileSystem(
+        "vfat",
+        "the same; times in two seconds",
+        image("vfat", "64M"),
+        (COARSE._replace(text="[2] [5]"), NO_MODES, NO_MODES),
+    ),
 )
 
 

@@ -42,6 +42,7 @@ the project.
    `MUDROOM_STATE` to a directory on another file system.
 4. *cannot keep what a fork deletes*: fuse-overlayfs takes the marks of deleted files for its own. Set `MUDROOM_STATE`
    to a directory on a volume.
+5. Expected; the machine that played the other cells had no kernel with it.
 
 On a full disk, or one without free inodes, a verb is done or refused in one line, and goes on when there is room.
 Where the blocks of a file system are smaller than a page (ext4 of less than 512 MB), a full disk can end a verb by
