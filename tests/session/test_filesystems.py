@@ -284,15 +284,13 @@ def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted
     project.mkdir()
     home.mkdir()
     with Split(project, mounted / "state", home, client).open() as session:
+        while time.time() % 1 > 0.3:  # all in one second, unless the machine is busy
+            pass
         result = session.run([b"sh", b"-c", b"echo one > new; mkdir d; echo one > d/new"])
         names = (project / "new", project / "d/new")
-        while time.time() % 1 > 0.7:  # so that the second does not end in between
-            pass
         assert session.changes.apply(result.fork).conflicts == ()
-        before = [path.stat() for path in names]
         for path in names:
             _edit_with_stamp_kept(path, "two\n")
-        assert [path.stat().st_ctime_ns for path in names] == [info.st_ctime_ns for info in before]
         assert {conflict.path for conflict in session.changes.undo().conflicts} >= {b"new", b"d/new"}
         assert [path.read_text() for path in names] == ["two\n", "two\n"]
 
