@@ -93,6 +93,8 @@ class Person:
 
 def execute(session: Session, fork: str, file: str) -> None:
     result = session.run((b"sh", b"make.sh", file.encode()), fork=fork)
+    if result.approval is not None and "has changed since it was approved" in result.approval.reason:
+        raise UsageError(result.approval.reason)  # the fork was another one by then
     assert result.ran and result.exit_code == 0, result
     assert file.encode() in [change.path for change in result.changeset.changes]
 

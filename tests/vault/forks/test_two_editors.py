@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +122,30 @@ def test_a_large_original_before_the_layers_change(place: Place, one: Session, o
     else:
         assert conflicts == []
         assert (place.project / "a").read_text() == large + MERGED
+
+
+def test_large_writes_outlive_the_end_of_another_session(place: Place, one: Session) -> None:
+    """They are in files until they are flushed."""
+    large = b"y" * (96 << 20)
+    other = place.session(Settings())
+    other.forks.files("f").write("c", b"c")
+    one.forks.files("f").write("large", large)
+    other.close()
+    assert one.forks.files("f").read("large") == large
+    one.forks.flush("f")
+    assert one.changes.apply("f").conflicts == ()
+    assert (place.project / "large").read_bytes() == large
+
+
+def test_what_a_killed_session_has_spilled_goes_with_the_next(place: Place, one: Session) -> None:
+    spill = Path(os.fsdecode(one.vault.fork("f").path)) / "spill"
+    (spill / "left").mkdir(parents=True)
+    (spill / "left/1").write_text("x")
+    one.forks.files("f").write("c", "c")
+    kept = set(os.listdir(spill)) - {"left"}
+    other = place.session(Settings())
+    other.forks.files("f").write("d", "d")
+    other.close()
+    assert set(os.listdir(spill)) == kept
+    one.forks.tools.drop("f")
+    assert not spill.exists()

@@ -24,6 +24,7 @@ from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.spill_place import SpillPlace
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -82,22 +83,25 @@ class Editor:
 
     def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
         self._vault, self._fork, self._clock = vault, fork, clock
-        self._spill = fork.path + b"/spill"
         self._files = (fork.path + b"/state", fork.record_path)
         self._pinned: list[int] = []
         """Descriptors of these files as they were when the fork was opened, so that no other gets their inodes; -1:
         missing. Both files are replaced by every writer, never written to."""
         self._versions: dict[bytes, tuple[object, ...] | None] = {}
         """Of the paths that the buffer changes: what was there before."""
-        os.makedirs(self._spill, mode=0o700, exist_ok=True)
-        self._open()
+        self._spill = SpillPlace(fork.path)
+        try:
+            self._open()
+        except BaseException:
+            self._spill.close()
+            raise
         self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
         info = os.fstat(self._place)
         self._identity = (info.st_ino, info.st_dev)
         self._shown = _Shown(self._opened.merged())
         self.refused: dict[bytes, bytes] = {}
         """Changes that were withdrawn because another writer was first: path to the file with the content, or empty."""
-        self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
+        self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill.path, clock=clock)
 
     def _open(self) -> None:
         pinned = [_pin(path) for path in self._files]  # before the fork is read: a later version is noticed
@@ -141,8 +145,7 @@ class Editor:
     def close(self) -> None:
         self.buffer.clear()
         self._opened.close()
-        if self.is_there and os.path.isdir(self._spill):
-            remove_tree(self._spill)
+        self._spill.close()
         os.close(self._place)
         _close(self._pinned)
 
