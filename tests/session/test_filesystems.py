@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,12 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import from_stat
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
+from mudroom.stage import beneath
+from mudroom.vault.apply.execution import Executor
 
 pytestmark = pytest.mark.both_users
 
@@ -89,6 +94,35 @@ def test_state_on_another_file_system(elsewhere: Split) -> None:
     check_apply_and_undo(elsewhere)
 
 
+def test_a_staged_copy_of_layers_on_another_file_system_is_whole(elsewhere: Split) -> None:
+    """Entries of the base have the project's device, those of layers the device of the state."""
+    fill(elsewhere.project)
+    with elsewhere.open(Settings(view="copy")) as session:
+        session.run([b"sh", b"-c", b"echo n > new"], fork="f")
+        session.forks.checkpoint("f", "p")
+        result = session.run([b"sh", b"-c", b"rm -r gone"], fork="f")
+        assert [change.path for change in result.changeset.changes] == [b"gone", b"gone/f", b"new"]
+        session.forks.rollback("f", "p")
+        result = session.run([b"cat", b"gone/f", b"new"], fork="f")
+        assert (result.stdout, result.stderr) == (b"x\nn\n", b"")
+        assert [change.path for change in result.changeset.changes] == [b"new"]
+
+
+def test_layers_below_a_staged_copy_are_set_apart_before_the_review(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no overlay can be laid over the state, nobody can tell whether something leads into a layer."""
+    monkeypatch.setattr("mudroom.vault.forks.apart.released", lambda trees, _scratch: [False] * len(trees))
+    place.write("f", "1\n")
+    session = place.session(Settings(view="copy"))
+    session.run([b"sh", b"-c", b"echo 2 >> f"], fork="c")
+    session.forks.checkpoint("c", "p")
+    session.run([b"true"], fork="c")
+    session.changes.review("c")
+    assert session.changes.apply("c").conflicts == ()
+    assert (place.project / "f").read_text() == "1\n2\n"
+
+
 def test_a_copy_view_works_the_same(place: Place) -> None:
     split = Split(place.project, place.state, place.home, place._client)
     check_apply_and_undo(split, Settings(view="copy"))
@@ -125,14 +159,14 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(target)], check=False, capture_output=True)
 
 
-def make_filesystem(kind: str, size: str, image: Path, target: Path) -> None:
-    if kind == "tmpfs":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(target)], check=True)
+def make_filesystem(kind: str, size: str, image: Path, target: Path, *options: str) -> None:
+    if kind in ("tmpfs", "ramfs"):
+        subprocess.run(["mount", "-t", kind, "-o", f"size={size}", kind, str(target)], check=True)
         return
     if shutil.which(f"mkfs.{kind}") is None:
         pytest.skip(f"mkfs.{kind} is not installed")
     subprocess.run(["truncate", "-s", size, str(image)], check=True)
-    subprocess.run([f"mkfs.{kind}", str(image)], check=True, capture_output=True)
+    subprocess.run([f"mkfs.{kind}", *options, str(image)], check=True, capture_output=True)
     done = subprocess.run(["mount", "-o", "loop", str(image), str(target)], check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"{kind} cannot be mounted here: {done.stderr.strip()}")
@@ -166,6 +200,99 @@ def test_a_project_on_vfat_is_staged_as_a_copy(tmp_path: Path, mounted: Path, cl
         assert (mounted / "d/n").read_text() == "n\n"
         assert session.changes.undo().conflicts == ()
         assert (mounted / "f.txt").read_text() == "one\n"
+
+
+@root_only
+def test_state_without_xattrs_is_for_copies(tmp_path: Path, mounted: Path, client: Client) -> None:
+    """An overlay can be mounted there, and then no directory of the project can be removed in it: EIO."""
+    make_filesystem("ramfs", "20M", tmp_path / "image", mounted)
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    project.mkdir()
+    split = Split(project, mounted / "state", home, client)
+    check_apply_and_undo(split)
+    with split.open(Settings(view="overlay")) as session, pytest.raises(Unsupported, match="on ramfs"):
+        session.run([b"true"])
+    with split.open() as session:
+        notes = session.run([b"true"]).notes
+        assert [note for note in notes if "has no xattrs" in note and "working in a copy" in note], notes
+
+
+def test_state_without_permissions_is_refused(tmp_path: Path, client: Client) -> None:
+    for name in ("below", "mounted", "project", "home"):
+        (tmp_path / name).mkdir()
+    words = ["bindfs", "--perms=0777", str(tmp_path / "below"), str(tmp_path / "mounted")]  # as FAT, NTFS, WSL
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    try:
+        with pytest.raises(MudroomError, match=r"does not keep permissions .*set MUDROOM_STATE"):
+            Split(tmp_path / "project", tmp_path / "mounted/state", tmp_path / "home", client).open()
+    finally:
+        subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
+
+
+def test_undo_where_the_project_keeps_no_modes(tmp_path: Path, client: Client) -> None:
+    """A new file has another mode there than it was given."""
+    for name in ("below", "mounted", "home"):
+        (tmp_path / name).mkdir()
+    words = ["bindfs", "--perms=0755", "--chmod-ignore", str(tmp_path / "below"), str(tmp_path / "mounted")]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    project = tmp_path / "mounted/project"
+    project.mkdir()
+    fill(project)
+    before = listing(project)
+    try:
+        with Split(project, tmp_path / "state", tmp_path / "home", client).open() as session:
+            result = session.run([b"sh", b"-c", b"echo n > n; chmod 600 n; mkdir -m 700 d; echo e > d/e; rm -r gone"])
+            assert session.changes.apply(result.fork).conflicts == ()
+            assert session.changes.undo().conflicts == ()
+        assert without_slots(project) == before
+    finally:
+        subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
+
+
+def test_an_edit_where_the_ctime_is_the_mtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAT and exFAT: a tool that keeps size and mtime keeps all times. The content decides."""
+    monkeypatch.setattr(beneath, "from_stat", lambda *stat: (entry := from_stat(*stat))._replace(ctime=entry.mtime))
+    for module in ("conflict.reconciliation", "apply.imprint"):
+        monkeypatch.setattr(f"mudroom.vault.{module}.has_weak_ctime", lambda _path: True)
+    place.write("f", "one\n")
+    session = place.session()
+    result = session.run([b"sh", b"-c", b"echo fork > f; echo new > n"])
+    _edit_with_stamp_kept(place.project / "f", "two\n")
+    assert [conflict.path for conflict in session.changes.apply(result.fork).conflicts] == [b"f"]
+    assert (place.project / "f").read_text() == "two\n"
+    _edit_with_stamp_kept(place.project / "n", "NEW\n")
+    assert [conflict.path for conflict in session.changes.undo().conflicts] == [b"n"]
+    assert (place.project / "n").read_text() == "NEW\n"
+
+
+def _edit_with_stamp_kept(path: Path, content: str) -> None:
+    info = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+@root_only
+def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted: Path, client: Client) -> None:
+    """Small inodes have no room for nanoseconds: size, mtime and ctime of the edited file are those of the apply."""
+    make_filesystem("ext4", "20M", tmp_path / "image", mounted, "-q", "-I", "128")
+    project, home = mounted / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    with Split(project, mounted / "state", home, client).open() as session:
+        while time.time() % 1 > 0.3:  # all in one second, unless the machine is busy
+            pass
+        result = session.run([b"sh", b"-c", b"echo one > new; mkdir d; echo one > d/new"])
+        names = (project / "new", project / "d/new")
+        assert session.changes.apply(result.fork).conflicts == ()
+        for path in names:
+            _edit_with_stamp_kept(path, "two\n")
+        assert {conflict.path for conflict in session.changes.undo().conflicts} >= {b"new", b"d/new"}
+        assert [path.read_text() for path in names] == ["two\n", "two\n"]
 
 
 @root_only
@@ -268,6 +395,66 @@ def test_a_directory_of_a_lower_layer_becomes_something_else(
         assert without_slots(layered.project) == before
         assert session.changes.redo().conflicts == ()
         assert without_slots(layered.project) == listing(wanted)
+
+
+@root_only
+@pytest.mark.parametrize("script", ["rm -r d; echo file > d", "rm -r d; ln -s kept d"])
+def test_an_apply_in_parts_that_was_cut_off_is_finished(
+    layered: Split, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovery comes by a directory that is a file or a link by now."""
+    before = listing(layered.project)
+    with layered.open() as session:
+        result = session.run([b"sh", b"-c", script.encode()])
+        if not (pid := os.fork()):
+            monkeypatch.setattr(Executor, "_sync", lambda _executor: os._exit(7))
+            try:
+                session.changes.apply(result.fork)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    with layered.open() as session:
+        assert [outcome.applied.conflicts for outcome in session.changes.recover()] == [()]
+        assert without_slots(layered.project)["d"][0] == ("file" if "file" in script else "symlink")
+        assert session.changes.undo().conflicts == ()
+        assert without_slots(layered.project) == before
+
+
+@pytest.fixture
+def layered_by_fuse(tmp_path: Path, client: Client) -> Iterator[Split]:
+    """As ``layered``, by fuse-overlayfs: a rootless container."""
+    for name in ("lower/project", "upper", "work", "home", "mounted"):
+        (tmp_path / name).mkdir(parents=True)
+    fill(tmp_path / "lower/project")
+    (tmp_path / "lower/project/d").mkdir()
+    (tmp_path / "lower/project/d/f").write_text("f")
+    layers = ",".join(f"{name}dir={tmp_path / name}" for name in ("lower", "upper", "work"))
+    words = ["fuse-overlayfs", "-o", layers, str(tmp_path / "mounted")]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"FUSE cannot be mounted here: {done.stderr.strip()}")
+    yield Split(tmp_path / "mounted/project", tmp_path / "state", tmp_path / "home", client)
+    subprocess.run(["fusermount3", "-u", "-z", str(tmp_path / "mounted")], check=True)
+
+
+def test_what_fuse_overlayfs_cannot_rename_is_changed_in_parts(layered_by_fuse: Split) -> None:
+    """It renames no directory of a lower layer, and exchanges no file of one with a directory."""
+    project = layered_by_fuse.project
+    before = listing(project)
+    with layered_by_fuse.open() as session:
+        result = session.run([b"sh", b"-c", b"rm -r gone d; ln -s /nowhere d; rm edit; mkdir edit; echo e > edit/e"])
+        assert result.exit_code == 0, result.stderr
+        assert session.changes.apply(result.fork).conflicts == ()
+        after = without_slots(project)
+        assert after == {
+            "d": ("symlink", 0, b"/nowhere"),
+            "edit": ("directory", 0o755, b""),
+            "edit/e": ("file", 0o644, b"e\n"),
+        }
+        assert session.changes.undo().conflicts == ()
+        assert without_slots(project) == before
+        assert session.changes.redo().conflicts == ()
+        assert without_slots(project) == after
 
 
 @root_only

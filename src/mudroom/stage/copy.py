@@ -66,9 +66,12 @@ def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: 
     return True
 
 
-def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None) -> dict[bytes, Entry]:
+def listed(
+    source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None, *, merged: bool = False
+) -> dict[bytes, Entry]:
     """Return every entry of a source, a directory before its contents. A mount point of another file system is listed,
-    not entered. Raise MudroomError if a directory lies too deep."""
+    not entered. Raise MudroomError if a directory lies too deep. ``merged``: the source is a snapshot with layers over
+    it, whose entries may have several devices; no file system is mounted in it."""
     root = source.look(b"")
     device = root.device if root is not None else 0
     listing: dict[bytes, Entry] = {}
@@ -84,7 +87,7 @@ def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = No
             if leave_out is not None and leave_out(entry_path, entry):
                 continue
             listing[entry_path] = entry
-            if entry.kind == "directory" and entry.device == device:
+            if entry.kind == "directory" and (merged or entry.device == device):
                 require_depth(entry_path)
                 pending.append(entry_path)
     return listing

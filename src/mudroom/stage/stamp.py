@@ -79,6 +79,11 @@ def is_settled(ctime: int, now: int) -> bool:
     return ctime + (_TICK if ctime % _SECOND else _COARSE) < now or _is_far_ahead(ctime, now)
 
 
+def is_telling(ctime: int, now: int) -> bool:
+    """Return whether a ctime tells a file from its later versions: not one of a coarse clock whose second may go on."""
+    return ctime % _SECOND != 0 or is_settled(ctime, now)
+
+
 def _is_far_ahead(ctime: int, now: int) -> bool:
     """Return whether a ctime is from before the clock was set back. No later change gets the same nanosecond, also when
     the clock comes by again; on a coarse clock one may get the same second."""

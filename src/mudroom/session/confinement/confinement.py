@@ -26,7 +26,7 @@ from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
-from mudroom.stage.views.preflight import MountTable, filesystem, submounts
+from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
 from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 
@@ -124,6 +124,7 @@ class Confinement:
         self._umask = umask()
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
+        self._marks: bool | None = None
         self.mode: Mode = platform.first
         """The strongest mode that has not failed in this session."""
         self.mode_contained: Mode = "overlay"
@@ -151,9 +152,20 @@ class Confinement:
         if inside and settings.view == "auto":
             where = show(inside[0].path)
             return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
+        if mode == "overlay" and self.platform is LINUX and not self._keeps_marks():
+            where = f"{show(self._vault.path)} (on {filesystem(self._vault.path, self._mounts.mounts())})"
+            if settings.view == "overlay":
+                hint = "set MUDROOM_STATE to a directory on another one"
+                raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
+            return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
         if level == 2 and not os.geteuid():
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
         return mode, []
+
+    def _keeps_marks(self) -> bool:
+        if self._marks is None:
+            self._marks = keeps_marks(self._vault.path)
+        return self._marks
 
     def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
         """Return the next weaker mode, and a note of the lost protection. Raise ``failure`` if no weaker mode exists,

@@ -91,7 +91,7 @@ class CopyView:
             remove_tree(self._work)  # an incomplete copy: it has no manifest yet
         os.makedirs(self._work, mode=0o700)
         os.makedirs(self._place, mode=0o700, exist_ok=True)
-        items = listed(self._lower)
+        items = listed(self._lower, merged=True)
         target = open_root(self._work)
         try:
             copied = clone(self._lower, target, items, self._progress)
@@ -209,7 +209,7 @@ class CopyView:
     def rebase(self, lower: Source) -> None:
         """After ``seal``: take the copy's present state as the tree below."""
         self._lower = lower
-        self._note(listed(lower))
+        self._note(listed(lower, merged=True))
 
 
 def _write(

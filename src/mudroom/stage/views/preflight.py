@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
@@ -136,6 +137,18 @@ def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
         if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
             best = mount
     return best.kind
+
+
+def keeps_marks(directory: bytes) -> bool:
+    """Return whether the file system of a directory has ``user.`` xattrs, in which an overlay marks directories that
+    hide those below. One without them (ramfs, tmpfs before Linux 6.6, FUSE) can be mounted, and then removing such a
+    directory fails with EIO. getxattr(2): ENOTSUP without, ENODATA if there is only no such attribute.
+    """
+    try:
+        os.getxattr(directory, b"user.overlay.opaque")
+    except OSError as error:
+        return error.errno != errno.ENOTSUP
+    return True
 
 
 def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:

@@ -56,6 +56,8 @@ _FAILURES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, 
 """Errors that concern more than one path. The apply stops, and continues when the cause is gone."""
 
 
+_NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Errors of entering a directory that is gone, or has become a file or a link: by an earlier run, or by the user."""
 _WORDS = {
     errno.EXDEV: "is on another mount than the project, so it cannot be replaced in one step",
     errno.EROFS: "the file system is read-only",
@@ -141,7 +143,7 @@ class Executor:
             os.close(descriptor)
 
     def _handle_missing_parent(self, op: Op, error: OSError) -> str:
-        if error.errno == errno.ENOENT:
+        if error.errno in _NO_DIRECTORY:
             if op.kind == "rmdir":
                 return ""
             if op.kind == "remove":
@@ -310,8 +312,8 @@ class Executor:
     def _rmdir(self, op: Op, at: At) -> str:
         try:
             os.rmdir(at[1], dir_fd=at[0])
-        except FileNotFoundError:
-            pass
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # gone, or already something else: an operation that places that notices whose it is
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise

@@ -3,7 +3,8 @@
 ``applies/uN/imprint`` has, for each file that the last operation has put into the project, its ctime there and the
 digest of its content. It is written when the operations are done. The rules:
 
-1. Stamp and ctime as they were: the file is untouched. No content is read.
+1. Stamp and ctime as they were: the file is untouched. No content is read. A ctime in whole seconds that an edit just
+   after the apply could have, too, does not count.
 2. Otherwise the digest decides: a file that was only touched is the same, and one that was edited by a tool that keeps
    size and time is not.
 3. No digest, and only the ctime is another: it is in doubt, and stays. Of many files not all are read, so that an apply
@@ -23,15 +24,21 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import look_beneath, open_beneath
+from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
+from mudroom.stage.stamp import file_clock, is_telling
 
 NAME = b"/imprint"
 FILES, BYTES = 1024, 32 * 1024 * 1024
 """Number and size together of the files of one apply of which a digest is kept."""
 
 
+_IN_DOUBT = -1
+"""Instead of a ctime that a later edit can have, too. No file has it."""
+
+
 class FileImprint(NamedTuple):
     ctime: int
-    """Nanoseconds; 0 if it is not known."""
+    """Nanoseconds; 0 if it is not known, -1 if it is in doubt."""
     digest: bytes = b""
     """BLAKE2b of 16 bytes; empty if the content was not read."""
 
@@ -52,7 +59,8 @@ Trees = Mapping[int, Mapping[bytes, Entry]]
 def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees, began: int) -> None:
     """Write the imprint of the entries that ``ops`` have just put into the project."""
     files: dict[bytes, FileImprint] = {}
-    ended, left, room = began, FILES, BYTES
+    ended, left, room, now = began, FILES, BYTES, file_clock()
+    weak = has_weak_ctime(b"/proc/self/fd/%d" % project)
     for op in ops:
         entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
         if entry is None or not same_stamp(op.new, entry):
@@ -60,8 +68,9 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
         ended = max(ended, entry.ctime)
         below = trees.get(op.slot, {}) if op.whole and entry.kind == "directory" else {}
         inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
-        for path, child, ctime in ((op.path, entry, entry.ctime), *inside):
-            found = b""
+        for path, child, known in ((op.path, entry, entry.ctime), *inside):
+            tells = is_telling(child.ctime, now) and not (weak and is_weak(child))
+            found, ctime = b"", known if tells else _IN_DOUBT
             if child.kind == "file" and left > 0 and child.size <= room:
                 left, room = left - 1, room - child.size
                 found = digest_at(project, path)

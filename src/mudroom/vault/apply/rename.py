@@ -18,6 +18,8 @@ At = tuple[int, bytes]
 SWAP = b".swap"
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+_NO_EXCHANGE = (*_UNSUPPORTED, errno.EXDEV)
+"""fuse-overlayfs exchanges no file of a lower layer with a directory. Of two mounts the first rename fails, too."""
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
 """On macOS ENOTSUP and EOPNOTSUPP differ, and renameatx_np(2) and linkat(2) give ENOTSUP."""
 
@@ -104,7 +106,7 @@ def exchange(one: At, other: At) -> None:
     try:
         _renameat2(one, other, _EXCHANGE)
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:
+        if error.errno not in _NO_EXCHANGE:
             raise
         aside = aside_of(one)
         take(other, aside)

@@ -172,8 +172,8 @@ def set_mode(at: At, mode: int) -> None:
 def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     """Bring the staged entry of ``op`` into its slot, by rename on one file system, else by copy. Repeatable.
 
-    Return the entry as it is in the slot, with its reviewed mode. Raise ForkMoved if the fork does not hold the
-    reviewed entry.
+    Return the entry as it is in the slot, with its reviewed mode, if the file system keeps modes (FAT does not). Raise
+    ForkMoved if the fork does not hold the reviewed entry.
     """
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
@@ -185,7 +185,8 @@ def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     if arrived.mode == op.new.mode or arrived.kind != op.new.kind:
         return arrived
     set_mode(slot, op.new.mode)
-    return arrived._replace(mode=op.new.mode)
+    kept = look(*slot)
+    return arrived._replace(mode=op.new.mode if kept is None or kept.mode == op.new.mode else kept.mode)
 
 
 def set_modes_below(slots: int, op: Op, modes: Mapping[bytes, int]) -> None:

@@ -8,7 +8,6 @@ closed.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.merge.diff3 import merge3
@@ -20,14 +19,15 @@ from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
+from mudroom.stage.filesystem_kind import FUSE, OVERLAYFS, filesystem_magic, has_weak_ctime, is_weak
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.originals.collection import user_xattrs
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
+from mudroom.stage.views.preflight import filesystem, mounts
 
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger file is not merged: it conflicts as a whole."""
-_OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 BACKUP = b".bak"
@@ -64,6 +64,7 @@ class Reconciler:
         self._merged = b""
         self._count = 0
         self._recent: _RecentFiles | None = None
+        self._weak: bool | None = None
         self._markers, self._label = markers, label
         self.combined: list[bytes] = []
         """Paths whose content was merged, resolved or partly selected."""
@@ -106,7 +107,7 @@ class Reconciler:
             self._staged.look,
             answer,
             self._partial.keys(),
-            _filesystem_magic(self._project) != _OVERLAYFS_MAGIC,
+            _moves_directories(self._project),
         )
 
     # --- what is where ---
@@ -137,14 +138,21 @@ class Reconciler:
 
     def _delta(self, change: Change, ours: Entry | None) -> Delta:
         base = change.base
-        if is_untouched(base, ours):
+        if is_untouched(base, ours) and not (base is not None and self._may_hide_an_edit(base)):
             return "same"
         if base is None or ours is None or not base.kind == ours.kind == "file":
             return delta_of(base, ours, content=False)
         same = self._same_as_original(change.path, base, ours)
+        if same is None and is_untouched(base, ours):
+            return "same"
         if same is None and same_stamp(base, ours):
             return "doubt"
         return delta_of(base, ours, content=not same)
+
+    def _may_hide_an_edit(self, base: Entry) -> bool:
+        if self._weak is None:
+            self._weak = has_weak_ctime(self._project)
+        return self._weak and is_weak(base)
 
     def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool | None:
         """Return whether the content is the original's; None if the original is not known."""
@@ -385,13 +393,9 @@ def _is_same_tree(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bo
     return seen == len(expected)
 
 
-def _filesystem_magic(path: bytes) -> int:
-    """Return f_type of statfs(2), its first word, which os.statvfs lacks. 0 on other systems than Linux."""
-    if sys.platform != "linux":
-        return 0
-    import ctypes
-
-    buffer = ctypes.create_string_buffer(256)
-    if ctypes.CDLL(None, use_errno=True).statfs(path, buffer) < 0:
-        return 0
-    return int.from_bytes(buffer.raw[:8], "little")
+def _moves_directories(project: bytes) -> bool:
+    """As ``LiveProject.moves_directories``. fuse-overlayfs refuses as the kernel's overlay does."""
+    magic = filesystem_magic(project)
+    if magic == FUSE:
+        return filesystem(project, mounts()) != "fuse.fuse-overlayfs"
+    return magic != OVERLAYFS

@@ -45,13 +45,13 @@ def set_apart(vault: Vault, fork: Fork) -> bool | None:
 
     Raise SandboxAlive if a process of its sandbox is alive.
     """
+    replaced = None
     if fork.has_copy and not os.path.exists(_mark(vault, fork.state.upper)):
         replaced = _replace_open_files(fork)
         _note(vault, [fork.state.upper])
-        return replaced
-    names = _unproven(vault, fork)
+    names = _unproven(vault, fork)  # now, too: what is replaced later would not be what was reviewed
     if not names:
-        return None
+        return replaced
     trees = [vault.layer(name) + b"/tree" for name in names]
     answers = released(trees, vault.path + b"/probe-" + vault.new_id().encode())
     held = [name for name, is_released in zip(names, answers, strict=True) if not is_released]
@@ -60,7 +60,7 @@ def set_apart(vault: Vault, fork: Fork) -> bool | None:
     for name in held:
         _replace(vault, name)
     _note(vault, names)
-    return bool(held)
+    return bool(held or replaced)
 
 
 def _mark(vault: Vault, name: str) -> bytes:

@@ -370,14 +370,20 @@ def open_vault(state: bytes, project: bytes) -> Vault:
     return Vault(path, project)
 
 
-def _require_whiteouts(vault: bytes) -> None:
-    """Raise MudroomError if the file system cannot keep a whiteout, found by making one. fuse-overlayfs takes it for
-    its own, and neither shows it nor lets its directory be removed."""
+def _require_ability(vault: bytes) -> None:
+    """Raise MudroomError if the file system cannot keep what a vault needs, found by doing.
+
+    Permissions: without them (FAT, NTFS, disks of Windows in WSL) others could read the vault, and all files of a fork
+    would be executable. Whiteouts: fuse-overlayfs takes them for its own, and neither shows one nor lets its directory
+    be removed."""
     from mudroom.stage.beneath import look
     from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
 
     trial = vault + b"/trial-" + os.urandom(4).hex().encode()  # not in the trash, which another process may empty
     os.mkdir(trial, 0o700)
+    if os.lstat(trial).st_mode & 0o077:
+        os.rmdir(trial)
+        raise _unable(vault, "does not keep permissions")
     opened = os.open(trial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         make_whiteout(opened, b"w")
@@ -388,11 +394,15 @@ def _require_whiteouts(vault: bytes) -> None:
     finally:
         os.close(opened)
     if not kept:
-        raise MudroomError(
-            f"{os.fsdecode(vault)} is on a file system that cannot keep what a fork deletes (fuse-overlayfs?)",
-            "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
-        )
+        raise _unable(vault, "cannot keep what a fork deletes (fuse-overlayfs?)")
     remove_tree(trial)
+
+
+def _unable(vault: bytes, what: str) -> MudroomError:
+    return MudroomError(
+        f"{os.fsdecode(vault)} is on a file system that {what}",
+        "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
+    )
 
 
 def _make_vault(path: bytes, project: bytes) -> Vault:
@@ -402,7 +412,7 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for name in _DIRECTORIES:
             os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
-        _require_whiteouts(path)
+        _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, also after a power loss
         for name, content in ((b"project", project), (b"format", FORMAT + b"\n")):
