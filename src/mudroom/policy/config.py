@@ -87,7 +87,8 @@ def load_card(path: bytes) -> AgentCard:
     import json
     from hashlib import sha256
 
-    from mudroom.core.agent.card import CardError, parse_card
+    from mudroom.core.agent.card import parse_card
+    from mudroom.core.agent.field import FieldError
 
     name = show(path)
     try:
@@ -108,19 +109,19 @@ def load_card(path: bytes) -> AgentCard:
         raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
     except RecursionError:
         raise UsageError(f"{name}: nested too deeply") from None
-    except CardError as error:
+    except FieldError as error:
         raise UsageError(f"{name}: {error.message}", error.hint) from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Reject duplicate keys: JSON parsers use the last one, a reader may see the first."""
-    from mudroom.core.agent.card import CardError
+    from mudroom.core.agent.field import FieldError
 
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _value in pairs]
         duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise CardError(f"{duplicate!r} is given twice")
+        raise FieldError(f"{duplicate!r} is given twice")
     return values
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mudroom.core.agent import card as module
-from mudroom.core.agent.card import AgentCard, CardError, Requirements, parse_card, requested_credentials
+from mudroom.core.agent.card import AgentCard, Requirements, parse_card, requested_credentials
 from mudroom.core.agent.credential_stores import STORES, store_of_agent, store_places
+from mudroom.core.agent.field import FieldError
 from mudroom.core.agent.sandbox_level import LEVELS
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/card.schema.json").read_text())
@@ -131,7 +132,7 @@ def test_a_card(value: dict[str, Any], card: AgentCard) -> None:
 
 @pytest.mark.parametrize(("value", "message", "hint"), WRONG, ids=[message for _value, message, _hint in WRONG])
 def test_what_is_no_card(value: Any, message: str, hint: str) -> None:
-    with pytest.raises(CardError) as caught:
+    with pytest.raises(FieldError) as caught:
         parse_card(value)
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert message.isprintable()
@@ -154,7 +155,7 @@ def test_what_is_no_card(value: Any, message: str, hint: str) -> None:
 
 
 def test_a_store_that_nobody_knows_is_answered_with_those_that_are() -> None:
-    with pytest.raises(CardError) as caught:
+    with pytest.raises(FieldError) as caught:
         parse_card(needs(needsOAuth=["qqqq"]))
     assert all(name in caught.value.hint for name in STORES)
 
