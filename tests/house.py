@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 
 _BASE = ("core", "errors")
-_MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "session")
+_MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
@@ -74,9 +74,10 @@ ROOMS: Mapping[str, Room] = {
         ),
     ),
     "policy": Room("policy files: read, checked, combined, trusted, cached", (*_BASE, "stage")),
+    "agents": Room("profiles of known agents, and what reads them", _BASE),
     "session": Room(
         "the way of one command, and the work on forks",
-        (*_BASE, "stage", "sandbox", "net", "vault"),
+        (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
         (("confinement",), ("shared_sandbox",), ("",)),
     ),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),

@@ -57,7 +57,7 @@ VERBS = {
     "vault": Verb("vault", "the stored data: ls, init, gc, check; export and import carry a fork elsewhere"),
     "agent": Verb(
         "command",
-        "run an agent by its card, from start to end; check: its rights here; card: its A2A card",
+        "run an agent, unchanged, from start to end; ls, show: what mudroom knows of it; check, card: by its card",
         in_order=True,
         splits_command=True,
     ),
@@ -120,6 +120,8 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
+    if argv[0] not in VERBS and _is_agent(argv[0], environ):
+        argv = ["agent", "run", "--", *argv]
     verb = argv[0]
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _suggest(verb))
@@ -146,6 +148,14 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     return code
 
 
+def _is_agent(word: str, environ: Mapping[bytes, bytes]) -> bool:
+    """Return whether a profile has this name: ``mudroom claude`` is ``mudroom agent run -- claude``."""
+    from mudroom.agents.catalog import Catalog
+    from mudroom.policy.config import user_config
+
+    return Catalog(user_config(environ)).has(word)
+
+
 def _suggest(verb: str) -> str:
     import difflib
 
@@ -166,6 +176,7 @@ mudroom {__version__}: commands and agents work on a staged view of your project
 
   mudroom run -- npm install       stage, run, preview, then [a]pply [c]ancel [d]iff
   mudroom run -- rm -rf .          shows the damage, does none
+  mudroom claude                   an agent, unchanged: also codex, gemini … (mudroom agent ls)
   mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
   mudroom undo                     takes the last apply back
   mudroom VERB --help              options and examples

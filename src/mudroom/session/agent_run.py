@@ -21,6 +21,7 @@ from mudroom.core.agent.card import AgentCard
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
@@ -126,15 +127,16 @@ def run_agent(
     stdio: Stdio = CAPTURED,
     timeout: float | None = None,
     artifacts: bytes | None = None,
+    actor: Actor | None = None,
 ) -> AgentResult:
     """Run an agent's command in its workspace, and collect its artefacts.
 
-    The card is that of the session's actor. ``artifacts``: a new or empty directory for the artefacts; None: in the
+    The card is that of the actor; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the artefacts; None: in the
     vault, with the fork. Before making anything, raise Refused if the policy does not let the agent run, Unsupported if
     the machine cannot; otherwise as ``Session.run``."""
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
-    grant = session.granted()
+    grant = session.machine.granted(actor or session.actor)
     if artifacts is not None:
         require_outside(session, artifacts)
         require_empty(artifacts, show(artifacts))
@@ -149,7 +151,7 @@ def run_agent(
         _journal(session, name, {"state": "started", **details})
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         try:
-            result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
+            result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout, actor=actor)
             outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
             kept = _collected(session, place.fork, card, result, artifacts) if result.ran else Artifacts()
             outcome |= {"artifacts": len(kept.files), "left": len(kept.left)}

@@ -1,4 +1,5 @@
-"""``mudroom agent``: run an agent by its card; see what the card would get here; its A2A card."""
+"""``mudroom agent``: run an agent by its profile or its card; list and show profiles; what a card would get here; its
+A2A card."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ from mudroom.session.confinement.grant import graphics, image_of, promised
 
 EXAMPLES = """\
 examples:
+  mudroom agent run -- claude                   unchanged, in its own fork, which stays; nothing is applied
+  mudroom claude                                the same
+  mudroom agent ls                              agents that mudroom knows, and which are here
+  mudroom agent show claude                     what it gets: logins, hosts, variables
   mudroom agent check card.json                 the level, the open credentials, and the deciding rules
-  mudroom agent run card.json -- claude         run it in its own fork, which stays; nothing is applied
+  mudroom agent run card.json -- my-agent       by a card of its own, not by a profile
   mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent --headless
   mudroom agent card card.json                  its card for other agents (A2A); mudroom serve serves it
 
@@ -32,8 +37,10 @@ agent would run, 1 if it is refused here."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="what", metavar="run|check|card", required=True)
-    run = _add_verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
+    verbs = parser.add_subparsers(dest="what", metavar="run|ls|show|check|card", required=True)
+    run = _add_verb(
+        verbs, "run", "the agent from start to end: mudroom agent run [CARD] [options] -- COMMAND", card="?"
+    )
     run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
     run.add_argument(
         "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
@@ -45,14 +52,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_ask_option(run)
     add_confinement_options(run)
+    _add_verb(verbs, "ls", "the agents that mudroom knows, and which are installed here", card=None)
+    named = _add_verb(verbs, "show", "what an agent's profile gives it", card=None)
+    named.add_argument("name", metavar="NAME", help="of the agent, or its program")
     _add_verb(verbs, "check", "the rights that the card would get; nothing is run")
     card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
 
 
-def _add_verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
+def _add_verb(verbs: Any, name: str, text: str, card: str | None = "") -> argparse.ArgumentParser:
+    """``card``: ``?`` if the card can be left out, None if there is none."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("card", metavar="CARD", help="the agent's card, JSON")
+    if card is not None:
+        parser.add_argument("card", metavar="CARD", nargs=card or None, help="the agent's card, JSON")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     parser.add_argument("--project", metavar="DIR", default=argparse.SUPPRESS, help="the project")
     return parser
@@ -62,6 +74,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.what == "run":
         code: int = importlib.import_module("mudroom.cli.command.agent_run").execute(args, context)
         return code
+    if args.what in ("ls", "show"):
+        from mudroom.cli.command.agent_profile import list_profiles, show_profile
+
+        return list_profiles(context) if args.what == "ls" else show_profile(args.name, context)
     if args.command:
         raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")
     card = load_card(os.fsencode(args.card))

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
@@ -30,8 +30,10 @@ from mudroom.session.agent_run import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:
+    from mudroom.cli.command.agent_profile import ProfiledAgent
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
+    from mudroom.session.actor import Actor
 
 GRACE = 5
 """Seconds between SIGTERM for the agent and SIGKILL."""
@@ -42,7 +44,13 @@ _LEAST_DIGITS = 8
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
-        raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
+        from mudroom.cli.command.agent_profile import offer
+
+        if args.card is None:
+            raise offer(context)
+        if os.path.exists(args.card):
+            raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
+        args.card, args.command = None, [args.card]  # mudroom agent run claude
     client = Client()
     client.start()  # it starts while the card and the settings are read
     try:
@@ -51,19 +59,23 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         client.close()
 
 
+class _Request(NamedTuple):
+    """The agent of a command line: by its profile, or by its card."""
+
+    card: AgentCard
+    argv: tuple[bytes, ...]
+    environment: tuple[bytes, ...] = ()
+    hosts: CardHosts = CardHosts()
+    profiled: ProfiledAgent | None = None
+
+
 def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
-    card = load_card(os.fsencode(args.card))
-    _require_checked(card, args.checked)
-    settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
-    decision = decide(settings, card, asked_level(args), context.environ)
-    hosts = CardHosts()
-    if decision.level is not None:  # a refusal is reported by the session
-        hosts = decide_card_hosts(card, settings, decision.level, context, allow=args.allow_card_network)
-    argv = [os.fsencode(word) for word in args.command]
+    request = _by_card(args, context) if args.card is not None else _by_profile(args, context)
+    card, argv, hosts = request.card, list(request.argv), request.hosts
     with open_session(
         context,
         client=client,
-        adjust=lambda policy: _settings(args, card, policy),
+        adjust=lambda policy: _settings(args, request, policy),
         level=asked_level(args),
         card=card,
         agent=card.agent,
@@ -74,9 +86,13 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         cwd = directory if is_below(directory, session.project) else session.project
         warn_if_bare(session, context)
         place = os.fsencode(args.artifacts) if args.artifacts else None
+        actor = _with_program(session, request, context)
         with pass_signals(session) as signals:
-            run = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place)
-        run = run._replace(notes=(*hosts.notes, *_unset(card, session, context), *run.notes))
+            run = run_agent(
+                session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
+            )
+        unset = _unset(card, session, context) if request.profiled is None else []
+        run = run._replace(notes=(*hosts.notes, *unset, *run.notes))
         branch = _branch(session, card, run, args, context, signals) if run.result.ran else {}
     code = 128 + signals[0] if signals else 124 if run.result.timed_out else run.result.exit_code
     if context.as_json:
@@ -90,8 +106,53 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     return code
 
 
-def _settings(args: argparse.Namespace, card: AgentCard, policy: Settings) -> Settings:
-    return with_card_network(card, adjusted(args, policy), args.net)
+def _by_card(args: argparse.Namespace, context: Context) -> _Request:
+    card = load_card(os.fsencode(args.card))
+    _require_checked(card, args.checked)
+    request = _Request(card, tuple(os.fsencode(word) for word in args.command))
+    settings = _settings(args, request, load_policy(project_of(context), context.environ).settings)
+    decision = decide(settings, card, asked_level(args), context.environ)
+    if decision.level is None:  # the session reports the refusal
+        return request
+    return request._replace(
+        hosts=decide_card_hosts(card, settings, decision.level, context, allow=args.allow_card_network)
+    )
+
+
+def _by_profile(args: argparse.Namespace, context: Context) -> _Request:
+    """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
+    from mudroom.cli.command.agent_profile import first_line, profiled
+
+    if args.checked is not None:
+        raise UsageError("--checked is for a card", "mudroom agent run CARD --checked ID -- COMMAND")
+    policy = load_policy(project_of(context), context.environ).settings
+    asked = asked_level(args)
+    level = asked if asked is not None else policy.level if policy.levels.default is None else policy.levels.default
+    agent = profiled(args.command, context, policy, level)
+    if not context.as_json:
+        context.terminal.note(first_line(agent, context, adjusted(args, policy)))
+    return _Request(
+        agent.profile.card(level), agent.argv, agent.environment, CardHosts(agent.rules, agent.notes), agent
+    )
+
+
+def _settings(args: argparse.Namespace, request: _Request, policy: Settings) -> Settings:
+    settings = with_card_network(request.card, adjusted(args, policy), args.net)
+    return settings._replace(environment=(*request.environment, *settings.environment))
+
+
+def _with_program(session: Session, request: _Request, context: Context) -> Actor:
+    """Return the session's actor, with the directories shown that its program needs."""
+    if request.profiled is None:
+        return session.actor
+    from mudroom.cli.command.agent_profile import search_of
+    from mudroom.sandbox.host.program import needed_places
+
+    confinement, settings = session.machine.confinement, session.actor.settings
+    binds = (*confinement.host.system, *confinement.host.home)
+    shown = [*(bind.path for bind in binds), *settings.read, session.project]
+    places = needed_places(request.profiled.program, search_of(context.environ), confinement.home, shown)
+    return session.actor._replace(settings=settings._replace(read=(*settings.read, *places)))
 
 
 def _require_checked(card: AgentCard, checked: str | None) -> None:

@@ -32,14 +32,20 @@ _RUNTIME = b"XDG_RUNTIME_DIR"
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 
 STORES: Mapping[str, CredentialStore] = {
-    # agents
+    # agents: agents/profiles says which of their files are logins
+    "aider": CredentialStore("aider", (b".aider",), (b".aider.conf.yml", b".aider.model.settings.yml")),
     "claude": CredentialStore("Claude Code", (b".claude",), (b".claude.json",)),
+    "cline": CredentialStore("Cline", (b".cline",)),
     "codex": CredentialStore("Codex", (b".codex",)),
     "copilot": CredentialStore("GitHub Copilot", (b".copilot", b".config/github-copilot")),
-    "cursor": CredentialStore("Cursor", (b".cursor",)),
+    "cursor": CredentialStore("Cursor", (b".cursor", b".config/cursor")),
     "gemini": CredentialStore("Gemini CLI", (b".gemini",)),
-    "goose": CredentialStore("Goose", (b".config/goose",)),
-    "opencode": CredentialStore("opencode", (b".local/share/opencode", b".config/opencode")),
+    "goose": CredentialStore("Goose", (b".config/goose", b".local/share/goose", b".local/state/goose")),
+    "mini-swe-agent": CredentialStore("mini-swe-agent", (b".config/mini-swe-agent",)),
+    "opencode": CredentialStore(
+        "opencode", (b".local/share/opencode", b".config/opencode", b".local/state/opencode")
+    ),
+    "openhands": CredentialStore("OpenHands", (b".openhands",)),
     "qwen": CredentialStore("Qwen Code", (b".qwen",)),
     # clouds and forges
     "aws": CredentialStore("AWS CLI", (b".aws",), variables=(b"AWS_PROFILE", b"AWS_REGION", b"AWS_DEFAULT_REGION")),

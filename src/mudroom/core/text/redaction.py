@@ -318,9 +318,13 @@ def _redacted(value: Any, known: Collection[str], shapes: Sequence[Shape]) -> An
 
 
 def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
-    """Return the values of variables whose names say that they are secret, since a shell inserts them into commands.
-    Paths and numbers are left out."""
-    values = set()
+    """Return the values of ``secret_variables``, since a shell inserts them into commands."""
+    return set(secret_variables(environ).values())
+
+
+def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return the variables whose names say that they are secret. Paths and numbers are left out."""
+    variables = {}
     for name, value in environ.items():
         if not any(hint in name.lower() for hint in _BYTE_HINTS):
             continue
@@ -328,8 +332,8 @@ def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
             continue
         if _compiled(rf"(?i).*{_NAMES}").fullmatch(name.decode("ascii", "replace")):
-            values.add(text)
-    return values
+            variables[name.decode("utf-8", "surrogateescape")] = text
+    return variables
 
 
 _USER = {"-u": "user", "-U": "user"}

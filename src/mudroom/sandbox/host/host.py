@@ -29,7 +29,8 @@ _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/ura
 _TOOLCHAINS = (
     b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
     b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
-    b".local/share/fnm .ghcup .elan .opam .dotnet .nix-profile miniconda3 anaconda3 miniforge3 bin"
+    b".local/share/fnm .ghcup .elan .opam .dotnet .nix-profile miniconda3 anaconda3 miniforge3 bin .npm-global "
+    b".local/share/claude/versions .local/share/cursor-agent .opencode/bin"
 ).split()
 _SETTINGS = (b".config/git/ignore", b".config/git/attributes")
 _GIT = (b".gitconfig", b".config/git/config")
@@ -203,6 +204,9 @@ def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) 
                 roots.append(interpreter)
         else:
             roots.append(real)
+            modules = above + b"/lib/node_modules"  # of npm's prefix: its programs are links to there
+            if os.path.basename(real) == b"bin" and os.path.isdir(modules):
+                roots.append(modules)
     return roots
 
 

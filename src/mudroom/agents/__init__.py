@@ -1,0 +1,1 @@
+"""Profiles of known agents (``profiles/*.toml``), and what reads them."""

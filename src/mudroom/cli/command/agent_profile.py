@@ -1,0 +1,213 @@
+"""The profile of the agent that a command line names; ``mudroom agent ls`` and ``agent show``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mudroom.agents.catalog import Catalog
+from mudroom.cli.project_session import working_directory
+from mudroom.cli.terminal.context import Context
+from mudroom.core.agent.profile import GENERIC, AgentProfile
+from mudroom.core.network.host_rules import HostRule, parse_rule
+from mudroom.core.settings import Settings
+from mudroom.core.text.redaction import secret_variables
+from mudroom.core.tree.path import show
+from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.policy.config import user_config
+from mudroom.sandbox.host.program import HostProgram, find_program
+
+_GENERIC = "generic"
+_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+NOT_FOUND = 127
+
+
+def catalog(context: Context) -> Catalog:
+    return Catalog(user_config(context.environ))
+
+
+def search_of(environ: Mapping[bytes, bytes]) -> list[bytes]:
+    return environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":")
+
+
+def chosen_profile(word: str, context: Context) -> AgentProfile:
+    """Return the profile of the program that ``word`` names; a careful generic one if no profile knows it."""
+    program = os.path.basename(word)
+    profile = catalog(context).of_program(program)
+    return profile or GENERIC._replace(name=_NAME.sub("-", program)[:40] or "agent")
+
+
+class ProfiledAgent(NamedTuple):
+    """An agent that runs by a profile."""
+
+    profile: AgentProfile
+    program: HostProgram
+    argv: tuple[bytes, ...]
+    """With the words that switch its own sandbox off."""
+    rules: tuple[HostRule, ...]
+    environment: tuple[bytes, ...]
+    """NAME or NAME=VALUE, beyond those of the settings."""
+    notes: tuple[str, ...]
+
+
+def profiled(argv: Sequence[str], context: Context, settings: Settings, level: int) -> ProfiledAgent:
+    """Return the agent of a command line. Raise CommandNotStarted, with how it is installed, if it is not there."""
+    profile = chosen_profile(argv[0], context)
+    program = find_program(os.fsencode(argv[0]), search_of(context.environ), working_directory())
+    if program is None:
+        hint = profile.install if profile.install else "name a program that is on PATH, or its path"
+        raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
+    inner = profile.sandbox if level else None  # at level 0 its own sandbox works
+    words = [os.fsencode(word) for word in argv]
+    if inner is not None and inner.arguments and not set(inner.arguments[:1]) & (set(argv[1:]) - {"-c"}):
+        words[1:1] = [os.fsencode(word) for word in inner.arguments]
+    values = (*profile.environment.values, *(inner.values if inner is not None else ()))
+    passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
+    environment = (
+        *(os.fsencode(name) for name in passed),
+        *(os.fsencode(f"{name}={value}") for name, value in values if os.fsencode(name) not in _named(settings)),
+    )
+    source = f"profile {profile.name}"
+    rules = (
+        *(parse_rule(host, "allow", source) for host in profile.network.allow),
+        *(parse_rule(host, "deny", source) for host in profile.network.deny),
+    )
+    notes = [*profile.notes, *_version_notes(profile, program)]
+    return ProfiledAgent(profile, program, tuple(words), rules, environment, tuple(notes))
+
+
+def _named(settings: Settings) -> set[bytes]:
+    """Return the names of the variables that the user sets or passes."""
+    return {variable.partition(b"=")[0] for variable in settings.environment}
+
+
+def _version_notes(profile: AgentProfile, program: HostProgram) -> list[str]:
+    if not profile.tested or not program.version:
+        return []
+    depth = 2 if profile.tested.startswith("0.") else 1
+    if program.version.split(".")[:depth] == profile.tested.split(".")[:depth]:
+        return []
+    return [
+        f"{profile.name} {program.version} is installed, and its profile was tried with {profile.tested}: its switches "
+        f"may differ (mudroom agent show {profile.name})"
+    ]
+
+
+def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> str:
+    """Return the line that is printed before the agent starts: what is passed to it, by name."""
+    profile = agent.profile
+    variables = [os.fsdecode(name) for name in agent.environment if b"=" not in name]
+    parts = [f"{profile.about or profile.name} {agent.program.version}".strip()]
+    parts.append("variables passed: " + ", ".join(variables) if variables else "no variables of its own are passed")
+    withheld = withheld_keys(agent, context.environ, settings)
+    if withheld:
+        parts.append("not passed: " + ", ".join(withheld) + " (--env NAME passes one)")
+    if profile.sandbox.arguments and agent.argv[1:2] == (os.fsencode(profile.sandbox.arguments[0]),):
+        parts.append("its own sandbox is off: " + " ".join(profile.sandbox.arguments))
+    return "; ".join(parts)
+
+
+def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings: Settings) -> list[str]:
+    """Return the variables of the host that look like keys and are not passed."""
+    passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
+    return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
+
+
+# --- ls and show ---
+
+
+def list_profiles(context: Context) -> int:
+    profiles = catalog(context)
+    rows = [_row(profiles.profile(name), profiles, context) for name in profiles.names()]
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.agents/1", "agents": rows}))
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    for row in sorted(rows, key=lambda row: row["path"] is None):
+        place = f"{row['version'] or 'installed'}  {row['path']}" if row["path"] else f"not installed: {row['install']}"
+        own = "  (your profile)" if row["yours"] else ""
+        context.terminal.out(f"{row['name']:<{width}}  {place}{own}")
+    context.terminal.say("mudroom agent run -- NAME runs one, mudroom agent show NAME says what it gets")
+    return 0
+
+
+def _row(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[str, Any]:
+    program = installed(profile, context)
+    return {
+        "name": profile.name,
+        "about": profile.about,
+        "path": show(program.path) if program is not None else None,
+        "version": program.version if program is not None else None,
+        "tested": profile.tested or None,
+        "install": profile.install,
+        "yours": profiles.is_users(profile.name),
+    }
+
+
+def installed(profile: AgentProfile, context: Context) -> HostProgram | None:
+    search = search_of(context.environ)
+    programs = (find_program(os.fsencode(name), search, b"/") for name in profile.programs)
+    return next((program for program in programs if program is not None), None)
+
+
+def show_profile(name: str, context: Context) -> int:
+    profiles = catalog(context)
+    profile = GENERIC if name == _GENERIC else profiles.of_program(name) or profiles.profile(name)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.agent/1", **as_json(profile, profiles, context)}))
+        return 0
+    for label, content in described(profile, installed(profile, context)):
+        context.terminal.out(f"{label:<12} {content}")
+    return 0
+
+
+def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[str, Any]:
+    return {
+        **_row(profile, profiles, context),
+        "programs": list(profile.programs),
+        "store": [f"~/{show(place)}" for place in profile.places],
+        "tokens": [f"~/{show(token)}" for token in profile.tokens],
+        "state": [f"~/{pattern}" for pattern in profile.state],
+        "transcripts": [f"~/{pattern}" for pattern in profile.transcripts],
+        "allow": list(profile.network.allow),
+        "deny": list(profile.network.deny),
+        "pass": list(profile.environment.passed),
+        "set": dict((*profile.environment.values, *profile.sandbox.values)),
+        "sandbox": {"about": profile.sandbox.about, "arguments": list(profile.sandbox.arguments)},
+        "unattended": list(profile.unattended),
+        "notes": list(profile.notes),
+    }
+
+
+def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[str, str]]:
+    """Return the lines of ``agent show``: a label and its content. Empty contents are left out."""
+    tried = f", tried with {profile.tested}" if profile.tested else ", written from its documents; not tried here"
+    at = f"{show(program.path)} {program.version}".strip() if program is not None else f"not here: {profile.install}"
+    store = [f"~/{show(place)}" for place in profile.places]
+    rows = [
+        ("agent", f"{profile.name}: {profile.about}" + (tried if profile.programs else "")),
+        ("program", at if profile.programs else "any that no profile names"),
+        ("store", ", ".join(store)),
+        ("logins", ", ".join(f"~/{show(token)}" for token in profile.tokens)),
+        ("transcripts", ", ".join(f"~/{pattern}" for pattern in profile.transcripts)),
+        ("may reach", ", ".join(profile.network.allow)),
+        ("may not", ", ".join(profile.network.deny) and f"{', '.join(profile.network.deny)} (refused, never asked)"),
+        ("passed", ", ".join(profile.environment.passed)),
+        ("set", ", ".join(f"{name}={value}" for name, value in profile.environment.values + profile.sandbox.values)),
+        ("sandbox", " ".join((profile.sandbox.about, *profile.sandbox.arguments[:0]))),
+        ("unattended", " ".join(profile.unattended) and f"{' '.join(profile.unattended)} (add it yourself)"),
+        *(("note", note) for note in profile.notes),
+    ]
+    return [(label, content) for label, content in rows if content]
+
+
+def offer(context: Context) -> UsageError:
+    """Return the error for a command line that names no agent: what is installed."""
+    profiles = catalog(context)
+    there = [name for name in profiles.names() if installed(profiles.profile(name), context) is not None]
+    if there:
+        return UsageError("no agent was named", "installed: " + ", ".join(f"mudroom agent run -- {n}" for n in there))
+    return UsageError("no agent was named, and none that mudroom knows is on PATH", "mudroom agent ls lists them")
