@@ -131,9 +131,9 @@ def run_agent(
 ) -> AgentResult:
     """Run an agent's command in its workspace, and collect its artefacts.
 
-    The card is that of the actor; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the artefacts; None: in the
-    vault, with the fork. Before making anything, raise Refused if the policy does not let the agent run, Unsupported if
-    the machine cannot; otherwise as ``Session.run``."""
+    The card is that of the actor; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the
+    artefacts; None: in the vault, with the fork. Before making anything, raise Refused if the policy does not let the
+    agent run, Unsupported if the machine cannot; otherwise as ``Session.run``."""
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     grant = session.machine.granted(actor or session.actor)

@@ -1,7 +1,7 @@
 """A program of this host, found as a shell finds it, and the directories without which it does not start inside.
 
-A program is often a link: ``~/.local/bin/claude`` leads to ``~/.local/share/claude/versions/N``, a program of npm to its
-package. Commands see the system's directories and the usual toolchains; the rules for what lies elsewhere:
+A program is often a link: ``~/.local/bin/claude`` leads to ``~/.local/share/claude/versions/N``, a program of npm to
+its package. Commands see the system's directories and the usual toolchains; the rules for what lies elsewhere:
 
 1. Each file on the way counts: the path itself, every link, the file, and the interpreter of its first line.
 2. A file of a package is shown with its package: the outermost ``node_modules``, a virtual environment. Any other file
