@@ -21,10 +21,11 @@ LIMIT = 1 << 18
 
 
 class Catalog:
-    """Immutable: files are read when they are asked for. ``user``: the directory of the user's policy."""
+    """Immutable: files are read when they are asked for. ``user``: the directory of the user's policy; None: only
+    mudroom's own profiles."""
 
-    def __init__(self, user: bytes) -> None:
-        self._directories = (user + b"/agents", OWN)
+    def __init__(self, user: bytes | None = None) -> None:
+        self._directories = (OWN,) if user is None else (user + b"/agents", OWN)
 
     def names(self) -> list[str]:
         """Return the names of all profiles, in alphabetical order."""

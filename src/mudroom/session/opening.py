@@ -88,7 +88,8 @@ class Opening:
         caches = machine.caches(vault, fork, order)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
-            order.grant, port, shown(equipment), machine.cache_view(caches, mode, order),
+            machine.with_home(fork, order, mode, Outcome()), port, shown(equipment),
+            machine.cache_view(caches, mode, order),
         )  # fmt: skip
         machine.after_the_last(fork)
         started = command_start(vault.path, order.called)

@@ -201,7 +201,8 @@ class OwnSandbox:
             try:
                 plan, env = machine.confinement.plan(
                     view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
-                    rlimits, order.grant, port, shown(equipment), machine.cache_view(self._caches, mode, order),
+                    rlimits, machine.with_home(fork, order, mode, outcome), port, shown(equipment),
+                    machine.cache_view(self._caches, mode, order),
                 )  # fmt: skip
                 if equipment is not None:
                     env |= dict(equipment.environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 
 from mudroom.cli.change.preview import credentials_line
@@ -73,7 +74,19 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         for line in credentials_line(session, name):
             context.terminal.note(line)
         page(session.changes.diff(name, project_paths(words, session)), context)
+        for line in _settings(session, name) if not words else ():
+            context.terminal.say(line)
     return 0
+
+
+def _settings(session: Session, name: str) -> list[str]:
+    """Return the section about the settings of the fork's agent; most forks have none."""
+    if not os.path.isdir(session.vault.fork(name).path + b"/home"):
+        return []
+    from mudroom.cli.command.agent_settings import settings_lines
+    from mudroom.session.agent_settings import agent_settings
+
+    return settings_lines(name, agent_settings(session, name))
 
 
 def _is_side(session: Session, word: str) -> bool:

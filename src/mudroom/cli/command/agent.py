@@ -26,6 +26,7 @@ examples:
   mudroom agent run -- claude                   unchanged, in its own fork, which stays; nothing is applied
   mudroom claude                                the same
   mudroom agent ls                              agents that mudroom knows, and which are here
+  mudroom agent settings claude --diff          what its fork has changed in your agent's settings
   mudroom agent show claude                     what it gets: logins, hosts, variables
   mudroom agent check card.json                 the level, the open credentials, and the deciding rules
   mudroom agent run card.json -- my-agent       by a card of its own, not by a profile
@@ -37,7 +38,7 @@ agent would run, 1 if it is refused here."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="what", metavar="run|ls|show|check|card", required=True)
+    verbs = parser.add_subparsers(dest="what", metavar="run|ls|show|settings|check|card", required=True)
     run = _add_verb(
         verbs, "run", "the agent from start to end: mudroom agent run [CARD] [options] -- COMMAND", card="?"
     )
@@ -55,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_verb(verbs, "ls", "the agents that mudroom knows, and which are installed here", card=None)
     named = _add_verb(verbs, "show", "what an agent's profile gives it", card=None)
     named.add_argument("name", metavar="NAME", help="of the agent, or its program")
+    settings = _add_verb(verbs, "settings", "what a fork has changed in its agent's settings; land it", card=None)
+    importlib.import_module("mudroom.cli.command.agent_settings").configure(settings)
     _add_verb(verbs, "check", "the rights that the card would get; nothing is run")
     card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
@@ -78,6 +81,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         from mudroom.cli.command.agent_profile import list_profiles, show_profile
 
         return list_profiles(context) if args.what == "ls" else show_profile(args.name, context)
+    if args.what == "settings":
+        changed: int = importlib.import_module("mudroom.cli.command.agent_settings").execute(args, context)
+        return changed
     if args.command:
         raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")
     card = load_card(os.fsencode(args.card))

@@ -168,7 +168,7 @@ def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[
     return {
         **_row(profile, profiles, context),
         "programs": list(profile.programs),
-        "store": [f"~/{show(place)}" for place in profile.places],
+        "store": [f"~/{show(place)}" for place in profile.agent_store.places],
         "tokens": [f"~/{show(token)}" for token in profile.tokens],
         "state": [f"~/{pattern}" for pattern in profile.state],
         "transcripts": [f"~/{pattern}" for pattern in profile.transcripts],
@@ -186,7 +186,7 @@ def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[
     """Return the lines of ``agent show``: a label and its content. Empty contents are left out."""
     tried = f", tried with {profile.tested}" if profile.tested else ", written from its documents; not tried here"
     at = f"{show(program.path)} {program.version}".strip() if program is not None else f"not here: {profile.install}"
-    store = [f"~/{show(place)}" for place in profile.places]
+    store = [f"~/{show(place)}" for place in profile.agent_store.places]
     rows = [
         ("agent", f"{profile.name}: {profile.about}" + (tried if profile.programs else "")),
         ("program", at if profile.programs else "any that no profile names"),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.cli.command.agent_settings import rows_of, settings_lines
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
 from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
@@ -27,6 +28,7 @@ from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy
 from mudroom.session import Client, Session
 from mudroom.session.agent_run import AgentResult, run_agent
+from mudroom.session.agent_settings import agent_settings
 from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:
@@ -94,15 +96,20 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         unset = _unset(card, session, context) if request.profiled is None else []
         run = run._replace(notes=(*hosts.notes, *unset, *run.notes))
         branch = _branch(session, card, run, args, context, signals) if run.result.ran else {}
+        settings = agent_settings(session, run.result.fork) if run.result.ran and session.granted().staged else []
+        lines = settings_lines(run.result.fork, settings)
     code = 128 + signals[0] if signals else 124 if run.result.timed_out else run.result.exit_code
     if context.as_json:
         import json
 
-        context.terminal.out(json.dumps(_as_json(card, run, branch, code)))
+        rows = [row for home, changes in settings for row in rows_of(home, changes)]
+        context.terminal.out(json.dumps(_as_json(card, run, branch, code) | {"settings": rows}))
     elif not run.result.ran:
         print_refused(run.result, context)
     else:
         _print_result(card, run, branch, argv, context)
+        for line in lines:
+            context.terminal.say(line)
     return code
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mudroom.core.agent.agent_store import AgentStore, StagedStore
 from mudroom.core.agent.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.agent.credential_stores import STORES, store_of_agent
 from mudroom.core.agent.field import (
@@ -66,7 +67,9 @@ class AgentCard(NamedTuple):
     image: str = ""
     """Container image at level 2; empty: the card does not say."""
     digest: str = ""
-    """SHA-256 of the card file, hexadecimal."""
+    """SHA-256 of the card file, hexadecimal; ``profile:NAME`` for a card that was made of a profile."""
+    store: AgentStore | None = None
+    """The agent's own store, if its profile names one; no key of a card."""
 
 
 class CredentialRequest(NamedTuple):
@@ -76,6 +79,8 @@ class CredentialRequest(NamedTuple):
     paths: tuple[bytes, ...] = ()
     """Relative to the home, without ``~/``."""
     gpu: bool = False
+    agents: tuple[AgentStore, ...] = ()
+    """Stores of agents: only their logins are opened."""
     notes: tuple[str, ...] = ()
 
 
@@ -89,6 +94,8 @@ class OpenedCredentials(NamedTuple):
     """Their paths, and the targets of symlinks in the home."""
     variables: tuple[bytes, ...] = ()
     abstract: bool = False
+    staged: tuple[StagedStore, ...] = ()
+    """Stores of agents: what is copied into the fork."""
     notes: tuple[str, ...] = ()
 
 
@@ -109,7 +116,7 @@ def requested_credentials(card: AgentCard) -> CredentialRequest:
     names += ("display",) if needs.oauth else ()
     names = list(dict.fromkeys(names))
     paths = tuple(name[2:].encode() for name in names if name.startswith("~/"))
-    return CredentialRequest(tuple(name for name in names if name in STORES), paths, needs.gpu, tuple(notes))
+    return CredentialRequest(tuple(name for name in names if name in STORES), paths, needs.gpu, notes=tuple(notes))
 
 
 def parse_card(value: object) -> AgentCard:

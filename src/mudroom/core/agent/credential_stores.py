@@ -100,6 +100,12 @@ STORES: Mapping[str, CredentialStore] = {
     ),
 }  # fmt: skip
 
+AGENTS = (
+    "aider", "claude", "cline", "codex", "copilot", "cursor", "gemini", "goose", "mini-swe-agent", "opencode",
+    "openhands", "qwen",
+)  # fmt: skip
+"""Stores of agents. A store also holds settings that run later, so only its logins are opened: ``agent_store.py``."""
+
 _ALIASES: Mapping[str, str] = {"claude-code": "claude", "github-cli": "gh", "gemini-cli": "gemini"}
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mudroom.core.agent.agent_store import AgentStore
 from mudroom.core.agent.artifact import pattern_error
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.agent.credential_stores import STORES
@@ -77,12 +78,15 @@ class AgentProfile(NamedTuple):
     """The version with which the profile was tried: its first numbers; empty: it was written from documents."""
     store: str = ""
     """A name of ``core/agent/credential_stores.py``; empty if the agent has none."""
-    places: tuple[bytes, ...] = ()
-    """Paths of the store, relative to the home."""
+    directories: tuple[bytes, ...] = ()
+    """Paths of the store, relative to the home: those of ``store``, or given if that is empty."""
+    files: tuple[bytes, ...] = ()
     tokens: tuple[bytes, ...] = ()
     """Paths relative to the home."""
     state: tuple[str, ...] = ()
     """Patterns (``core/agent/artifact.py``) of paths relative to the home."""
+    keys: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By file: the parts of its JSON that count as settings. The others are state."""
     transcripts: tuple[str, ...] = ()
     """The same: where the agent's conversations are."""
     network: ProfileNetwork = ProfileNetwork()
@@ -94,14 +98,20 @@ class AgentProfile(NamedTuple):
 
     def card(self, level: int) -> AgentCard:
         """Return the requirements of the profile. Its hosts are no request: the user's own mudroom names them."""
+        store = self.agent_store
         return AgentCard(
             self.name,
             level,
-            Requirements(oauth=(self.store,) if self.store else False),
+            Requirements(),
             name=self.about,
             environment=self.environment.passed,
             digest=f"profile:{self.name}",
+            store=store if store.places else None,
         )
+
+    @property
+    def agent_store(self) -> AgentStore:
+        return AgentStore(self.store or self.name, self.directories, self.files, self.tokens, self.state, self.keys)
 
 
 GENERIC = AgentProfile(
@@ -126,8 +136,9 @@ def parse_profile(value: object, where: str) -> AgentProfile:
     profile = AgentProfile(**fields)
     store = STORES.get(profile.store)
     if store is not None:
-        profile = profile._replace(places=(*store.directories, *store.files))
-    outside = [token for token in profile.tokens if not any(is_below(token, place) for place in profile.places)]
+        profile = profile._replace(directories=store.directories, files=store.files)
+    places = profile.agent_store.places
+    outside = [token for token in profile.tokens if not any(is_below(token, place) for place in places)]
     if outside:
         raise FieldError(f"{where}: tokens: ~/{outside[0].decode()} is not in the store", "name the store it lies in")
     return profile
@@ -176,6 +187,12 @@ def _patterns(value: Any, where: str) -> tuple[str, ...]:
     return tuple(patterns)
 
 
+def _keys(value: Any, where: str) -> tuple[tuple[bytes, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where} is {kind(value)}", 'a table: "~/.claude.json" = ["mcpServers"]')
+    return tuple((home_path(path, where), _texts(names, path)) for path, names in value.items())
+
+
 def _host_list(value: Any, where: str) -> tuple[str, ...]:
     names = hosts(value, where)
     if isinstance(names, bool):
@@ -200,9 +217,11 @@ _FIELDS: FieldTable = {
     "install": ("install", _text),
     "tested": ("tested", _text),
     "store": ("store", _store),
-    "places": ("places", _paths),
+    "directories": ("directories", _paths),
+    "files": ("files", _paths),
     "tokens": ("tokens", _paths),
     "state": ("state", _patterns),
+    "keys": ("keys", _keys),
     "transcripts": ("transcripts", _patterns),
     "network": ("network", lambda value, where: ProfileNetwork(**read_fields(value, where, _NETWORK))),
     "environment": ("environment", lambda value, where: ProfileEnvironment(**read_fields(value, where, _ENVIRONMENT))),

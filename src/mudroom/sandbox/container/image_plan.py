@@ -26,6 +26,7 @@ from mudroom.sandbox.linux.plan import (
     READ_ONLY,
     STANDARD_LINKS,
     WRITABLE,
+    bind_step,
     cache_steps,
     confinement,
     inside_caches,
@@ -122,7 +123,7 @@ def _is_private(path: bytes, spec: SandboxSpec) -> bool:
 
 def _placed(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[tuple[bytes, Step]]:
     placed: list[tuple[bytes, Step]] = [(path, _private(path, spec)) for path in private(spec.home)]
-    placed += [(bind.path, _bind(bind)) for bind in spec.binds if _is_placed(bind, spec)]
+    placed += [(bind.path, bind_step(bind, spec.binds)) for bind in spec.binds if _is_placed(bind, spec)]
     return placed + [(path, ("tmpfs", path[1:], _EMPTY, READ_ONLY | NOEXEC)) for path in _hidden(spec, hidden)]
 
 
@@ -145,10 +146,6 @@ def _private(path: bytes, spec: SandboxSpec) -> Step:
     if path == spec.home:
         return tmpfs(path, spec.tmpfs.other, b"0700")
     return tmpfs(path, spec.tmpfs.tmp if path == b"/tmp" else spec.tmpfs.other)
-
-
-def _bind(bind: Bind) -> Step:
-    return ("bind", bind.source, bind.path[1:], WRITABLE if bind.writable else READ_ONLY, False)
 
 
 def _hidden(spec: SandboxSpec, hidden: tuple[bytes, ...]) -> list[bytes]:

@@ -175,12 +175,13 @@ def look_around(
         return HostView(shown=readable((*hidden, *masks, b"/dev/pts")), live=opened.live, abstract=opened.abstract), ()
     private = private_places(environ)
     mounted = [bind.path for bind in opened.live if is_below(bind.path, home.path)]
+    directories = {bind.path for bind in opened.live if os.path.isdir(bind.source)}
     stand_in = build_stand_in(home.path, frozenset((*hidden, *mounted)), home.needed)
     outside = [path for path in hidden if not any(is_below(path, place) for place in (home.path, *private))]
     around = HostView(
         directories=(
             *stand_in.directories,
-            *((path, 0o700) for path in mounted if os.path.isdir(path)),
+            *((path, 0o700) for path in mounted if path in directories),
             *((home.project, 0o700) for path in hidden if is_below(home.project, path)),
         ),
         links=stand_in.links,
@@ -195,7 +196,12 @@ def look_around(
         live=opened.live,
         abstract=opened.abstract,
     )
-    return around, tuple((path, b"") for path in mounted if not os.path.isdir(path))
+    files = (path for path in mounted if path not in directories and not _is_within(path, directories))
+    return around, tuple((path, b"") for path in files)
+
+
+def _is_within(path: bytes, directories: Iterable[bytes]) -> bool:
+    return any(is_below(path, directory) for directory in directories)
 
 
 def _is_inside(path: bytes, directories: Iterable[bytes]) -> bool:

@@ -13,8 +13,9 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from mudroom.core.agent.agent_store import AgentStore, StagedStore, StorePlace
 from mudroom.core.agent.card import CredentialRequest, OpenedCredentials
-from mudroom.core.agent.credential_stores import STORES, CredentialStore, store_places
+from mudroom.core.agent.credential_stores import AGENTS, STORES, CredentialStore, store_places
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 
@@ -34,9 +35,17 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
     variables: list[bytes] = []
     stores: list[str] = []
     notes = list(wanted.notes)
+    logins: list[Bind] = []
     abstract = False
     requested = [(name, STORES[name]) for name in wanted.stores]
-    requested += [("~/" + show(path), CredentialStore("", (path,))) for path in wanted.paths]
+    requested += [(store.name, CredentialStore("", files=store.tokens)) for store in wanted.agents if store.tokens]
+    agents = {store.name for store in wanted.agents}
+    for path in wanted.paths:
+        owner = _agent_of(path)
+        if owner:
+            notes.append(f"credentials ~/{show(path)}: it is in the store of {owner}: name that store; not opened")
+        else:
+            requested.append(("~/" + show(path), CredentialStore("", (path,))))
     all_places = [home + b"/" + place for _name, store in requested for place in (*store.directories, *store.files)]
     all_places = [path for path in all_places if not _holds_user_links(path, home)]
     for name, store in requested:
@@ -61,18 +70,46 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
         ]
         sockets = [path for path in _sockets_of(store, environ) if path]
         named += [*opened, *opened.values(), *sockets]
-        live.update(dict.fromkeys(opened.values(), name != "display"))
+        if name in agents:
+            logins += [Bind(real, path, writable=True) for path, real in opened.items()]
+        else:
+            live.update(dict.fromkeys(opened.values(), name != "display"))
         live.update(dict.fromkeys(sockets, False))  # a connection to a socket does not write to its file system
         variables += [variable for variable in store.variables if variable in environ]
         abstract = abstract or name == "display" or _is_abstract(environ, store.variables)
         if opened or sockets:
             stores.append(name)
+        elif name in agents:
+            notes.append(f"{name}: no login is on this host; one inside stays in its fork")
         elif name != "display" and not forbidden and not wide:
             places = [f"~/{show(place)}" for place in (*store.directories, *store.files)] or [show(store.sockets[0])]
             where = ", ".join(places)
             notes.append(f"credentials {name}: not found: {where} (a login inside will not be kept)")
-    binds = tuple(Bind(path, path, writable) for path, writable in live.items())
-    return OpenedCredentials(tuple(stores), binds, _unique(named), _unique(variables), abstract, tuple(notes))
+    binds = (*(Bind(path, path, writable) for path, writable in live.items()), *logins)
+    staged = tuple(_staged(store, home) for store in wanted.agents)
+    named += [home + b"/" + place for store in wanted.agents for place in store.places]
+    return OpenedCredentials(tuple(stores), binds, _unique(named), _unique(variables), abstract, staged, tuple(notes))
+
+
+def _staged(store: AgentStore, home: bytes) -> StagedStore:
+    """Return the store with the real path of each place that may be copied."""
+    all_places = [home + b"/" + place for place in store.places]
+    places = []
+    for number, (place, path) in enumerate(zip(store.places, all_places, strict=True)):
+        is_directory, real = number < len(store.directories), os.path.realpath(path)
+        is_there = os.path.isdir(real) if is_directory else os.path.isfile(real)
+        is_open = is_there and not _is_forbidden_link(path, real, home, all_places)
+        places.append(StorePlace(place, real if is_open else b"", is_directory))
+    return StagedStore(store, tuple(places))
+
+
+def _agent_of(path: bytes) -> str:
+    """Return the agent whose store a path lies in or contains; empty if it is none's."""
+    for name in AGENTS:
+        store = STORES[name]
+        if any(is_below(path, place) or is_below(place, path) for place in (*store.directories, *store.files)):
+            return name
+    return ""
 
 
 def _unique(words: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -11,6 +11,7 @@ There are two shapes, depending on what the kernel permits an ordinary user:
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from mudroom.core.confinement.cache_place import CacheView
@@ -207,9 +208,16 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     for path, bind in binds.items():
         if bind.path in inside:
             continue
-        attributes = WRITABLE if bind.writable else READ_ONLY
-        placed.append((path, ("bind", bind.source, path[1:], attributes, False)))
+        placed.append((path, bind_step(bind._replace(path=path), spec.binds)))
     return placed
+
+
+def bind_step(bind: Bind, others: Iterable[Bind]) -> Step:
+    """Return the step that shows a bind. In a tree that commands have written to no link is followed on the way."""
+    attributes = WRITABLE if bind.writable else READ_ONLY
+    if any(other.writable and other.path != bind.path and is_below(bind.path, other.path) for other in others):
+        return ("inside", bind.source, bind.path[1:], attributes)
+    return ("bind", bind.source, bind.path[1:], attributes, False)
 
 
 def cache_steps(spec: SandboxSpec) -> list[Step]:

@@ -218,6 +218,10 @@ class Confinement:
             assert isinstance(view, Copy)
             scratch = private
             private_home, tmp = private_directories(scratch)
+            for target, path in grant.links:
+                link = private_home + path[len(self._home) :]
+                os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
+                os.symlink(target, link)
             home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
         network = settings.network_at(grant.level)

@@ -16,6 +16,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
+    from mudroom.core.agent.agent_store import AgentStore, StagedStore
     from mudroom.core.agent.card import AgentCard, OpenedCredentials
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.spec import Bind
@@ -32,6 +33,10 @@ class Grant(NamedTuple):
     abstract: bool = False
     gpu: bool = False
     notes: tuple[str, ...] = ()
+    staged: tuple[StagedStore, ...] = ()
+    """Stores of agents, which the command sees as its fork's own copy."""
+    links: tuple[tuple[bytes, bytes], ...] = ()
+    """Without mounts: (target, path in the home) of links to these copies."""
     image: str = ""
     """The image of the command at level 2; empty: the host's own toolchain."""
 
@@ -43,9 +48,24 @@ PLAIN = Grant()
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
     """Return the credentials that a card names, as found on this machine."""
     from mudroom.core.agent.card import requested_credentials
+    from mudroom.core.agent.credential_stores import AGENTS
     from mudroom.sandbox.host.credential_opening import open_stores
 
-    return open_stores(requested_credentials(card), home, environ)
+    request = requested_credentials(card)
+    named = [name for name in request.stores if name in AGENTS]
+    if named or card.store is not None:
+        others = tuple(name for name in request.stores if name not in AGENTS)
+        request = request._replace(stores=others, agents=_agent_stores(named, card.store))
+    return open_stores(request, home, environ)
+
+
+def _agent_stores(names: Iterable[str], own: AgentStore | None) -> tuple[AgentStore, ...]:
+    """Return the stores of agents by name, as mudroom's own profiles have them, and the agent's own as given."""
+    from mudroom.agents.catalog import Catalog
+
+    profiles = [Catalog().of_store(name) for name in names if own is None or name != own.name]
+    stores = [profile.agent_store for profile in profiles if profile is not None]
+    return tuple(stores) if own is None else (own, *stores)
 
 
 def graphics() -> tuple[bytes, ...]:
@@ -153,7 +173,8 @@ def granted(
         opened.abstract,
         card.needs.gpu,
         (*notes, *image_notes, *opened.notes),
-        image,
+        opened.staged,
+        image=image,
     )
 
 

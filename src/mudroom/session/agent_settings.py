@@ -1,0 +1,40 @@
+"""The settings of agents that the commands of a fork have changed: list them, land them in the home, take that back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mudroom.core.agent.agent_store import HomeChange
+from mudroom.session.session import Session
+from mudroom.vault.forks.agent_home import AgentHome, homes_of
+from mudroom.vault.forks.agent_settings import LandedSetting, land_settings, undo_settings
+
+
+def agent_settings(session: Session, fork: str) -> list[tuple[AgentHome, list[HomeChange]]]:
+    """Return the changes in each staged store of a fork; stores without changes are left out. Raise UsageError if the
+    fork does not exist."""
+    homes = homes_of(session.vault.fork(fork), session.machine.confinement.home)
+    return [(home, changes) for home in homes if (changes := home.changes())]
+
+
+def land(session: Session, fork: str, chosen: Callable[[HomeChange], bool]) -> list[LandedSetting]:
+    """Land the chosen changes in the home, and return the results. No command may run in the fork meanwhile."""
+    results: list[LandedSetting] = []
+    with session.forks.at_rest(fork):
+        for home, changes in agent_settings(session, fork):
+            landed, name = land_settings(session.vault, home, [change for change in changes if chosen(change)])
+            results += landed
+            if name:
+                paths = [f"~/{item.path.decode('utf-8', 'replace')}" for item in landed if not item.reason]
+                data = {"store": home.name, "landing": name, "paths": paths}
+                session.vault.journal.append("settings", fork, data, time=time.time_ns())
+    return results
+
+
+def take_back(session: Session) -> list[LandedSetting]:
+    """Take the last landing of this project back, and return the results. Raise UsageError if there is none."""
+    results, name = undo_settings(session.vault)
+    data = {"undone": name, "paths": [item.path.decode("utf-8", "replace") for item in results if not item.reason]}
+    session.vault.journal.append("settings", "", data, time=time.time_ns())
+    return results
