@@ -68,7 +68,7 @@ ROOMS: Mapping[str, Room] = {
             ("", "git"),
             ("approvals", "journal"),
             ("store",),
-            ("caches", "conflict", "forks"),
+            ("caches", "conflict", "forks", "homes"),
             ("apply",),
             ("retention", "transfer"),
         ),
@@ -78,7 +78,7 @@ ROOMS: Mapping[str, Room] = {
     "session": Room(
         "the way of one command, and the work on forks",
         (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
-        (("confinement",), ("shared_sandbox",), ("",)),
+        (("confinement",), ("shared_sandbox",), ("",), ("agents",)),
     ),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),

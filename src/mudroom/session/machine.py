@@ -345,7 +345,7 @@ class Machine:
         if not mounts and not grant.level:
             outcome.note("the agent's store cannot be staged at level 0 without mounts: its settings are read-only")
             return grant._replace(live=tuple(bind for bind in grant.live if bind.source == bind.path))
-        from mudroom.vault.forks.agent_home import AgentHome
+        from mudroom.vault.homes.agent_home import AgentHome
 
         binds: list[Bind] = []
         for staged in grant.staged:

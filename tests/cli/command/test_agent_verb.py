@@ -201,12 +201,12 @@ def test_bad_words(cli: Cli, place: Place) -> None:
     for words, message in (
         (("agent", "run", card), "no command was given"),
         (("agent", "run", card, "--"), "no command was given"),
-        (("agent", "run", "--", "true"), "CARD"),
+        (("agent", "run"), "no agent was named"),
         (("agent", "run", str(place.root / "none.json"), "--", "true"), "No such file"),
         (("agent", "run", card, "--fork", "a/b", "--", "true"), "cannot be the name of a fork"),
         (("agent", "check", card, "--", "true"), "agent check runs no command"),
         (("agent", "run", card, "true"), "unrecognized arguments"),
-        (("agent",), "run|check|card"),
+        (("agent",), "run|ls|show|settings|check|card"),
     ):
         done = cli(*words)
         assert done.returncode == 125, words

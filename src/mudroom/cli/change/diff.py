@@ -83,8 +83,8 @@ def _settings(session: Session, name: str) -> list[str]:
     """Return the section about the settings of the fork's agent; most forks have none."""
     if not os.path.isdir(session.vault.fork(name).path + b"/home"):
         return []
-    from mudroom.cli.command.agent_settings import settings_lines
-    from mudroom.session.agent_settings import agent_settings
+    from mudroom.cli.change.agent_settings import settings_lines
+    from mudroom.session.agents.agent_settings import agent_settings
 
     return settings_lines(name, agent_settings(session, name))
 

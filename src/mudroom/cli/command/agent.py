@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     named = _add_verb(verbs, "show", "what an agent's profile gives it", card=None)
     named.add_argument("name", metavar="NAME", help="of the agent, or its program")
     settings = _add_verb(verbs, "settings", "what a fork has changed in its agent's settings; land it", card=None)
-    importlib.import_module("mudroom.cli.command.agent_settings").configure(settings)
+    importlib.import_module("mudroom.cli.change.agent_settings").configure(settings)
     _add_verb(verbs, "check", "the rights that the card would get; nothing is run")
     card = _add_verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
     card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
@@ -82,7 +82,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
         return list_profiles(context) if args.what == "ls" else show_profile(args.name, context)
     if args.what == "settings":
-        changed: int = importlib.import_module("mudroom.cli.command.agent_settings").execute(args, context)
+        changed: int = importlib.import_module("mudroom.cli.change.agent_settings").execute(args, context)
         return changed
     if args.command:
         raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.cli.command.agent_settings import rows_of, settings_lines
+from mudroom.cli.change.agent_settings import rows_of, settings_lines
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
 from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
@@ -27,8 +27,8 @@ from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy
 from mudroom.session import Client, Session
-from mudroom.session.agent_run import AgentResult, run_agent
-from mudroom.session.agent_settings import agent_settings
+from mudroom.session.agents.agent_settings import agent_settings
+from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:

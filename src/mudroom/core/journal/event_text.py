@@ -183,6 +183,7 @@ ROWS: dict[str, Row] = {
     "rename": lambda data: _named(data, "was"),
     "rollback": lambda data: [f"to {printable(data.get('checkpoint', '?'))}", *_named(data, "undo")],
     "run": _run,
+    "settings": _any,
     "undo": _applied,
     "unmount": lambda data: [_count(data, "changed", "{:,} changed")],
     "verdict": _refused,

@@ -41,7 +41,7 @@ def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, 
     requested += [(store.name, CredentialStore("", files=store.tokens)) for store in wanted.agents if store.tokens]
     agents = {store.name for store in wanted.agents}
     for path in wanted.paths:
-        owner = _agent_of(path)
+        owner = "" if _holds_user_links(home + b"/" + path, home) else _agent_of(path)
         if owner:
             notes.append(f"credentials ~/{show(path)}: it is in the store of {owner}: name that store; not opened")
         else:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from mudroom.core.agent.agent_store import HomeChange, with_keys
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.vault.forks.agent_home import AgentHome
+from mudroom.vault.homes.agent_home import AgentHome
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 

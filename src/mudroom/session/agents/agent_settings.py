@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from mudroom.core.agent.agent_store import HomeChange
 from mudroom.session.session import Session
-from mudroom.vault.forks.agent_home import AgentHome, homes_of
-from mudroom.vault.forks.agent_settings import LandedSetting, land_settings, undo_settings
+from mudroom.vault.homes.agent_home import AgentHome, homes_of
+from mudroom.vault.homes.agent_settings import LandedSetting, land_settings, undo_settings
 
 
 def agent_settings(session: Session, fork: str) -> list[tuple[AgentHome, list[HomeChange]]]:

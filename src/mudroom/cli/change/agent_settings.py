@@ -16,11 +16,11 @@ from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.session.agent_settings import agent_settings, land, take_back
+from mudroom.session.agents.agent_settings import agent_settings, land, take_back
 
 if TYPE_CHECKING:
-    from mudroom.vault.forks.agent_home import AgentHome
-    from mudroom.vault.forks.agent_settings import LandedSetting
+    from mudroom.vault.homes.agent_home import AgentHome
+    from mudroom.vault.homes.agent_settings import LandedSetting
 
 _MOST_LINES = 200
 """Lines of one file's diff."""

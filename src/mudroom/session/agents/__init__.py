@@ -1,0 +1,1 @@
+"""Agents: their runs from start to end, and the settings that these have changed."""
