@@ -10,12 +10,15 @@ import argparse
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mudroom import __version__
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
+
+if TYPE_CHECKING:
+    from mudroom.agents.catalog import Catalog
 
 
 class Verb(NamedTuple):
@@ -120,11 +123,11 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
-    if argv[0] not in VERBS and _is_agent(argv[0], environ):
+    if argv[0] not in VERBS and _agents(environ).has(argv[0]):
         argv = ["agent", "run", "--", *argv]
     verb = argv[0]
     if verb not in VERBS:
-        raise UsageError(f"there is no verb {verb!r}", _suggest(verb))
+        raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
     row = VERBS[verb]
     module: Any = importlib.import_module(f"mudroom.cli.{row.folder}.{verb}")
     parser = _Parser(
@@ -148,18 +151,18 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     return code
 
 
-def _is_agent(word: str, environ: Mapping[bytes, bytes]) -> bool:
-    """Return whether a profile has this name: ``mudroom claude`` is ``mudroom agent run -- claude``."""
+def _agents(environ: Mapping[bytes, bytes]) -> Catalog:
+    """Return the agents that are verbs, too: ``mudroom claude`` is ``mudroom agent run -- claude``."""
     from mudroom.agents.catalog import Catalog
     from mudroom.policy.config import user_config
 
-    return Catalog(user_config(environ)).has(word)
+    return Catalog(user_config(environ))
 
 
-def _suggest(verb: str) -> str:
+def _suggest(verb: str, environ: Mapping[bytes, bytes]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(verb, VERBS, 1)
+    near = difflib.get_close_matches(verb, (*VERBS, *_agents(environ).names()), 1)
     return f"did you mean mudroom {near[0]}?" if near else "mudroom --help lists them"
 
 

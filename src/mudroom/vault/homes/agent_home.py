@@ -113,18 +113,28 @@ class AgentHome:
         """Return the content of the host's file, or None if it has none, or too much."""
         _number, place = self._place_of(path)
         inside = path[len(place.path) + 1 :] if place.is_directory else b""
-        return _content_at(place.source, inside) if place.source else None
+        source = self._source(place)
+        return _content_at(source, inside) if source else None
 
     def host_path(self, path: bytes) -> bytes:
         """Return the host's absolute path of a file of the store."""
         _number, place = self._place_of(path)
-        above = place.source or self._home + b"/" + place.path
+        above = self._source(place) or self._home + b"/" + place.path
         return above + path[len(place.path) :]
 
     # --- parts ---
 
     def _at(self, number: int) -> bytes:
         return self._place + b"/%d" % number
+
+    def _source(self, place: StorePlace) -> bytes:
+        """Return where a place is on the host. One that was not there when the last command started may be there now;
+        empty if it is not, or is a link."""
+        if place.source:
+            return place.source
+        path = self._home + b"/" + place.path
+        is_there = os.path.isdir(path) if place.is_directory else os.path.isfile(path)
+        return path if is_there and os.path.realpath(path) == path else b""
 
     def _place_of(self, path: bytes) -> tuple[int, StorePlace]:
         for number, place in enumerate(self._places):
@@ -149,8 +159,9 @@ class AgentHome:
         """Return the host's files that are copied: neither state nor logins."""
         files: dict[bytes, HomeFile] = {}
         for place in self._places:
-            if place.source:
-                files |= self._files(place, place.source, lambda path: path in self._store.tokens)
+            source = self._source(place)
+            if source:
+                files |= self._files(place, source, lambda path: path in self._store.tokens)
         return files
 
     def _staged(self) -> dict[bytes, HomeFile]:
@@ -216,11 +227,11 @@ class AgentHome:
         removed = [path for path in gone if is_below(path, place.path)]
         if not place.is_directory:
             for _path in inside:
-                _overwrite(self._at(number), _content_at(place.source, b"") or b"")
+                _overwrite(self._at(number), _content_at(self._source(place), b"") or b"")
             return
         if not inside and not removed:
             return
-        root, source = safe_open.open_directory(self._at(number)), safe_open.open_directory(place.source or b"/")
+        root, source = safe_open.open_directory(self._at(number)), safe_open.open_directory(self._source(place) or b"/")
         try:
             for path, file in inside.items():
                 below = path[len(place.path) + 1 :]
