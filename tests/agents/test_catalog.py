@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+import mudroom.core.agent.profile as module
+from agents.agent_pages import PAGES, ROOT, pages
 from mudroom.agents.catalog import OWN, Catalog, read_profile
 from mudroom.core.agent.credential_stores import AGENTS, STORES
 from mudroom.core.agent.profile import AgentProfile
@@ -133,3 +136,21 @@ def test_the_card_of_a_profile_asks_for_no_host_and_no_whole_store() -> None:
     assert card.store is not None
     assert card.store.tokens == (b".claude/.credentials.json",)
     assert OWN.endswith(b"profiles")
+
+
+def test_the_pages_are_made_of_the_profiles() -> None:
+    made = {path: path.read_text() for path in PAGES.glob("*.md")}
+    assert made == pages(), "python tests/agents/agent_pages.py"
+
+
+def test_the_schema_has_the_same_keys() -> None:
+    schema = json.loads((ROOT / "docs/profile.schema.json").read_text())
+    assert list(schema["properties"]) == list(module._FIELDS)
+    for name, table in (
+        ("network", module._NETWORK),
+        ("environment", module._ENVIRONMENT),
+        ("sandbox", module._SANDBOX),
+    ):
+        assert list(schema["properties"][name]["properties"]) == list(table)
+    assert schema["properties"]["store"]["enum"] == sorted(STORES)
+    assert schema["properties"]["format"]["const"] == module.FORMAT
