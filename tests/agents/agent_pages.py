@@ -17,9 +17,8 @@ _WIDTH = 120
 def page(profile: AgentProfile) -> str:
     """Return the page of an agent, Markdown."""
     paragraphs = [f"# {profile.about}", "Made of its profile by `python tests/agents/agent_pages.py`."]
-    paragraphs.append(
-        f"```sh\n{profile.install}\nmudroom {profile.name}\nmudroom agent run -- {profile.programs[0]} …\n```"
-    )
+    commands = (profile.install, f"mudroom {profile.name}", f"mudroom agent run -- {profile.programs[0]} …")
+    paragraphs.append("\n".join(("```sh", *commands, "```")))
     return "\n\n".join([*paragraphs, *(_wrapped(text) for text in _facts(profile))]) + "\n"
 
 
@@ -50,7 +49,7 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
         yield f"Set: {', '.join(f'`{name}={value}`' for name, value in values)}."
     if profile.sandbox.about:
         words = f" (`{' '.join(profile.sandbox.arguments)}`)" if profile.sandbox.arguments else ""
-        yield f"**Its own sandbox**: {profile.sandbox.about}{words}"
+        yield f"**Sandbox**: {profile.sandbox.about}{words}"
     if profile.unattended:
         yield f"**Unattended**: `{' '.join(profile.unattended)}`, which you add yourself."
     yield from profile.notes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mudroom.core.agent.profile as module
-from agents.agent_pages import PAGES, ROOT, pages
+from agent_pages import PAGES, ROOT, pages
 from mudroom.agents.catalog import OWN, Catalog, read_profile
 from mudroom.core.agent.credential_stores import AGENTS, STORES
 from mudroom.core.agent.profile import AgentProfile
@@ -146,11 +146,8 @@ def test_the_pages_are_made_of_the_profiles() -> None:
 def test_the_schema_has_the_same_keys() -> None:
     schema = json.loads((ROOT / "docs/profile.schema.json").read_text())
     assert list(schema["properties"]) == list(module._FIELDS)
-    for name, table in (
-        ("network", module._NETWORK),
-        ("environment", module._ENVIRONMENT),
-        ("sandbox", module._SANDBOX),
-    ):
+    tables = {"network": module._NETWORK, "environment": module._ENVIRONMENT, "sandbox": module._SANDBOX}
+    for name, table in tables.items():
         assert list(schema["properties"][name]["properties"]) == list(table)
     assert schema["properties"]["store"]["enum"] == sorted(STORES)
     assert schema["properties"]["format"]["const"] == module.FORMAT
