@@ -110,6 +110,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
 
 
 _HINTS = {
+    24: "permit more of them: ulimit -n 1024",
+    27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
     30: "that file system is read-only",
     122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _socket
 import _thread
+import errno
 import itertools
 import marshal
 import os
@@ -194,7 +195,12 @@ class Running:
             channel.close()
         rights = b"".join(data for _level, _kind, data in ancillary)
         descriptors = [int.from_bytes(rights[offset : offset + 4], "little") for offset in range(0, len(rights), 4)]
-        return list(zip(kinds.decode().split(), descriptors, strict=True))
+        names = kinds.decode().split()
+        if len(descriptors) < len(names):  # MSG_CTRUNC: more than RLIMIT_NOFILE permits (unix(7))
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return list(zip(names, descriptors, strict=True))
 
     def ready(self) -> None:
         """Block until a held sandbox accepts commands. Raise StepFailed, or MudroomError if the launcher died."""

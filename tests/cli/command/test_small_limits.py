@@ -1,0 +1,52 @@
+"""A user's own limits (ulimit) that are too small for mudroom: one line, and nothing is lost."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+
+import pytest
+
+from conftest import Place
+from test_vault_verb import MUDROOM, Cli
+
+pytestmark = pytest.mark.both_users
+
+
+@pytest.mark.parametrize("number", [6, 10, 14, 18, 20, 22, 24, 26, 28, 30, 34])
+def test_few_descriptors(place: Place, number: int) -> None:
+    done = limited(place, resource.RLIMIT_NOFILE, number)
+    assert done.returncode == 0 or "open files" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("size", [0, 100, 5_000])
+def test_small_files(place: Place, size: int) -> None:
+    done = limited(place, resource.RLIMIT_FSIZE, size)
+    assert done.returncode == 125, done.stderr
+
+
+def limited(place: Place, kind: int, most: int) -> subprocess.CompletedProcess[str]:
+    """Run a command under a limit. Whatever comes of it, the next one works on what is there."""
+    place.write("f", "1\n")
+    cli = Cli(place)
+    done = subprocess.run(
+        [*MUDROOM, "run", "--yes", "--", "sh", "-c", "echo 2 >> f"],
+        cwd=place.project,
+        env=cli.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
+    )
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert done.stderr.startswith("mudroom: "), done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+    applied = (place.project / "f").read_text()
+    assert applied == ("1\n2\n" if not done.returncode else "1\n")
+    assert cli("run", "--yes", "--", "sh", "-c", "echo 3 >> f").returncode == 0
+    assert (place.project / "f").read_text() == applied + "3\n"
+    assert cli("vault", "check").returncode == 0
+    return done
