@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +26,8 @@ from mudroom.errors import MudroomError
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 
-Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
+Kind = str
+"""A kind of listener, as ``Listener`` lists them."""
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
@@ -41,7 +42,8 @@ _PATIENCE = 10
 class Listener(NamedTuple):
     kind: Kind
     """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: the socket's own address is the destination.
-    redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on."""
+    redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on. dns-tcp.
+    loopback=ADDRESS:PORT: the destination, on this machine's loopback."""
     descriptor: int
 
 
@@ -233,7 +235,7 @@ class Door:
     def _connect(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
-        kinds: list[str] = [listener.kind for listener in self._listeners]
+        kinds = [listener.kind for listener in self._listeners]
         message = wire.OpenMessage(
             kinds,
             self._rules,

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import msgspec
 
-from mudroom.net.entrances.accept import STREAMS, EntranceClient, EntranceContext
+from mudroom.net.entrances.accept import EntranceClient, EntranceContext
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
@@ -101,7 +101,7 @@ class _Door:
         self._loop.add_reader(channel.fileno(), self._on_readable)
         for kind, listener in zip(message.kinds, listeners, strict=True):
             listener.setblocking(False)
-            if kind in STREAMS:
+            if kind != "dns-udp":
                 guard.start(self._listen(kind, listener))
             else:
                 self._context.responder.prepare(listener)

@@ -13,7 +13,8 @@ import time
 
 from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.core.network.host_rules import USUAL, HostDecision, Request, vet
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
+from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, vet
 from mudroom.net.gate.dial import dial
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
@@ -110,7 +111,7 @@ class Exchange:
         if upstream is not None and not (rule is not None and rule.private):
             return await self._reach_through(upstream)
         try:
-            addresses = await self.guard.resolver(self.host)
+            addresses = await self._resolve(rule)
         except OSError as error:
             raise self._fail(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
         own = local(addresses)
@@ -124,6 +125,16 @@ class Exchange:
             error_text = os.strerror(error.errno or errno.EIO).lower()
             raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
+
+    async def _resolve(self, rule: HostRule | None) -> list[bytes]:
+        """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen
+        on either, and a client that reaches a listener of the gate does not try the other. Raise OSError."""
+        addresses = await self.guard.resolver(self.host)
+        if rule is None or rule.pattern != LOCALHOST or self.host not in LOCALHOST_ADDRESSES:
+            return addresses
+        others = [address for address in LOCALHOST_ADDRESSES if address != self.host]
+        opened = [one for one in others if self.guard.look(Request(one, self.port)).action == "allow"]
+        return [*addresses, *(network_of(address).prefix for address in opened)]
 
     async def _reach_through(self, upstream: Upstream) -> Peer:
         self._address = str(upstream)

@@ -28,6 +28,7 @@ from mudroom.sandbox.linux.plan import (
     WRITABLE,
     cache_steps,
     confinement,
+    gate_steps,
     inside_caches,
     own_directory,
     own_system,
@@ -59,7 +60,7 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
         *own_directory(spec),
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
-        *((("hand_over",),) if spec.network == "gate" else ()),
+        *gate_steps(spec),
         ("pivot",),
         ("cwd", spec.cwd),
     ]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
+    from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
 
@@ -34,14 +35,8 @@ if TYPE_CHECKING:
     """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
-_LISTENERS: dict[str, Kind] = {
-    "proxy": "proxy",
-    "transparent": "transparent",
-    "redirected": "redirected",
-    "dns-udp": "dns-udp",
-    "dns-tcp": "dns-tcp",
-}
-"""Names of the listeners in the launcher's step, and in the gate. Descriptors with other names are the namespaces."""
+_NAMESPACES = ("user", "net")
+"""Names of the descriptors that come with the listeners and are none."""
 _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
 LAST_FLOWS = 5.0
@@ -152,11 +147,12 @@ class Gateway:
         hush: Hush = nullcontext,
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
+        places: Sequence[LoopbackPlace] = (),
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
-        the fork's name as shown to the approver."""
-        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork)
+        the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners."""
+        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork, places)
 
 
 class Entrance:
@@ -271,7 +267,11 @@ class Doorkeeper:
         entrance: Entrance,
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
+        places: Sequence[LoopbackPlace] = (),
     ) -> None:
+        self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
+        """As in ``SandboxSpec``."""
+        self._places = places
         self._gateway, self._hush, self._inspection, self._fork = gateway, hush, inspection, fork
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
@@ -298,13 +298,18 @@ class Doorkeeper:
         self.close()
 
     def listen(self) -> int:
-        """Open a listener on the host's loopback, for a command without a network namespace. Return its port. Other
-        users of this machine can connect there, too: they get the command's access, which is less than their own."""
+        """Open listeners on the host's loopback, for a command without a network namespace: for the proxy and for each
+        place of ``loopback``. Return the proxy's port. Other users of this machine can connect there, too: they get the
+        command's access, which is less than their own."""
+        self.loopback = tuple((*place, self._listen(f"loopback={place}")) for place in self._places)
+        return self._listen("proxy")
+
+    def _listen(self, kind: Kind) -> int:
         listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
         listener.listen(_QUEUE)
         port: int = listener.getsockname()[1]
-        self._listeners.append(("proxy", listener.detach()))
+        self._listeners.append((kind, listener.detach()))
         return port
 
     def began(self, running: Running) -> None:
@@ -338,10 +343,10 @@ class Doorkeeper:
 
     def _take(self, running: Running) -> None:
         for kind, descriptor in running.listeners():
-            if kind in _LISTENERS:
-                self._listeners.append((_LISTENERS[kind], descriptor))
-            else:
+            if kind in _NAMESPACES:
                 self._namespaces.append(descriptor)
+            else:
+                self._listeners.append((kind, descriptor))
         if self._listeners:
             try:
                 self._entrance.open()
