@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.host.host import landlock_abi
-from mudroom.session import Session
-from mudroom.session.confinement import gateway
+from mudroom.session import Session, Stdio
+from mudroom.session.confinement import gateway, loopback
 from town import Town, echo, read_until
 
 pytestmark = pytest.mark.both_users
@@ -166,15 +167,11 @@ def test_without_a_server_a_client_is_told(host: Host, mode: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     host.allow(f"127.0.0.1:{port}")
-    program = (
-        "print(ask('127.0.0.1'))\n"
-        "try: print(talk(b'hello\\n'))\n"
-        "except ConnectionError as error: print(type(error).__name__)\n"
-    )
+    program = "print(ask('127.0.0.1'))\ntry: print(talk(b'hello\\n'))\nexcept OSError: print('an error')\n"
     with host.session(mode) as session:
         assert said(ran(session, program, port)).splitlines() == [
             "(504, 'mudroom: 127.0.0.1 cannot be reached: connection refused')",
-            "ConnectionResetError",
+            "an error",
         ]
 
 
@@ -212,7 +209,7 @@ def test_a_rule_for_some_requests(host: Host) -> None:
         assert said(ran(session, program, port)) == "200 403\n"
         verdicts = [(flow["path"], flow["verdict"]) for flow in flows(session)]
         assert verdicts == [("/api/chat", "allow"), ("/admin", "deny")]
-        result = ran(session, "try: print(talk(b'raw\\n'))\nexcept ConnectionError: print('reset')", port)
+        result = ran(session, "try: print(talk(b'raw\\n'))\nexcept OSError: print('reset')", port)
         assert said(result) == "reset\n"
 
 
@@ -240,3 +237,81 @@ def test_a_command_without_such_a_rule_has_no_step_for_it(host: Host) -> None:
     with host.session() as session:
         assert not any("this machine's" in line for line in session.explain(os.fsencode("/")))
         assert said(ran(session, "print(1)", 1)) == "1\n"
+
+
+WAITS = """
+import time
+end = time.monotonic() + 20
+def until(wanted):
+    while time.monotonic() < end:
+        with socket.socket() as client:
+            if (client.connect_ex(("127.0.0.1", port)) == 0) == wanted: return
+    raise SystemExit("the listener did not follow the rules")
+"""
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["no gate yet", "a gate"])
+def test_rules_that_change_open_and_close_it(host: Host, used: bool) -> None:
+    """While the command runs: it says so when it has seen each."""
+    port, other = host.town.serve(echo), host.town.serve(echo)
+    host.allow(*([f"127.0.0.1:{other}"] if used else ["shop.example"]))
+    program = WAITS + (
+        f"if {used}:\n    with socket.create_connection(('127.0.0.1', {other})): pass\n"
+        "print('closed', flush=True); until(True)\n"
+        "print(talk(b'open').decode(), flush=True); until(False)\n"
+        "server = socket.create_server(('127.0.0.1', port)); print('closed', flush=True)\n"
+    )
+    read, write = os.pipe()
+    heard: list[bytes] = []
+
+    def change() -> None:
+        with os.fdopen(read, "rb") as stream:
+            heard.append(stream.readline())
+            host.allow(f"127.0.0.1:{port}", f"127.0.0.1:{other}")
+            heard.append(stream.readline())
+            host.allow(f"127.0.0.1:{other}")
+            heard.append(stream.readline())
+
+    with host.session() as session:
+        thread = threading.Thread(target=change)
+        thread.start()
+        result = ran(session, program, port, stdio=Stdio(stdout=write), timeout=60)
+        os.close(write)
+        thread.join()
+    assert (result.exit_code, heard) == (0, [b"closed\n", b"open\n", b"closed\n"]), result.stderr
+
+
+def test_a_port_that_the_command_has_taken_is_not_opened(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = host.town.serve(echo)
+    program = (
+        "server = socket.create_server(('127.0.0.1', port)); print('taken', flush=True); sys.stdin.read()\n"
+        "print(server.getsockname()[1] == port)\n"
+    )
+    (read, write), (stdin, go) = os.pipe(), os.pipe()
+    noted, before = threading.Event(), loopback.make_listeners
+
+    def make(*args: Any) -> Any:
+        try:
+            return before(*args)
+        finally:
+            noted.set()
+
+    def change() -> None:
+        with os.fdopen(read, "rb") as stream:
+            stream.readline()
+            host.allow(f"127.0.0.1:{port}")
+            noted.wait(20)
+            os.close(go)
+            stream.read()
+
+    monkeypatch.setattr(loopback, "make_listeners", make)
+    with host.session() as session:
+        thread = threading.Thread(target=change)
+        thread.start()
+        result = ran(session, program, port, stdio=Stdio(stdin=stdin, stdout=write), timeout=60)
+        os.close(write)
+        os.close(stdin)
+        thread.join()
+    assert result.exit_code == 0, result.stderr
+    note = f"127.0.0.1:{port} is open to the next command; not to this one: a server of its own listens there"
+    assert note in result.notes

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -213,6 +213,19 @@ class Door:
         self._rules = list(rules)
         self._post(wire.UpdateMessage(self._rules))
 
+    def listen(self, listeners: Sequence[Listener]) -> None:
+        """Add listeners. The door owns the descriptors from then on."""
+        self._listeners += listeners
+        self._post(wire.ListenMessage([listener.kind for listener in listeners]), listeners)
+
+    def close_listeners(self, kinds: Collection[str]) -> None:
+        """Close the listeners of these kinds: they are open until the gate has closed its copies, too."""
+        self._post(wire.CloseMessage(list(kinds)))
+        for listener in self._listeners:
+            if listener.kind in kinds:
+                os.close(listener.descriptor)
+        self._listeners = [listener for listener in self._listeners if listener.kind not in kinds]
+
     def shut(self, timeout: float) -> list[Flow]:
         """Close the listeners and cut every connection. Return the last flows, after ``timeout`` seconds at most."""
         self._close_listeners()
@@ -310,11 +323,11 @@ class Door:
             case wire.ClosedMessage():
                 raise EOFError
 
-    def _post(self, message: wire.ToGate) -> None:
+    def _post(self, message: wire.ToGate, listeners: Sequence[Listener] = ()) -> None:
         if self._is_over:
             return
         try:
-            wire.send(self._socket, message)
+            wire.send(self._socket, message, [listener.descriptor for listener in listeners])
         except OSError:
             pass  # the gate has died; ``receive`` notices it, and the new gate gets the current rules
 

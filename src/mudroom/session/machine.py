@@ -320,7 +320,8 @@ class Machine:
 
         with self._making:
             if self._gateway is None:
-                self._gateway = Gateway(*self.host_answers, upstream_of(self.confinement.variables))
+                upstream = upstream_of(self.confinement.variables)
+                self._gateway = Gateway(*self.host_answers, upstream, self._loopback_rules)
             return self._gateway
 
     def terms(self, order: Order) -> Callable[[], str]:
