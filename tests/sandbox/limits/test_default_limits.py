@@ -20,7 +20,11 @@ from mudroom.sandbox.client.client import FIRST_TO_GO
 from mudroom.sandbox.limits.cgroup import Leaf, find, read
 from test_limits import if_held
 
-pytestmark = [pytest.mark.both_users, if_namespaces]
+pytestmark = [
+    pytest.mark.both_users,
+    pytest.mark.alone,  # they use up the user's instances of inotify, which other tests need, too
+    if_namespaces,
+]
 
 PYTHON = b"/usr/bin/python3"
 OWN = int(Path("/proc/sys/user/max_inotify_instances").read_text())
