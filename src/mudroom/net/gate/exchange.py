@@ -20,6 +20,7 @@ from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import local
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
+from mudroom.net.protocol.refusal import denied
 from mudroom.net.protocol.upstream import Upstream
 
 _LONGEST_PATH = 1024
@@ -118,7 +119,7 @@ class Exchange:
         reason = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if reason is not None:
             self.refuse(reason)
-            raise Unreachable(f"{self.host} is not dialled: {reason}", 403)
+            raise Unreachable(denied(self.host, self.port, reason), 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
