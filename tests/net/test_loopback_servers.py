@@ -232,11 +232,14 @@ def test_a_server_of_the_command_cannot_have_the_port(host: Host) -> None:
         assert said(ran(session, program, port)) == f"{errno.EADDRINUSE} {errno.EADDRINUSE} {errno.EADDRINUSE} 0\n"
 
 
-def test_a_command_without_such_a_rule_has_no_step_for_it(host: Host) -> None:
+def test_only_a_command_with_such_a_rule_has_a_step_for_it(host: Host) -> None:
     host.rules = (parse_rule("shop.example", "allow"), parse_rule("127.0.0.0/8:9", "allow"))
     with host.session() as session:
         assert not any("this machine's" in line for line in session.explain(os.fsencode("/")))
         assert said(ran(session, "print(1)", 1)) == "1\n"
+        host.allow("localhost:9")
+        (line,) = [line for line in session.explain(os.fsencode("/")) if "this machine's" in line]
+        assert line.endswith("listeners of the gate for this machine's 127.0.0.1:9, [::1]:9")
 
 
 WAITS = """

@@ -174,11 +174,12 @@ def answers_name_loopback(project: bytes) -> bool:
         descriptor = os.open(project + b"/" + ANSWERS, os.O_RDONLY | _SEARCHED)
     except OSError:
         return False
-    with open(descriptor, "rb") as stream:
-        try:
-            data = stream.read(_MOST_SEARCHED)
-        except OSError:  # a directory
-            return False
+    try:
+        data = os.read(descriptor, _MOST_SEARCHED)
+    except OSError:  # a directory
+        return False
+    finally:
+        os.close(descriptor)
     return any(name in data for name in LOOPBACK_WORDS)
 
 

@@ -293,13 +293,13 @@ class Machine:
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         hush = relay.suspended if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
-        places = self._loopback_places(mode, level, outcome)
+        places = self.loopback_places(mode, level, outcome)
         keeper = self.gateway.keeper(
             fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "", places
         )
         return keeper, keeper.listen() if outside else 0
 
-    def _loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
+    def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
         """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this
         machine's own."""
         try:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule
-from mudroom.core.network.loopback import MOST, OWN_PORTS, LoopbackPlace, is_loopback, look_at_loopback, loopback_places
+from mudroom.core.network.loopback import (
+    MOST,
+    OWN_PORTS,
+    LoopbackPlace,
+    about_rule,
+    is_loopback,
+    look_at_loopback,
+    loopback_places,
+)
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
 
 
@@ -92,6 +100,28 @@ def test_why(texts: list[str], host: str, port: int, action: str, reason: str) -
     decision = look_at_loopback(host, port, rules(*texts))
     assert decision.action == action
     assert reason in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("127.0.0.1:8377", "commands reach it at 127.0.0.1:8377; a server of their own cannot listen there"),
+        (
+            "localhost:1234",
+            "commands reach it at 127.0.0.1:1234, [::1]:1234; a server of their own cannot listen there",
+        ),
+        ("127.0.0.1:3128", "port 3128 inside is the gate's own: what listens there on this machine is not reached"),
+        (
+            "127.0.0.0/16",
+            "this opens the gate's proxy only; to reach a server at its address, name that: 127.0.0.1:PORT",
+        ),
+        ("-127.0.0.1:8377", ""),
+        ("10.0.0.0/8", ""),
+        ("+devbox.example:8377", ""),
+    ],
+)
+def test_what_is_said_about_a_new_rule(text: str, line: str) -> None:
+    assert about_rule(rules(text)[0]) == line
 
 
 def test_the_rest_of_too_many_is_told() -> None:

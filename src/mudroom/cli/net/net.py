@@ -15,7 +15,7 @@ from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
-from mudroom.core.network.loopback import is_loopback, look_at_loopback
+from mudroom.core.network.loopback import about_rule, is_loopback, look_at_loopback
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
@@ -127,6 +127,8 @@ def _store(rules: list[HostRule], context: Context) -> int:
         )
         if not context.as_json:
             context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
+            if about := about_rule(rule):
+                context.terminal.note(about)
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
     if context.as_json:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mudroom.core.network.address import parse_ipv4
 from mudroom.core.network.host import parse_host
-from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, matches
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, matches, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, concerns, decide
 
 OWN_PORTS = (1, 53, 3128)
@@ -58,6 +58,27 @@ def loopback_places(rules: Sequence[HostRule]) -> list[LoopbackPlace]:
         if rule.action != "deny" or not (rule.methods or rule.paths)
     ]
     return [place for place in sorted(named) if decide(Request(*place), whole).action != "deny"]
+
+
+def about_rule(rule: HostRule) -> str:
+    """Return one line about the places that a new rule names, or an empty string if it names none."""
+    if rule.action != "allow":
+        return ""
+    ports = rule.ports or USUAL
+    own = ", ".join(str(port) for port in ports if port in OWN_PORTS)
+    if own and is_loopback(rule.pattern):
+        return f"port {own} inside is the gate's own: what listens there on this machine is not reached"
+    places = ", ".join(map(str, loopback_places([rule])))
+    if places:
+        return f"commands reach it at {places}; a server of their own cannot listen there"
+    if is_within_loopback(rule.pattern):
+        return "this opens the gate's proxy only; to reach a server at its address, name that: 127.0.0.1:PORT"
+    return ""
+
+
+def is_within_loopback(pattern: str) -> bool:
+    """Return whether a canonical pattern is a network of loopback addresses."""
+    return "/" in pattern and network_of("127.0.0.0/8").holds(network_of(pattern))
 
 
 def is_partial(place: LoopbackPlace, rules: Sequence[HostRule]) -> bool:
