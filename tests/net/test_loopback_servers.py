@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import origin
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -199,6 +200,26 @@ def test_a_name_that_resolves_there_is_no_way_in(host: Host) -> None:
         result = ran(session, program, port)
         assert said(result) in ("b''\n", "ConnectionResetError\n")
         assert "127.0.0.1 is an address of this machine" in result.denials[-1].reason
+
+
+def test_tls_is_for_the_place(host: Host) -> None:
+    """Without a name, as for an address, or for ``localhost``; a name of another host would be for a proxy of TLS."""
+    port = host.town.serve(origin.tls("localhost", echo))
+    host.allow(f"127.0.0.1:{port}")
+    program = (
+        "import ssl\n"
+        "context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE\n"
+        "for name in ('localhost', None, '127.0.0.1', 'evil.example'):\n"
+        "    try:\n"
+        "        with socket.create_connection(('127.0.0.1', port), 20) as raw:\n"
+        "            with context.wrap_socket(raw, server_hostname=name) as client:\n"
+        "                client.sendall(b'x'); print(client.recv(9).decode())\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+    )
+    with host.session() as session:
+        result = ran(session, program, port)
+        assert said(result).split() == ["x", "x", "x", "SSLError"]
+        assert [denial.reason for denial in result.denials] == ["TLS: the client wants evil.example, and not 127.0.0.1"]
 
 
 def test_a_rule_for_some_requests(host: Host) -> None:

@@ -109,6 +109,15 @@ def test_where_else_a_rule_is(cli: Cli) -> None:
     assert "(permissions.yaml:4 has b.com:22)" in cli("net", "rm", "b.com").stderr
 
 
+def test_a_preset_is_no_host(cli: Cli) -> None:
+    done = cli("net", "allow", "ollama", "jsr")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "note: this is a host; the preset ollama is: mudroom net allow localhost:11434",
+        "note: this is a host; the preset jsr is: mudroom net allow jsr.io npm.jsr.io",
+    ]
+
+
 def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", GATE + '  deny: ["*.evil.example"]\n')
     done = cli("net", "allow", "a.evil.example:8443")

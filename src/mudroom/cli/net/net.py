@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import time
 from typing import Any
 
@@ -127,7 +128,7 @@ def _store(rules: list[HostRule], context: Context) -> int:
         )
         if not context.as_json:
             context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
-            if about := about_rule(rule):
+            if about := about_rule(rule) or _about_preset(rule):
                 context.terminal.note(about)
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
@@ -147,6 +148,15 @@ def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
     replaced_text = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
     return f"{show_rule(rule)} is {_action_word(rule)}{ports}{replaced_text}{', as before' if there else ''}"
+
+
+def _about_preset(rule: HostRule) -> str:
+    """Return a note if the host has the name of a preset, which was perhaps meant."""
+    preset = PRESETS.get(rule.pattern)
+    if preset is None or rule.action != "allow":
+        return ""
+    hosts = " ".join(shlex.quote(host) for host in preset.hosts)
+    return f"this is a host; the preset {rule.pattern} is: mudroom net allow {hosts}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:

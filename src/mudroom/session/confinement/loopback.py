@@ -41,16 +41,12 @@ def make_listeners(
     words = [word for place in places for word in (place.address, str(place.port))]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, *words],
-            {"PATH": os.defpath, "LC_ALL": "C"},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, descriptor, number + 10)
-                for number, descriptor in enumerate((theirs.fileno(), *namespaces))
-            ]
-            + [(os.POSIX_SPAWN_DUP2, number + 10, number) for number in range(3)],
-        )
+        given = (theirs.fileno(), *namespaces)
+        above = max(given) + 1  # one step could otherwise close what a later one copies
+        moves = [(os.POSIX_SPAWN_DUP2, descriptor, above + number) for number, descriptor in enumerate(given)]
+        moves += [(os.POSIX_SPAWN_DUP2, above + number, number) for number in range(len(given))]
+        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *words]
+        pid = os.posix_spawn(sys.executable, command, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=moves)
         theirs.close()
         listeners: list[tuple[str, int]] = []
         notes: list[str] = []
