@@ -11,8 +11,10 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, SandboxAlive
 from mudroom.session import Session
 from mudroom.session.background import Background
+from mudroom.vault.forks import apart
+from mudroom.vault.store.fork import forget_release
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -300,3 +304,34 @@ def test_a_moved_sealed_layer_was_not_copied(place: Place) -> None:
     session.changes.review("g")
     session.changes.apply("g")
     assert os.stat(session.vault.layer(layer) + b"/tree/plain").st_ino == before
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_two_forks_over_one_layer_are_looked_at_at_once(
+    place: Place, held: ExitStack, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each has its own lock, and the layer is of both: it is replaced once, and both records are of its files."""
+    session = place.session()
+    background, seen = sandboxed(session)
+    hold(seen, "directory", held)
+    background.end()
+    layer = session.vault.fork("f").state.upper
+    session.forks.checkpoint("f", "sealed")
+    for name in ("g", "h"):
+        session.forks.new(name, parent="f", at="sealed")
+    forget_release(session.vault.path, layer)  # as after a full disk
+    both = threading.Barrier(2)
+
+    def asked(trees: list[bytes], _scratch: bytes) -> list[bool]:
+        with suppress(threading.BrokenBarrierError):  # the other waits for the first
+            both.wait(0.3)
+        return [False] * len(trees)
+
+    monkeypatch.setattr(apart, "released", asked)
+    with ThreadPoolExecutor(2) as pool:
+        shown = list(pool.map(lambda name: session.changes.review(name)[0], ("g", "h")))
+    assert [len(changeset.changes) for changeset in shown] == [4, 4]
+    for name in ("g", "h") if number else ("h", "g"):
+        assert not session.changes.apply(name).conflicts
+        assert landed(place) == LANDED
+        session.changes.undo()

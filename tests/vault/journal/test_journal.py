@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -454,3 +455,39 @@ def test_no_room_is_said_and_nothing_is_half_written(path: Path) -> None:
     assert journal.append("run", "f", {}, time=9) == journal.head().number
     assert json.loads(next(iter(journal.events())).data)["n"] == 0
     journal.close()
+
+
+def test_a_journal_can_be_read_where_nothing_can_be_written(path: Path) -> None:
+    """A full disk, for SQLite, which makes two files beside a database in WAL mode."""
+    filled(path).close()
+
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        journal = again(path)
+        assert [event.number for event in journal.newest()] == [5, 4, 3, 2, 1]
+        assert journal.head().number == 5
+        with pytest.raises(MudroomError, match="cannot be used"):
+            journal.append("run", "f", {}, time=9)
+        journal.close()
+
+    assert in_child(work) == 0
+
+
+def test_events_that_are_in_the_log_of_writes_alone_are_read_there_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = filled(path)
+    assert path.with_name(path.name + "-wal").stat().st_size
+    journal = again(path)
+
+    def full(_self: Journal) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(Journal, "_open", full)
+    assert [event.number for event in journal.newest()] == [5, 4, 3, 2, 1]
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    with pytest.raises(MudroomError, match="disk I/O error"):
+        list(journal.newest())
+    monkeypatch.undo()
+    writer.close()

@@ -13,7 +13,8 @@ the project's: an apply moves files. Stores to a mapped page change neither mtim
 5. A copy view is not a mount. Its changed files that are open or mapped anywhere are replaced by copies
    (``stage/lease.py``); a later write through a path changes the times, and the apply is refused. What lands is a copy.
 
-Hold the fork's lock.
+Hold the fork's lock. A layer can belong to several forks: it is looked at by one at a time (``released.lock``), so that
+no record is of files that another thread or process is replacing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mudroom.stage.layers.layer import open_staged, remove_tree
 from mudroom.stage.lease import is_open_elsewhere
 from mudroom.stage.views.released import processes_in, released
 from mudroom.vault.forks.copy_layer import as_in_layer
+from mudroom.vault.lock import Lock
 from mudroom.vault.record import ForkRecord, load, save
 from mudroom.vault.store.fork import RELEASED, Fork
 from mudroom.vault.store.store import Vault
@@ -49,9 +51,15 @@ def set_apart(vault: Vault, fork: Fork) -> bool | None:
     if fork.has_copy and not os.path.exists(_mark(vault, fork.state.upper)):
         replaced = _replace_open_files(fork)
         _note(vault, [fork.state.upper])
-    names = _unproven(vault, fork)  # now, too: what is replaced later would not be what was reviewed
-    if not names:
+    if not _unproven(vault, fork):  # looked at now, too: what is replaced later would not be what was reviewed
         return replaced
+    with Lock(vault.path + RELEASED + b".lock", "looking at what is left"):
+        names = _unproven(vault, fork)  # again: another fork of the layer may have been first
+        return _prove(vault, fork, names) or bool(replaced) if names else replaced
+
+
+def _prove(vault: Vault, fork: Fork, names: Sequence[str]) -> bool:
+    """Mark the layers, and replace the files of those that something leads into. Return whether any was."""
     trees = [vault.layer(name) + b"/tree" for name in names]
     answers = released(trees, vault.path + b"/probe-" + vault.new_id().encode())
     held = [name for name, is_released in zip(names, answers, strict=True) if not is_released]
@@ -60,7 +68,7 @@ def set_apart(vault: Vault, fork: Fork) -> bool | None:
     for name in held:
         _replace(vault, name)
     _note(vault, names)
-    return bool(held or replaced)
+    return bool(held)
 
 
 def _mark(vault: Vault, name: str) -> bytes:

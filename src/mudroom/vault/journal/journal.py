@@ -173,7 +173,7 @@ class Journal:
     def head(self) -> ChainHead:
         """Return the number and digest of the newest event."""
         with self._lock, self._named_errors():
-            database = self._open()
+            database = self._readable()
             last = _last(database)
             return ChainHead(last.number, last.digest) if last is not None else _origin(database)
 
@@ -235,7 +235,7 @@ class Journal:
     def _page(self, query: str, values: tuple[Any, ...]) -> tuple[ChainHead, list[Event]]:
         """Return rows and the origin of the database, read in one transaction."""
         with self._lock, self._named_errors():
-            database = self._open()
+            database = self._readable()
             database.execute("BEGIN")
             try:
                 return _origin(database), [Event(*row) for row in database.execute(query, values)]
@@ -373,6 +373,20 @@ class Journal:
                 raise
             self._database = database
         return self._database
+
+    def _readable(self) -> sqlite3.Connection:
+        """Return the database, or, on a full disk, a copy of it in memory: SQLite cannot open a database in WAL mode
+        there, because it makes two files beside it."""
+        try:
+            return self._open()
+        except sqlite3.OperationalError:
+            from mudroom.vault.journal.memory_copy import copy_in_memory
+
+            copy = copy_in_memory(self._path)
+            if copy is None or _version(copy) < _VERSION:
+                raise
+            copy.isolation_level, copy.text_factory = None, _text
+            return copy
 
     def _make(self, database: sqlite3.Connection) -> None:
         """Create the tables, or the missing ones of an older mudroom. The head is written before the version."""

@@ -1,0 +1,49 @@
+"""A journal's database in memory, where SQLite cannot open the file: on a full disk, or a read-only one.
+
+https://sqlite.org/wal.html, read-only databases: a file in WAL mode needs its -shm file, which SQLite makes, unless the
+file is declared immutable. That is true of a file without -wal that nobody can write to; a writer needs room for one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+
+
+def copy_in_memory(path: bytes) -> sqlite3.Connection | None:
+    """Return a copy of a database, or None if it cannot be had. With a -wal file both are copied to the directory for
+    temporary files first."""
+    try:
+        if not _size(path + b"-wal"):
+            return _backup(f"file:{_quoted(path)}?immutable=1")
+        with tempfile.TemporaryDirectory(prefix="mudroom-") as place:
+            for suffix in ("", "-wal"):
+                shutil.copyfile(os.fsdecode(path) + suffix, f"{place}/journal.db{suffix}")
+            return _backup(f"file:{place}/journal.db")
+    except (OSError, sqlite3.Error):
+        return None  # no room there either, or damaged: the first error is the one that counts
+
+
+def _size(path: bytes) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _quoted(path: bytes) -> str:
+    from urllib.parse import quote
+
+    return quote(path)
+
+
+def _backup(uri: str) -> sqlite3.Connection:
+    source = sqlite3.connect(uri, uri=True)
+    try:
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        source.backup(copy)
+        return copy
+    finally:
+        source.close()
