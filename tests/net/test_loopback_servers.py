@@ -177,16 +177,18 @@ def test_without_a_server_a_client_is_told(host: Host, mode: str) -> None:
 
 
 def test_http_for_another_host_does_not_go_through(host: Host) -> None:
-    """A proxy on that port would otherwise be a way out for plain HTTP."""
+    """A proxy on that port would otherwise be a way out for HTTP."""
     port = host.town.serve(answer)
     host.allow(f"127.0.0.1:{port}")
+    program = (
+        "print(ask('127.0.0.1', '/', 'evil.example')[0], ask('127.0.0.1', 'http://evil.example/')[0],\n"
+        "      talk(b'CONNECT evil.example:443 HTTP/1.1\\r\\n\\r\\n').split()[1].decode(),\n"
+        "      ask('127.0.0.1', '/', f'localhost:{port ^ 1}')[0])\n"
+    )
     with host.session() as session:
-        result = ran(
-            session,
-            "print(ask('127.0.0.1', '/', 'evil.example')[0], ask('127.0.0.1', 'http://evil.example/')[0])",
-            port,
-        )
-        assert said(result) == "403 403\n"
+        result = ran(session, program, port)
+        assert said(result) == "403 403 400 403\n"
+        assert {denial.target for denial in result.denials} == {f"127.0.0.1:{port}".encode()}
 
 
 def test_a_name_that_resolves_there_is_no_way_in(host: Host) -> None:
