@@ -70,13 +70,15 @@ class SandboxAlive(MudroomError):
 
 
 class ForkMoved(MudroomError):
-    """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed."""
+    """``path`` is the first path that differs from the review. ``what`` is the operation that was not performed,
+    ``why`` the difference, if it is known."""
 
     exit_code = 4
 
-    def __init__(self, path: bytes, shown: str, what: str = "applied") -> None:
+    def __init__(self, path: bytes, shown: str, what: str = "applied", why: str = "") -> None:
+        because = f" ({why})" if why else ""
         super().__init__(
-            f"{shown} in the fork is not what was reviewed; nothing was {what}", "look again: mudroom diff"
+            f"{shown} in the fork is not what was reviewed{because}; nothing was {what}", "look again: mudroom diff"
         )
         self.path = path
 

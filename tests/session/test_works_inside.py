@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from box import if_namespaces
 from conftest import Place
+from mudroom.core.confinement.spec import Network
 from mudroom.core.settings import Settings
 
 pytestmark = pytest.mark.both_users
@@ -147,3 +149,11 @@ def test_it_works_inside(place: Place, name: str, view: str) -> None:
     result = session.run([b"sh", b"-c", work.script.encode()], timeout=80)
     assert (result.exit_code, result.stdout.decode().strip()[-len(work.says) :]) == (0, work.says), result
     assert {path.name for path in place.project.iterdir()} == {file for file, _content in work.files}
+
+
+@if_namespaces
+@pytest.mark.parametrize("network", ["none", "gate", "open"])
+def test_the_own_name_is_found(place: Place, network: Network) -> None:
+    program = "import socket; print(socket.gethostbyname(socket.gethostname()), socket.gethostbyname('localhost'))"
+    result = place.session(Settings(network=network)).run([b"/usr/bin/python3", b"-c", program.encode()])
+    assert (result.exit_code, result.stdout) == (0, b"127.0.0.1 127.0.0.1\n"), result.stderr

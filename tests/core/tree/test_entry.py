@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.tree.entry import Entry, Kind, StatResult, from_stat, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, Kind, StatResult, difference_in_words, from_stat, same_shape, same_stamp
 from sample import KINDS, directory, file, symlink
 
+FILE = file()
 FORMATS: list[tuple[int, Kind]] = [
     (0o100000, "file"),
     (0o040000, "directory"),
@@ -105,3 +106,19 @@ def test_both_are_equivalences(a: Entry | None, b: Entry | None, c: Entry | None
         assert same(a, b) == same(b, a)
         assert not (same(a, b) and same(b, c)) or same(a, c)
         assert same(a, None) == (a is None)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        (FILE, FILE._replace(kind="fifo"), "another kind"),
+        (FILE, FILE._replace(mode=0o600), "another mode"),
+        (FILE, FILE._replace(inode=FILE.inode + 1, mtime=1), "another file"),
+        (FILE, FILE._replace(size=FILE.size + 1), "another size"),
+        (FILE, FILE._replace(mtime=FILE.mtime + 1), "another time"),
+        (None, FILE, "it is new"),
+        (FILE, None, "it is gone"),
+    ],
+)
+def test_a_difference_in_words(expected: Entry | None, actual: Entry | None, words: str) -> None:
+    assert difference_in_words(expected, actual) == words

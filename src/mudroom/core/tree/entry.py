@@ -105,3 +105,12 @@ def same_stamp(a: Entry | None, b: Entry | None) -> bool:
     if (a.kind, a.mode, a.device, a.inode) != (b.kind, b.mode, b.device, b.inode):
         return False
     return a.kind == "directory" or (a.size, a.target, a.mtime) == (b.size, b.target, b.mtime)
+
+
+def difference_in_words(expected: Entry | None, actual: Entry | None) -> str:
+    """Return why ``same_stamp`` does not hold for an entry, in two or three words."""
+    if expected is None or actual is None:
+        return "it is new" if actual is not None else "it is gone"
+    fields = ("kind", "mode", "device", "inode", "target", "size", "mtime")
+    field = next((name for name in fields if getattr(expected, name) != getattr(actual, name)), "time")
+    return {"device": "another file", "inode": "another file", "mtime": "another time"}.get(field, f"another {field}")

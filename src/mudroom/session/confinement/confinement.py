@@ -56,6 +56,8 @@ USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
 the project listens."""
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
+_HOSTS, _MOST_HOSTS = b"/etc/hosts", 1 << 20
+_OWN_NAME = b"\n127.0.0.1\tmudroom\n"
 
 
 def is_socket(path: bytes) -> bool:
@@ -124,6 +126,7 @@ class Confinement:
         self._umask = umask()
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
+        self._knows_itself: Resolver | None = None
         self._marks: bool | None = None
         self.mode: Mode = platform.first
         """The strongest mode that has not failed in this session."""
@@ -226,7 +229,9 @@ class Confinement:
         within = network == "gate" and not confined and not bare
         port = PROXY_PORT if within else gate
         env = self._environment(home, tmp, cwd, port, settings, grant)
-        resolver = self._resolver() if within and not grant.image else _NO_RESOLVER
+        resolver = _NO_RESOLVER
+        if not (confined or bare or grant.image):
+            resolver = self._resolver() if within else self._own_name()
         self._check_named(grant)
         spec = SandboxSpec(
             project=self._vault.project,
@@ -356,6 +361,17 @@ class Confinement:
         reason = in_the_way(grant.live, self._vault.project, state)
         if reason:
             raise UsageError(reason, "name what is needed of it")
+
+    def _own_name(self) -> Resolver:
+        """Return a replacement of /etc/hosts that has the sandbox's own name, too: many programs look that up. At the
+        gate its name server knows the name."""
+        if self._knows_itself is None:
+            place, self._knows_itself = os.path.realpath(_HOSTS), _NO_RESOLVER
+            if os.path.isfile(place) and not is_below(place, b"/run"):
+                with open(place, "rb") as stream:
+                    known = stream.read(_MOST_HOSTS)
+                self._knows_itself = Resolver(tuple(self._kept([(place, known + _OWN_NAME)])), ())
+        return self._knows_itself
 
     def _resolver(self) -> Resolver:
         """Return a replacement of /etc/resolv.conf that names the gate's listener. On many machines the file is a link

@@ -26,7 +26,7 @@ from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op
 from mudroom.core.tree.change import Remark
-from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
@@ -396,8 +396,10 @@ def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) ->
     with staged_source(contents) as staged:  # a Union lists every directory above: that is quadratic in their names
         below = ((name[len(op.path) + 1 :], entry) for name, entry in walk_source(staged, op.path))
         path = first_difference(below, tree, is_reviewed)
-    if path is not None:
-        raise ForkMoved(op.path + b"/" + path, show(op.path + b"/" + path))
+        if path is not None:
+            whole = op.path + b"/" + path
+            why = difference_in_words(tree.get(path), staged.look(whole))
+            raise ForkMoved(whole, show(whole), why=why)
 
 
 def _make_durable(slots: int, ops: list[Op]) -> None:
