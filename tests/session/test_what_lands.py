@@ -131,10 +131,14 @@ def test_new_content_does_not_get_the_set_id_bits_of_the_project(place: Place, s
 def test_a_fifo_is_said_and_stays(place: Place, settings: Settings) -> None:
     place.write("was", "a file\n")
     session, result = place.sh("mkdir d; mkfifo d/pipe pipe; echo f > d/f; rm was; mkfifo was", settings)
-    assert {remark.path: remark.text for remark in result.changeset.remarks} == dict.fromkeys(
-        (b"d/pipe", b"pipe", b"was"), "a fifo cannot be applied"
-    )
+    stays = "has become a fifo, which cannot be applied: it stays as it is"
+    assert {remark.path: remark.text for remark in result.changeset.remarks} == {
+        **dict.fromkeys((b"d/pipe", b"pipe"), "a fifo cannot be applied"),
+        b"was": stays,
+    }
+    assert {change.path for change in result.changeset.changes} == {b"d", b"d/f"}
     apply(session, result.fork)
+    assert (place.project / "was").read_text() == "a file\n"
     assert sorted(os.listdir(place.project / "d")) == ["f"]
     assert not (place.project / "pipe").exists()
 

@@ -7,7 +7,8 @@
    the same after reading. Otherwise ``original_known`` is False and apply treats it as a conflict. A trusted original
    is kept at once (``stage/originals/original.py``), because the live file may be replaced later. Of deleted files only
    as many are read as ``DELETED_FILES`` and ``DELETED_BYTES`` permit: a build's directory goes without being read.
-3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently.
+3. A path that cannot be applied (a fifo, a socket, a device) becomes a remark; it is never dropped silently. A file of
+   the project that has become one stays as it is.
 4. The fork's entries are recorded in the form in which they land (``core/tree/landing_form.py``). Flags name links that
    lead out of the project and modes that land with fewer bits.
 
@@ -101,6 +102,10 @@ class _Collector:
                 if theirs.mode != staged.mode:
                     self._remarks[path] = Remark(path, f"the mode of a {staged.kind} is not applied")
                 return
+            if theirs is not None and theirs.kind != "directory":
+                text = f"has become a {staged.kind}, which cannot be applied: it stays as it is"
+                self._remarks[path] = Remark(path, text)
+                return  # to land the deletion alone would be neither what the command did nor what was there
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None
         if staged is None and self._is_unseen(path):
