@@ -2,7 +2,7 @@
 
 Rules of this file: the listener's place is the destination, whatever the client says; HTTP that names another host is
 refused. Only the place itself is dialled, or, under a rule for ``localhost``, both of its addresses. Any protocol is
-allowed, except under rules for some requests only: there it has to be HTTP.
+allowed where a rule names the port; a rule without ports is for HTTP and TLS, one for some requests only for HTTP.
 """
 
 from __future__ import annotations
