@@ -438,7 +438,8 @@ def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
     [
         (rule("a.com"), "allow"),
         (rule("127.0.0.1:3000"), "allow"),  # an address that is private is meant as it stands
-        (rule("localhost:3000", private=True), "private"),
+        (rule("localhost:3000"), "allow"),  # as for an address
+        (rule("devbox:3000", private=True), "private"),
         (rule("0.0.0.0/0", private=True), "private"),
         (rule("a.com", "deny"), "deny"),
         (rule("127.0.0.1", "ask"), "ask"),

@@ -35,13 +35,13 @@ class GatedBox(Box):
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.server.getsockname()[1]
 
-    def told(self, program: str) -> tuple[str, list[str]]:
+    def told(self, program: str, *places: tuple[str, int, int]) -> tuple[str, list[str]]:
         """Run a program with the port as its argument. Return its output and the refused calls."""
         work, scratch = os.fsencode(self.copy), os.fsencode(self.scratch)
         binds = (*without(self.host.system, self.host.masks), *self.host.home)
         plan = self.plan(
             view=Copy(work), cwd=work, namespaces=False, masks=(), binds=binds, scratch=scratch, network="gate",
-            proxy=self.port,
+            proxy=self.port, loopback=places,
         )  # fmt: skip
         with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(f"exec {PYTHON} -I -S -c {shlex.quote(program)} {self.port}", output, plan)
@@ -95,6 +95,31 @@ def test_nothing_else_is(gated: GatedBox) -> None:
         f"127.0.0.2:{gated.port}", f"127.0.0.1:{gated.port ^ 1}", f"192.0.2.1:{gated.port}", f"[::1]:{gated.port}",
         f"[2001:db8::1]:{gated.port}", f"127.0.0.2:{gated.port}",
     ]  # fmt: skip
+
+
+def test_a_place_of_the_hosts_loopback_leads_to_its_listener(gated: GatedBox) -> None:
+    """By each spelling of the address; its listener's own port is no way there."""
+    program = _HEAD + (
+        "def tried(family, where):\n"
+        "    with socket.socket(family) as s: print(errno.errorcode.get(s.connect_ex(where), 'ok'))\n"
+        "for where in (('127.0.0.1', 9), ('127.0.0.1', 10), ('127.0.0.2', 9), ('127.0.0.1', int(sys.argv[1]))):\n"
+        "    tried(socket.AF_INET, where)\n"
+        "for where in (('::ffff:127.0.0.1', 9), ('::1', 11), ('::1', 9)): tried(socket.AF_INET6, where)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        port = server.getsockname()[1]
+        said, refused = gated.told(program, ("127.0.0.1", 9, port), ("::1", 11, port))
+        assert said.split() == ["ok", "EACCES", "EACCES", "ok", "ok", "ok", "EACCES"]
+        assert refused == ["127.0.0.1:10", "127.0.0.2:9", "[::1]:9"]
+        for _number in range(3):
+            server.accept()[0].close()
+        gated.server.settimeout(10)
+        gated.server.accept()[0].close()
+        said, refused = gated.told(
+            _HEAD + f"print(socket.socket().connect_ex(('127.0.0.1', {port})))", ("::1", 11, port)
+        )
+        assert (said.split(), refused) == (["13"], [f"127.0.0.1:{port}"])
 
 
 def test_only_a_socket_is_replaced(gated: GatedBox) -> None:

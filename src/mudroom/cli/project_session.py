@@ -13,7 +13,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
-from mudroom.policy.config import load_policy, places, trusts_any
+from mudroom.policy.config import LOOPBACK_WORDS, answers_name_loopback, load_policy, places, trusts_any
 from mudroom.session import Client, Session, find_project, policy_above, require_project
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def open_session(
     rules, remember = host_answers(project, context)
     real = require_project(project, locations.state, locations.home)[0]  # before its policy is read
     policy = settings_of(context, real) if reads_policy else Settings()
+    current = combined_rules(rules, tuple(also)) if also else rules
     session = Session.open(
         project,
         state=locations.state,
@@ -85,8 +86,9 @@ def open_session(
         progress=context.terminal.progress,
         level=level,
         card=card,
-        rules=combined_rules(rules, tuple(also)) if also else rules,
+        rules=current,
         remember=remember,
+        loopback_rules=loopback_rules(real, current, (*policy.hosts, *also)),
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
@@ -184,6 +186,16 @@ def host_answers(
         host_rules().remember(rule)
 
     return current_rules, remember
+
+
+def loopback_rules(
+    project: bytes, rules: Callable[[], Sequence[HostRule]], given: Sequence[HostRule]
+) -> Callable[[], Sequence[HostRule]]:
+    """Return a function that returns the host rules if one of them may name this machine's loopback, otherwise none.
+    ``given``: the rules that do not come from the answers of this machine. A project without answers costs a failed
+    open(2)."""
+    names = any(word.decode() in rule.pattern for rule in given for word in LOOPBACK_WORDS)
+    return lambda: rules() if names or answers_name_loopback(project) else ()
 
 
 def combined_rules(

@@ -14,8 +14,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +26,8 @@ from mudroom.errors import MudroomError
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
 
-Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
+Kind = str
+"""A kind of listener, as ``Listener`` lists them."""
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
@@ -41,7 +42,8 @@ _PATIENCE = 10
 class Listener(NamedTuple):
     kind: Kind
     """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: the socket's own address is the destination.
-    redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on."""
+    redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on. dns-tcp.
+    loopback=ADDRESS:PORT: the destination, on this machine's loopback."""
     descriptor: int
 
 
@@ -211,6 +213,19 @@ class Door:
         self._rules = list(rules)
         self._post(wire.UpdateMessage(self._rules))
 
+    def listen(self, listeners: Sequence[Listener]) -> None:
+        """Add listeners. The door owns the descriptors from then on."""
+        self._listeners += listeners
+        self._post(wire.ListenMessage([listener.kind for listener in listeners]), listeners)
+
+    def close_listeners(self, kinds: Collection[str]) -> None:
+        """Close the listeners of these kinds: they are open until the gate has closed its copies, too."""
+        self._post(wire.CloseMessage(list(kinds)))
+        for listener in self._listeners:
+            if listener.kind in kinds:
+                os.close(listener.descriptor)
+        self._listeners = [listener for listener in self._listeners if listener.kind not in kinds]
+
     def shut(self, timeout: float) -> list[Flow]:
         """Close the listeners and cut every connection. Return the last flows, after ``timeout`` seconds at most."""
         self._close_listeners()
@@ -233,7 +248,7 @@ class Door:
     def _connect(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
-        kinds: list[str] = [listener.kind for listener in self._listeners]
+        kinds = [listener.kind for listener in self._listeners]
         message = wire.OpenMessage(
             kinds,
             self._rules,
@@ -308,11 +323,11 @@ class Door:
             case wire.ClosedMessage():
                 raise EOFError
 
-    def _post(self, message: wire.ToGate) -> None:
+    def _post(self, message: wire.ToGate, listeners: Sequence[Listener] = ()) -> None:
         if self._is_over:
             return
         try:
-            wire.send(self._socket, message)
+            wire.send(self._socket, message, [listener.descriptor for listener in listeners])
         except OSError:
             pass  # the gate has died; ``receive`` notices it, and the new gate gets the current rules
 

@@ -11,11 +11,12 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Iterable
 from typing import NoReturn
 
 import msgspec
 
-from mudroom.net.entrances.accept import STREAMS, EntranceClient, EntranceContext
+from mudroom.net.entrances.accept import EntranceClient, EntranceContext
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
@@ -86,12 +87,15 @@ class _Door:
         self, message: wire.OpenMessage, descriptors: list[int], resolver: Resolver, doors: set[_Door]
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        channel, *listeners = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        channel, *listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         channel.setblocking(False)
         self._channel = channel
         self._doors = doors
         self._inbox = wire.Inbox()
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, list[asyncio.Server]] = {}
+        """By kind."""
+        self._closed: set[str] = set()
+        """Kinds whose listeners were closed, perhaps before their server was made."""
         self._closing: asyncio.Task[None] | None = None
         self.guard = guard = DoorGuard(channel, message, resolver)
         names = Synthetic()
@@ -99,10 +103,14 @@ class _Door:
         self._context = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
         self._datagrams: list[socket.socket] = []
         self._loop.add_reader(channel.fileno(), self._on_readable)
-        for kind, listener in zip(message.kinds, listeners, strict=True):
+        self._add(message.kinds, listeners)
+
+    def _add(self, kinds: list[str], listeners: list[socket.socket]) -> None:
+        for kind, listener in zip(kinds, listeners, strict=True):
             listener.setblocking(False)
-            if kind in STREAMS:
-                guard.start(self._listen(kind, listener))
+            self._closed.discard(kind)
+            if kind != "dns-udp":
+                self.guard.start(self._listen(kind, listener))
             else:
                 self._context.responder.prepare(listener)
                 self._datagrams.append(listener)
@@ -112,17 +120,31 @@ class _Door:
         server = await self._loop.create_server(
             lambda: EntranceClient(self._context, kind), sock=listener, backlog=_BACKLOG
         )
-        self._servers.append(server)
+        if kind in self._closed:
+            server.close()
+        else:
+            self._servers.setdefault(kind, []).append(server)
+
+    def _close_listeners(self, kinds: Iterable[str]) -> None:
+        for kind in list(kinds):
+            self._closed.add(kind)
+            for server in self._servers.pop(kind, ()):
+                server.close()
 
     def _on_readable(self) -> None:
         try:
             while (packet := self._inbox.receive(self._channel)) is not None:
-                self._handle_message(wire.to_gate.decode(packet[0]))
+                listeners = [socket.socket(fileno=descriptor) for descriptor in packet[1]]
+                self._handle_message(wire.to_gate.decode(packet[0]), listeners)
         except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             self._shut()
 
-    def _handle_message(self, message: wire.ToGate) -> None:
+    def _handle_message(self, message: wire.ToGate, listeners: list[socket.socket]) -> None:
         match message:
+            case wire.ListenMessage(kinds):
+                self._add(kinds, listeners)
+            case wire.CloseMessage(kinds):
+                self._close_listeners(kinds)
             case wire.AnswerMessage():
                 self.guard.answer(message)
             case wire.UpdateMessage(rules):
@@ -138,8 +160,7 @@ class _Door:
             self._closing = self._loop.create_task(self._close())
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
+        self._close_listeners(self._servers)
         for channel in self._datagrams:
             self._loop.remove_reader(channel.fileno())
             channel.close()

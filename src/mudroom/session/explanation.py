@@ -14,6 +14,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.confinement.grant import engine_of
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
+from mudroom.session.order import Outcome
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.store.fork import Fork
 
@@ -86,4 +87,13 @@ class Explanation:
         mount = OverlayView(self._vault.project, (), upper, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         private, settings = fork.path + b"/private", self._actor.settings
-        return self._machine.confinement.plan(view, mode, cwd, private, settings, grant=self._grant)[0]
+        return self._machine.confinement.plan(
+            view, mode, cwd, private, settings, grant=self._grant, loopback=self._loopback(mode)
+        )[0]
+
+    def _loopback(self, mode: Mode) -> tuple[tuple[str, int, int], ...]:
+        """Return the places of the host's loopback that have listeners inside; without namespaces they are outside."""
+        level = self._grant.level
+        if self._actor.settings.network_at(level) != "gate" or mode in ELSEWHERE:
+            return ()
+        return tuple((*place, 0) for place in self._machine.loopback_places(mode, level, Outcome()))

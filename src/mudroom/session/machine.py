@@ -25,7 +25,7 @@ from mudroom.core.confinement.limit import (
     without_groups,
 )
 from mudroom.core.confinement.plan import Plan
-from mudroom.errors import Unsupported
+from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Running, StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.image import User
     from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
@@ -81,10 +82,12 @@ class Machine:
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
         approver: Approver | None = None,
+        loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
     ) -> None:
         """``engine``: of containers; None: the first usable. ``rules``: returns the rules of the gate, called when a
         command first uses the network. ``remember`` keeps a lasting answer. ``approver``: asked by the gate about a
-        host; None: refuse hosts that no rule allows."""
+        host; None: refuse hosts that no rule allows. ``loopback_rules``: called before every command at the gate;
+        returns its rules if one of them may name this machine's loopback, otherwise no rule. None: ``rules``."""
 
         def images(name: str, user: User) -> ProvidedImage:
             return self.containers.image(name, user)
@@ -99,6 +102,7 @@ class Machine:
         self._gateway: Gateway | None = None
         self._containers: Containers | None = None
         self.host_answers = (rules, remember, approver)
+        self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
         self._last: dict[str, Running] = {}
@@ -273,7 +277,13 @@ class Machine:
         return equipment
 
     def at_the_gate(
-        self, fork: Fork, mode: Mode, order: Order, relay: Relay | None, equipment: InspectionSetup | None
+        self,
+        fork: Fork,
+        mode: Mode,
+        order: Order,
+        outcome: Outcome,
+        relay: Relay | None,
+        equipment: InspectionSetup | None,
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Return the doorkeeper of a command if the policy puts the gate between it and the network, and the gate's
         port on the host's loopback if the command has no network namespace (else 0)."""
@@ -284,8 +294,26 @@ class Machine:
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
         hush = relay.suspended if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
-        keeper = self.gateway.keeper(fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "")
+        places = self.loopback_places(mode, level, outcome)
+        keeper = self.gateway.keeper(
+            fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "", places
+        )
         return keeper, keeper.listen() if outside else 0
+
+    def loopback_places(self, mode: Mode, level: int, outcome: Outcome) -> Sequence[LoopbackPlace]:
+        """Return the places of this machine's loopback that the command reaches inside; at level 0 the loopback is this
+        machine's own."""
+        try:
+            rules = self._loopback_rules() if level else ()
+        except MudroomError:
+            return ()  # the gate says so when the command uses the network
+        if not rules:
+            return ()
+        from mudroom.session.confinement.loopback import places_for
+
+        places, notes = places_for(rules, mode)
+        outcome.note(*notes)
+        return places
 
     @property
     def gateway(self) -> Gateway:
@@ -293,7 +321,8 @@ class Machine:
 
         with self._making:
             if self._gateway is None:
-                self._gateway = Gateway(*self.host_answers, upstream_of(self.confinement.variables))
+                upstream = upstream_of(self.confinement.variables)
+                self._gateway = Gateway(*self.host_answers, upstream, self._loopback_rules)
             return self._gateway
 
     def terms(self, order: Order) -> Callable[[], str]:

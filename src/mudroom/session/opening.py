@@ -79,7 +79,7 @@ class Opening:
         machine, forks, fork, order = self._machine, self._forks, self._fork, self._order
         settings, vault = order.actor.settings, self._vault
         equipment = machine.equipment(mode, order)
-        gated, port = machine.at_the_gate(fork, mode, order, None, equipment)
+        gated, port = machine.at_the_gate(fork, mode, order, self._outcome, None, equipment)
         gate = attempt.enter_context(gated)
         rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
         mirror = machine.mirror(order)
@@ -89,7 +89,7 @@ class Opening:
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
             machine.with_home(fork, order, mode, Outcome()), port, shown(equipment),
-            machine.cache_view(caches, mode, order),
+            machine.cache_view(caches, mode, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         machine.after_the_last(fork)
         started = command_start(vault.path, order.called)

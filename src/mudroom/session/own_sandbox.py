@@ -190,7 +190,7 @@ class OwnSandbox:
         equipment = machine.equipment(mode, order)
         relay = relay_for(order.stdio)
         stdio = relay.descriptors if relay is not None else order.stdio[:3]
-        gated, port = machine.at_the_gate(fork, mode, order, relay, equipment)
+        gated, port = machine.at_the_gate(fork, mode, order, outcome, relay, equipment)
         mirror = machine.mirror(order)
         with (
             gated as keeper,
@@ -203,6 +203,7 @@ class OwnSandbox:
                     view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
                     rlimits, machine.with_home(fork, order, mode, outcome), port, shown(equipment),
                     machine.cache_view(self._caches, mode, order),
+                    keeper.loopback if keeper is not None else (),
                 )  # fmt: skip
                 if equipment is not None:
                     env |= dict(equipment.environment)

@@ -148,7 +148,8 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
     times: dict[tuple[str, str], int] = {}
     for flow in flows:
         if flow.verdict == "deny":
-            key = (f"{flow.host}:{flow.port}" if flow.port else flow.host, flow.reason)
+            host = f"[{flow.host}]" if ":" in flow.host else flow.host
+            key = (f"{host}:{flow.port}" if flow.port else flow.host, flow.reason)
             times[key] = times.get(key, 0) + 1
     return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
 

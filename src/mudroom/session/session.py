@@ -87,6 +87,7 @@ class Session:
         approver: Approver | None = None,
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
+        loopback_rules: Callable[[], Sequence[HostRule]] | None = None,
         agent: str | None = None,
         commands: Callable[[], CommandPolicy] | None = None,
         ask_about: CommandApprover | None = None,
@@ -95,8 +96,7 @@ class Session:
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
-        ``rules``,
-        ``remember``: of the gate (``Machine``).
+        ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``).
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
@@ -114,6 +114,7 @@ class Session:
             rules=rules,
             remember=remember,
             approver=approver,
+            loopback_rules=loopback_rules,
         )
         self.forks = Forks(vault, settings, clock=clock, new_id=new_id, progress=progress, forget=self.machine.forget)
         self.approval = Approval(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import Place
 from mudroom.core.network.flow import Flow, flow_to_json
+from mudroom.policy.config import answers_name_loopback
 from test_vault_verb import MUDROOM, Cli
 
 NONE = "note: network.mode is none: commands have no network at all\n"
@@ -105,6 +109,15 @@ def test_where_else_a_rule_is(cli: Cli) -> None:
     assert "(permissions.yaml:4 has b.com:22)" in cli("net", "rm", "b.com").stderr
 
 
+def test_a_preset_is_no_host(cli: Cli) -> None:
+    done = cli("net", "allow", "ollama", "jsr")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "note: this is a host; the preset ollama is: mudroom net allow localhost:11434",
+        "note: this is a host; the preset jsr is: mudroom net allow jsr.io npm.jsr.io",
+    ]
+
+
 def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", GATE + '  deny: ["*.evil.example"]\n')
     done = cli("net", "allow", "a.evil.example:8443")
@@ -123,8 +136,12 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
         ("b.com", 1, "b.com:443: ask: no rule names it"),
         ("c.com", 1, "c.com:443: ask: policy.yaml:6: c.com wants it asked about"),
         ("169.254.169.254", 1, "169.254.169.254:443: deny: the metadata service of a cloud"),
-        ("::1", 1, "[::1]:443: deny: an address of this machine; a rule that names the address opens it"),
-        ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: an address of this machine; a rule that names"),
+        (
+            "::1",
+            1,
+            "[::1]:443: deny: no rule names this port of this machine; to allow it: mudroom net allow [::1]:443",
+        ),
+        ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: no rule names this port of this machine"),
         ("0x7f.1", 1, "0x7f.1: deny: no host: 0x7f.1 is neither a name nor an address in its usual form"),
         ("a.com..", 1, "a.com..: deny: no host: a.com..: a part of a name is empty"),
         ("a.com:x", 1, "a.com:x: deny: no host: x is no port"),
@@ -307,3 +324,81 @@ def test_a_credential_that_cannot_be_read_is_said_when_it_is_set(cli: Cli, sourc
         assert "mudroom net credential --remove TOK does without it" in told
     assert cli("net", "credential", "--remove", "TOK").returncode == 0
     assert cli("run", "--", "true").returncode == 0
+
+
+ASK = """import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as client: print(client.recv(9).decode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "allow"),
+    [
+        ("", "127.0.0.1:{port}"),
+        ("", "localhost:{port}"),
+        (GATE + "  allow: [localhost:{port}]\n", ""),
+        (GATE + "  private: ['127.0.0.1:{port}']\n", ""),
+    ],
+    ids=["answer", "localhost", "policy", "policy, private"],
+)
+def test_a_server_on_this_machine_is_reached_once_a_rule_names_it(cli: Cli, policy: str, allow: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        threading.Thread(target=_greet, args=(server,), daemon=True).start()
+        run = ("run", "--yes", "--", sys.executable, "-c", ASK, str(port))
+        refused = cli(*run)
+        assert (refused.returncode, "ConnectionRefusedError" in refused.stderr) == (1, True), refused
+        assert cli("net", "why", f"127.0.0.1:{port}").stdout.endswith(
+            f"to allow it: mudroom net allow 127.0.0.1:{port}\n"
+        )
+        if policy:
+            cli.place.write(".mudroom/policy.yaml", policy.format(port=port))
+        else:
+            said = cli("net", "allow", allow.format(port=port)).stderr
+            assert said.startswith(f"note: commands reach it at 127.0.0.1:{port}")
+            assert said.endswith("; a server of their own cannot listen there\n")
+        assert cli("net", "why", f"127.0.0.1:{port}").returncode == 0
+        done = cli(*run)
+        assert (done.returncode, done.stdout) == (0, "hello\n"), done
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _greet(server: socket.socket) -> None:
+    while True:
+        try:
+            client, _where = server.accept()
+        except OSError:
+            return
+        with client:
+            client.sendall(b"hello")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, False),
+        ("allow:\n  - registry.npmjs.org  # 2026-11-27\n", False),
+        ("allow:\n  - '127.0.0.1:8377'\n", True),
+        ("private:\n  - localhost:8377\n", True),
+        ("allow: ['[::1]:8377']\n", True),
+    ],
+)
+def test_answers_are_searched_for_loopback(tmp_path: Path, content: str | None, expected: bool) -> None:
+    (tmp_path / ".mudroom/local").mkdir(parents=True)
+    if content is not None:
+        (tmp_path / ".mudroom/local/permissions.yaml").write_text(content)
+    assert answers_name_loopback(os.fsencode(tmp_path)) is expected
+
+
+@pytest.mark.parametrize("odd", ["link", "fifo", "directory"])
+def test_odd_answers_are_not_searched(tmp_path: Path, odd: str) -> None:
+    place = tmp_path / ".mudroom/local/permissions.yaml"
+    place.parent.mkdir(parents=True)
+    if odd == "link":
+        (tmp_path / "other").write_text("localhost")
+        place.symlink_to(tmp_path / "other")
+    elif odd == "fifo":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    assert not answers_name_loopback(os.fsencode(tmp_path))

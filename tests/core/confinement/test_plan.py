@@ -37,6 +37,10 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("loopback",), "bring the private loopback up"),
     (("routes",), "every address leads to the gate, and nowhere else"),
     (("listen", 3128, 1, (22, 80)), "listeners of the gate: proxy (3128), DNS, all other ports by nftables, or 22, 80"),
+    (
+        ("listen_on_loopback", (("127.0.0.1", 8377), ("::1", 8377))),
+        "listeners of the gate for this machine's 127.0.0.1:8377, [::1]:8377",
+    ),
     (("hand_over",), "hand the listeners to the gate, outside"),
     (("rlimit", 7, 1024, 4096), "limit of each process: open files = 1024"),
     (("umask", 0o22), "umask 022"),
@@ -46,6 +50,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("no_new_privs",), "no_new_privs: no set-uid program gains anything"),
     (("landlock", 1, 2, 3, ((b"/p", 1),), 0), "Landlock, 1 rules"),
     (("landlock", 1, 2, 3, (), 0, ((3128, 2),)), "Landlock, 0 rules, TCP to port 3128 only"),
+    (("landlock", 1, 2, 3, (), 0, ((3128, 2), (4000, 2))), "Landlock, 0 rules, TCP to port 3128, 4000 only"),
     (("terminal", b"dev/pts/ptmx"), "a pseudo-terminal of the command's own, if it is run on one"),
     (("view", b"home/u/p"), "hand /home/u/p to mudroom's own file tools, if they asked for it"),
     (("seccomp", bytes(80)), "system call filter, 10 instructions"),

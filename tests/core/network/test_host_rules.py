@@ -68,7 +68,7 @@ def action(text: str, *rules: HostRule) -> Action:
         ("[::1]:3000", HostRule("allow", "::1", (3000,), private=True)),
         # all of the internet is not
         ("0.0.0.0/0", HostRule("allow", "0.0.0.0/0")),
-        ("localhost:3000", HostRule("allow", "localhost", (3000,))),
+        ("localhost:3000", HostRule("allow", "localhost", (3000,), private=True)),
     ],
 )
 def test_a_rule(text: str, expected: HostRule) -> None:

@@ -14,8 +14,11 @@ def test_a_preset(name: str) -> None:
     assert [show_rule(rule) for rule in rules] == list(PRESETS[name].hosts)
     assert {rule.source for rule in rules} == {f"preset {name}"}
     for rule in rules:
-        assert (rule.action, rule.private, rule.inspect) == ("allow", False, False)
-        assert rule.pattern.count(".") >= 1 + rule.pattern.startswith("*"), "no wildcard over a whole top-level domain"
+        is_here = rule.pattern == "localhost"
+        assert (rule.action, rule.private, rule.inspect) == ("allow", is_here, False)
+        assert is_here or rule.pattern.count(".") >= 1 + rule.pattern.startswith("*"), (
+            "no wildcard over a whole top-level domain"
+        )
     assert PRESETS[name].about
     assert sorted(PRESETS) == list(PRESETS)
 
@@ -25,6 +28,11 @@ def test_a_preset(name: str) -> None:
     [
         ("npm", "registry.npmjs.org", 443, "allow"),
         ("npm", "npmjs.org", 443, "ask"),
+        ("ollama", "127.0.0.1", 11434, "allow"),
+        ("ollama", "localhost", 11434, "allow"),
+        ("ollama", "127.0.0.1", 1234, "deny"),
+        ("ollama", "10.0.0.1", 11434, "deny"),
+        ("lmstudio", "::1", 1234, "allow"),
         ("npm", "registry.npmjs.org.evil.com", 443, "ask"),
         ("pypi", "files.pythonhosted.org", 443, "allow"),
         ("github", "github.com", 22, "allow"),

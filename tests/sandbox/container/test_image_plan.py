@@ -144,5 +144,12 @@ def test_without_a_network_nothing_is_handed_over() -> None:
     assert "loopback" in ops
 
 
+def test_places_of_this_machine_have_listeners_before_they_are_handed_over() -> None:
+    spec = SPEC._replace(network="gate", loopback=(("127.0.0.1", 8377, 0),))
+    steps = compile_imaged(spec, "x86_64").steps
+    at = steps.index(("listen_on_loopback", (("127.0.0.1", 8377),)))
+    assert steps[at + 1] == ("hand_over",)
+
+
 def test_the_places_of_the_launcher_are_hidden() -> None:
     assert OURS == (runtime.PLACE,)

@@ -42,6 +42,13 @@ def test_the_steps() -> None:
     assert plan.steps[2] == ("listen", PROXY_PORT, 0, ())
 
 
+def test_places_of_this_machine_have_listeners_before_they_are_handed_over() -> None:
+    plan = compile_inside(SPEC._replace(loopback=(("127.0.0.1", 8377, 0),)), "x86_64")
+    assert plan.steps[2:5] == (
+        ("listen", PROXY_PORT, 0, ()), ("listen_on_loopback", (("127.0.0.1", 8377),)), ("hand_over",)
+    )  # fmt: skip
+
+
 def test_what_the_container_is_made_with() -> None:
     plan = compile_inside(SPEC, "x86_64")
     assert plan.mounts == (

@@ -159,6 +159,36 @@ def test_without_nftables_the_usual_ports_lead_to_the_gate(gated: GatedBox) -> N
         assert command.answer() == "ConnectionRefusedError"
 
 
+@pytest.mark.parametrize("kind", ["overlay", "overlay prepared", "copy prepared"])
+def test_a_place_of_the_hosts_loopback_has_a_listener(gated: GatedBox, kind: str) -> None:
+    places = (("127.0.0.1", 8377, 0), ("127.0.0.53", 53053, 0), ("::1", 8377, 0))
+    gated.prepared(kind)
+    plan = gated.plan(loopback=places)
+    with inside(gated, plan) as command:
+        names = [name for name, _ in command.made][-3:]
+        assert names == ["loopback=127.0.0.1:8377", "loopback=127.0.0.53:53053", "loopback=[::1]:8377"]
+        for name, (host, port, _outside) in zip(names, places, strict=True):
+            command.connect(host, port)
+            accepted = command.accept(name)
+            accepted.send(name.encode())
+            assert command.answer() == name
+            accepted.close()
+        command.connect("127.0.0.2", 8377)
+        assert command.answer() == "ConnectionRefusedError"
+
+
+def test_a_place_at_a_port_that_leads_to_the_gate_anyway(gated: GatedBox) -> None:
+    """Without nftables its listeners have the usual ports at every address."""
+    plan = gated.plan(loopback=(("127.0.0.1", 443, 0), ("127.0.0.1", 8377, 0)))
+    steps = tuple((*step[:2], 0, *step[3:]) if step[0] == "listen" else step for step in plan.steps)
+    with inside(gated, plan._replace(steps=steps)) as command:
+        assert [name for name, _ in command.made][3:] == ["transparent"] * len(USUAL) + ["loopback=127.0.0.1:8377"]
+        command.connect("127.0.0.1", 443)
+        accepted = command.accept("transparent")
+        assert accepted.getsockname()[:2] == ("::ffff:127.0.0.1", 443)
+        accepted.close()
+
+
 def test_a_name_is_looked_up_here(gated: GatedBox) -> None:
     """A datagram to any address comes with the address that was asked."""
     with inside(gated, "overlay") as command:

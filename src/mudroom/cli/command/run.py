@@ -270,31 +270,20 @@ def show_result(
 def refusal_lines(denials: Sequence[Denial]) -> list[str]:
     """Return a line for each of the first hosts that the gate has refused. ``mudroom policy why`` shows the others."""
     hosts = [denial for denial in denials if denial.kind == "network"]
+    if not hosts:
+        return []
+    from mudroom.core.network.allowing import command_to_allow
+
     lines = []
     for denial in hosts[:MOST_REFUSED_HOSTS]:
-        host = show(denial.target).removesuffix(":443").removesuffix(":80")
-        has_no_rule = denial.reason.startswith(("no rule", "asked, and nobody"))
-        hint = f" (mudroom net allow {host})" if has_no_rule else _private_hint(host, denial.reason)
+        command = command_to_allow(show(denial.target), denial.reason)
+        meant = "if that is meant: " if "--private" in command else ""
+        hint = f" ({meant}{command})" if command else ""
         times = f", {denial.times} times" if denial.times > 1 else ""
         lines.append(f"refused{times}: {show(denial.target)}: {denial.reason}{hint}")
     if len(hosts) > MOST_REFUSED_HOSTS:
         lines.append(f"refused: {len(hosts) - MOST_REFUSED_HOSTS} more hosts (mudroom net log --denied)")
     return lines
-
-
-def _private_hint(host: str, reason: str) -> str:
-    """Return a hint for a name whose address a rule can open: "10.1.2.3 is in a private network"."""
-    from mudroom.core.network.address import openable
-    from mudroom.core.network.host import parse_host
-    from mudroom.core.network.host_pattern import network_of
-
-    try:
-        address = parse_host(reason.partition(" is ")[0].encode("utf-8", "surrogateescape"))
-    except ValueError:
-        return ""
-    if address.kind == "name" or not openable(network_of(address.text)):
-        return ""
-    return f" (if that is meant: mudroom net allow --private {host})"
 
 
 def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, context: Context, session: Session) -> str:

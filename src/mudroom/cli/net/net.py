@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.loopback import about_rule, is_loopback, look_at_loopback
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
@@ -27,6 +29,7 @@ examples:
   mudroom net allow registry.npmjs.org        on the ports 80 and 443, for this project on this machine
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
+  mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22                remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
@@ -125,6 +128,8 @@ def _store(rules: list[HostRule], context: Context) -> int:
         )
         if not context.as_json:
             context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
+            if about := about_rule(rule) or _about_preset(rule):
+                context.terminal.note(about)
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
     if context.as_json:
@@ -143,6 +148,15 @@ def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
     replaced_text = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
     return f"{show_rule(rule)} is {_action_word(rule)}{ports}{replaced_text}{', as before' if there else ''}"
+
+
+def _about_preset(rule: HostRule) -> str:
+    """Return a note if the host has the name of a preset, which was perhaps meant."""
+    preset = PRESETS.get(rule.pattern)
+    if preset is None or rule.action != "allow":
+        return ""
+    hosts = " ".join(shlex.quote(host) for host in preset.hosts)
+    return f"this is a host; the preset {rule.pattern} is: mudroom net allow {hosts}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
@@ -296,7 +310,8 @@ def _why_row(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
         reason = f"this is a URL; ask about {_host_of(raw)}" if b"://" in raw else str(error)
         decision, host, port = HostDecision("deny", None, f"no host: {reason}"), None, None
     else:
-        decision = decide(Request(authority.host.text, authority.port), rules)
+        judge = look_at_loopback if is_loopback(authority.host.text) else _look
+        decision = judge(authority.host.text, authority.port, rules)
         host, port = str(authority)[: -len(str(authority.port)) - 1], authority.port
     return {
         "asked": text,
@@ -306,6 +321,10 @@ def _why_row(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
         "rule": rule_to_json(decision.rule) if decision.rule else None,
         "reason": decision.reason,
     }
+
+
+def _look(host: str, port: int, rules: tuple[HostRule, ...]) -> HostDecision:
+    return decide(Request(host, port), rules)
 
 
 def _authority(raw: bytes) -> Authority:

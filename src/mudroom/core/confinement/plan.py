@@ -102,6 +102,10 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
         f"listeners of the gate: proxy ({proxy}), DNS, all other ports by nftables, or "
         + ", ".join(str(port) for port in ports)
     ),
+    "listen_on_loopback": lambda places: (
+        "listeners of the gate for this machine's "
+        + ", ".join(f"[{address}]:{port}" if ":" in address else f"{address}:{port}" for address, port in places)
+    ),
     "hand_over": lambda: "hand the listeners to the gate, outside",
     "rlimit": lambda resource, soft, _hard: f"limit of each process: {_RLIMITS.get(resource, resource)} = {soft}",
     "counters": lambda limits: (
@@ -114,7 +118,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
     "landlock": lambda _fs, _net, _scoped, rules, _flags, ports=(): (
-        f"Landlock, {len(rules)} rules" + "".join(f", TCP to port {port} only" for port, _access in ports)
+        f"Landlock, {len(rules)} rules"
+        + (f", TCP to port {', '.join(str(port) for port, _access in ports)} only" if ports else "")
     ),
     "seccomp": lambda program, telling=b"", _rows=None: (
         f"system call filter, {len(program) // 8} instructions" + (" and reports refusals" if telling else "")

@@ -73,6 +73,9 @@ class SandboxSpec(NamedTuple):
     """Port of the host's loopback on which the gate listens if there are no namespaces."""
     ports: tuple[int, ...] = ()
     """Ports that lead to the gate on a kernel that cannot redirect all ports."""
+    loopback: tuple[tuple[str, int, int], ...] = ()
+    """Places of the host's loopback that are reached inside: (address, port, port of the gate's listener for it on the
+    host's loopback). The last is 0 if the listener is made in the command's network namespace."""
     links: tuple[tuple[bytes, bytes], ...] = ()
     """Symbolic links of the host's root directory, as (target, path), such as /bin → usr/bin."""
     binds: tuple[Bind, ...] = ()

@@ -1,7 +1,8 @@
 """Host patterns and the hosts that they match.
 
 Rules of this file: a pattern matches whole labels, never a part of a label. A wildcard matches names; an address or a
-network matches clients that use addresses. Neither ever matches the other.
+network matches clients that use addresses. Neither ever matches the other. ``localhost`` alone also stands for two
+addresses, since it always means this machine's loopback (RFC 6761 6.3).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from mudroom.core.network.address import Network, parse_network
 from mudroom.core.network.host import HostName, parse_host
 from mudroom.core.tree.path import show
 
+LOCALHOST, LOCALHOST_ADDRESSES = "localhost", ("127.0.0.1", "::1")
+"""This machine by name, and the addresses that the name stands for."""
 METADATA = {
     "metadata.google.internal": "the metadata service of Google's cloud",
     "metadata.goog": "the metadata service of Google's cloud",
@@ -48,6 +51,8 @@ def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
 def matches(pattern: str, host: HostName) -> bool:
     """Return whether a canonical pattern matches this host."""
     if host.kind != "name":
+        if pattern == LOCALHOST:
+            return host.text in LOCALHOST_ADDRESSES
         return host.text == pattern or ("/" in pattern and network_of(host.text).prefix in network_of(pattern))
     if pattern == "*":
         return True

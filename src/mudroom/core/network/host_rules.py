@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
 from mudroom.core.network.host import HostName, parse_host, parse_port
-from mudroom.core.network.host_pattern import METADATA, matches, network_of, parse_pattern, specificity
+from mudroom.core.network.host_pattern import LOCALHOST, METADATA, matches, network_of, parse_pattern, specificity
 from mudroom.core.tree.path import show
 
 Action = Literal["allow", "ask", "deny"]
@@ -148,7 +148,8 @@ def vet(
 
 def parse_rule(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
     """Return the rule for ``host[:port[,port…]]``; an IPv6 address with ports is in brackets. An allow rule for a
-    private address or network implies ``private``. Raise ValueError with a printable problem and the correct form."""
+    private address or network, or for ``localhost``, implies ``private``. Raise ValueError with a printable problem and
+    the correct form."""
     raw = text.encode("utf-8", "surrogateescape")
     if b"://" in raw:
         raise ValueError(f"this is a URL; write the host alone: {_host_of_url(raw)}")
@@ -157,8 +158,8 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
     never = METADATA.get(canonical) if network is None else unreachable(network)
     if never is not None and action != "deny":
         raise ValueError(f"{show(raw)} is {never}: no rule opens that")
-    if network is not None and action != "deny":
-        private = private or openable(network)
+    if action != "deny":
+        private = private or canonical == LOCALHOST or (network is not None and openable(network))
     return HostRule(action, canonical, ports, private=private, source=source)
 
 

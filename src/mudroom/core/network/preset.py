@@ -1,4 +1,5 @@
-"""Presets: named groups of hosts that the tools of one ecosystem need, and no more.
+"""Presets: named groups of hosts that the tools of one ecosystem need, and no more; and model servers on this machine,
+at the ports that they have unless configured otherwise.
 
 Rules of this file: data only. A preset has no effect unless the policy names it (``network.presets``). Presets are for
 reading; where a host also accepts uploads (a forge with a token, a registry with an account), ``takes`` says so, since
@@ -62,10 +63,13 @@ PRESETS: dict[str, Preset] = {
     "hex": Preset("Elixir, Erlang", ("hex.pm", "repo.hex.pm", "builds.hex.pm")),
     "huggingface": Preset("models and data sets", ("huggingface.co", "**.hf.co", "*.huggingface.co"), True),
     "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io")),
+    "litellm": Preset("LiteLLM on this machine", ("localhost:4000",), True),
+    "lmstudio": Preset("LM Studio on this machine", ("localhost:1234",)),
     "maven": Preset("Maven Central", ("repo.maven.apache.org", "repo1.maven.org")),
     "node": Preset("Node itself, and headers for native modules", ("nodejs.org",)),
     "npm": Preset("npm, pnpm", ("registry.npmjs.org",), True),
     "nuget": Preset(".NET", ("api.nuget.org", "www.nuget.org")),
+    "ollama": Preset("Ollama on this machine, which also sends models to registries", ("localhost:11434",), True),
     "packagist": Preset("composer", ("repo.packagist.org", "packagist.org")),
     "pypi": Preset("pip, uv, poetry", ("pypi.org", "files.pythonhosted.org")),
     "quay": Preset("images of quay.io", ("quay.io", "*.quay.io"), True),
@@ -73,6 +77,7 @@ PRESETS: dict[str, Preset] = {
     "rustup": Preset("Rust itself", ("static.rust-lang.org",)),
     "terraform": Preset("providers and modules", ("registry.terraform.io", "releases.hashicorp.com")),
     "ubuntu": Preset("apt", ("**.archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com")),
+    "vllm": Preset("vLLM on this machine", ("localhost:8000",)),
     "yarn": Preset("yarn", ("registry.yarnpkg.com", "repo.yarnpkg.com")),
 }
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
-from mudroom.core.network.host import Authority, parse_host
+from mudroom.core.network.host import Authority, parse_authority, parse_host
+from mudroom.core.network.loopback import LoopbackPlace
 from mudroom.net.entrances.connect import connect
+from mudroom.net.entrances.loopback import serve_loopback
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.entrances.socks import socks
 from mudroom.net.entrances.transparent import Destination, original_destination, own_address, serve_transparent
@@ -41,7 +44,7 @@ class EntranceClient(Peer):
     def __init__(self, context: EntranceContext, kind: str) -> None:
         super().__init__()
         self._context = context
-        self._kind = kind
+        self._serve_kind = serve_of(kind)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -56,7 +59,7 @@ class EntranceClient(Peer):
 
     async def _serve(self) -> None:
         try:
-            await _SERVE[self._kind](self, self._context)
+            await self._serve_kind(self, self._context)
             await self.dismiss()
         except PeerGone:
             pass  # the flow has already been reported
@@ -137,5 +140,22 @@ async def _redirected(client: Peer, context: EntranceContext) -> None:
     await _serve_captured(client, context, original_destination)
 
 
-_SERVE = {"proxy": _proxied, "transparent": _transparent, "redirected": _redirected, "dns-tcp": _dns}
-STREAMS = frozenset(_SERVE)
+async def _loopback(client: Peer, context: EntranceContext, place: LoopbackPlace) -> None:
+    connection = await serve_loopback(client, context.guard, place)
+    if connection is not None:
+        await _serve_handed(client, context.guard, connection)
+
+
+Serve = Callable[[Peer, EntranceContext], Coroutine[Any, Any, None]]
+
+_SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _transparent, "redirected": _redirected, "dns-tcp": _dns}
+LOOPBACK = "loopback="
+
+
+def serve_of(kind: str) -> Serve:
+    """Return the function that serves the connections of a listener. Raise KeyError for an unknown kind, ValueError for
+    a place that is none."""
+    if not kind.startswith(LOOPBACK):
+        return _SERVE[kind]
+    host, port = parse_authority(kind.removeprefix(LOOPBACK).encode())
+    return functools.partial(_loopback, place=LoopbackPlace(host.text, port))

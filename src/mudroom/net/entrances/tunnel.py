@@ -13,6 +13,7 @@ import asyncio
 from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
@@ -99,6 +100,8 @@ def _mismatch(name: bytes | None, host: str) -> str:
         kind = parse_host(host.encode()).kind
         return "" if kind != "name" else f"the client does not say that it wants {host} (no SNI)"
     sent = parse_host(name).text
+    if sent == LOCALHOST and host in LOCALHOST_ADDRESSES:
+        return ""
     return "" if sent == host else f"the client wants {sent}, and not {host}"
 
 

@@ -13,12 +13,14 @@ import time
 
 from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.core.network.host_rules import USUAL, HostDecision, Request, vet
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
+from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, vet
 from mudroom.net.gate.dial import dial
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import local
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
+from mudroom.net.protocol.refusal import denied
 from mudroom.net.protocol.upstream import Upstream
 
 _LONGEST_PATH = 1024
@@ -110,20 +112,30 @@ class Exchange:
         if upstream is not None and not (rule is not None and rule.private):
             return await self._reach_through(upstream)
         try:
-            addresses = await self.guard.resolver(self.host)
+            addresses = await self._resolve(rule)
         except OSError as error:
             raise self._fail(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
         own = local(addresses)
         reason = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if reason is not None:
             self.refuse(reason)
-            raise Unreachable(f"{self.host} is not dialled: {reason}", 403)
+            raise Unreachable(denied(self.host, self.port, reason), 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
             error_text = os.strerror(error.errno or errno.EIO).lower()
             raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
+
+    async def _resolve(self, rule: HostRule | None) -> list[bytes]:
+        """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen
+        on either, and a client that reaches a listener of the gate does not try the other. Raise OSError."""
+        addresses = await self.guard.resolver(self.host)
+        if rule is None or rule.pattern != LOCALHOST or self.host not in LOCALHOST_ADDRESSES:
+            return addresses
+        others = [address for address in LOCALHOST_ADDRESSES if address != self.host]
+        opened = [one for one in others if self.guard.look(Request(one, self.port)).action == "allow"]
+        return [*addresses, *(network_of(address).prefix for address in opened)]
 
     async def _reach_through(self, upstream: Upstream) -> Peer:
         self._address = str(upstream)

@@ -7,6 +7,9 @@ is full, its transport is paused (pause_reading), so a slow reader slows down th
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from typing import cast
 
 HELD = 64 << 10
@@ -160,7 +163,7 @@ class Peer(asyncio.Protocol):
         if error is None:
             self.transport.close()
         else:
-            self.transport.abort()
+            self.reset()
 
     async def dismiss(self) -> None:
         """Close so that the last response is received: closing with unread data causes a reset, which can overtake the
@@ -181,13 +184,21 @@ class Peer(asyncio.Protocol):
         if not self.lost:
             self.transport.abort()
 
+    def reset(self) -> None:
+        """As ``cut``; the other end gets a reset, and no end of file (SO_LINGER of 0 seconds, socket(7))."""
+        if self.lost or self.transport.is_closing():
+            return
+        with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as channel:
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
     def pass_to(self, target: Peer) -> None:
         """From now on, pass received bytes to ``target``: the buffered ones first, and end of file at the end."""
         self._target, target._source = target, self
         if self.buffer:
             target.transport.write(self.take(len(self.buffer)))
         if self.lost:
-            target.end()
+            target.end(ConnectionResetError(self.error) if self.error else None)
             return
         if self.ended:
             target.finish()

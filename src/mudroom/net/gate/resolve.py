@@ -1,7 +1,8 @@
 """Resolve an allowed name to all its addresses.
 
-Rules of this file: only allowed names are passed in. Names go to getaddrinfo(3) as ASCII in their canonical spelling,
-addresses never do. The calls block, so a few threads make them, and no caller waits longer than ``PATIENCE``.
+Rules of this file: only allowed names are passed in, and ``localhost`` is never looked up (RFC 6761 6.3). Names go to
+getaddrinfo(3) as ASCII in their canonical spelling, addresses never do. The calls block, so a few threads make them,
+and no caller waits longer than ``PATIENCE``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom.core.network.address import parse_ipv4, parse_ipv6
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 
 PATIENCE = 5.0
 """Seconds for a lookup."""
@@ -32,6 +34,10 @@ async def resolve(host: str) -> list[bytes]:
     """Return the addresses in the order of getaddrinfo(3), which is the order to try them in (RFC 6724). An address
     resolves to itself. Raise OSError."""
     raw = host.encode("ascii")
+    if host == LOCALHOST:
+        return [
+            socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text) for text in LOCALHOST_ADDRESSES
+        ]
     literal = parse_ipv4(raw) or parse_ipv6(raw)
     if literal is not None:
         return [literal]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mudroom.core.network.allowing import command_to_allow
+
 _PHRASES = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 431: "Request Header Fields Too Large",
             501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout"}  # fmt: skip
 
@@ -24,7 +26,7 @@ def response(status: int, text: str) -> bytes:
 
 
 def denied(host: str, port: int, reason: str) -> str:
-    """Return the text of a refusal: host and port, the reason, and the command that allows it."""
-    shown = f"[{host}]" if ":" in host else host
-    where = shown if port in (80, 443) else f"{shown}:{port}"
-    return f"{shown}:{port} is not allowed: {reason}; to allow it: mudroom net allow {where}"
+    """Return the text of a refusal: host and port, the reason, and the command that allows it, if one does."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    command = command_to_allow(where, reason)
+    return f"{where} is not allowed: {reason}" + (f"; to allow it: {command}" if command else "")

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.net.protocol.head import BadHead, RequestHead
 
 
 class Target(NamedTuple):
     authority: Authority
     path: bytes
+    name: Authority | None = None
+    """The client's own name for a place of this machine's loopback, if it is another one."""
 
     def host_field(self, usual: int) -> bytes:
         """Return the Host field as clients write it: without the default port ``usual``."""
-        return str(self.authority).removesuffix(f":{usual}").encode()
+        return str(self.name or self.authority).removesuffix(f":{usual}").encode()
 
 
 def parse_target(head: RequestHead, origin: Authority | None) -> Target:
@@ -38,11 +41,19 @@ def parse_target(head: RequestHead, origin: Authority | None) -> Target:
             authorities.append(parse_authority(host, 80 if origin is None else origin.port))
     except ValueError as error:
         raise BadHead(str(error)) from error
-    authority = origin or authorities[0]
+    authority, name = origin or authorities[0], None
     for other in authorities:
-        if other != authority:
+        if origin is not None and is_same_place(origin, other):
+            name = other
+        elif other != authority:
             raise BadHead(f"it is for {authority} and for {other}", 403)
-    return Target(authority, path)
+    return Target(authority, path, name)
+
+
+def is_same_place(origin: Authority, other: Authority) -> bool:
+    """Return whether both name the same port of this machine's loopback: ``localhost`` stands for its addresses."""
+    names = (LOCALHOST, *LOCALHOST_ADDRESSES)
+    return origin.port == other.port and origin.host.text in LOCALHOST_ADDRESSES and other.host.text in names
 
 
 def _split(rest: bytes) -> tuple[bytes, bytes]:

@@ -58,6 +58,18 @@ class UpdateMessage(msgspec.Struct, tag="update", array_like=True):
     rules: list[HostRule]
 
 
+class ListenMessage(msgspec.Struct, tag="listen", array_like=True):
+    """Further listeners. Its descriptors: the listeners in this order."""
+
+    kinds: list[str]
+
+
+class CloseMessage(msgspec.Struct, tag="close", array_like=True):
+    """Close the listeners of these kinds. Open connections stay open."""
+
+    kinds: list[str]
+
+
 class ShutMessage(msgspec.Struct, tag="shut", array_like=True):
     pass
 
@@ -93,7 +105,7 @@ class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
     """The door is shut; this is the last message."""
 
 
-ToGate = OpenMessage | AnswerMessage | UpdateMessage | ShutMessage
+ToGate = OpenMessage | AnswerMessage | UpdateMessage | ListenMessage | CloseMessage | ShutMessage
 ToHost = AskedMessage | BeganMessage | EndedMessage | DroppedMessage | ClosedMessage
 
 _encode = msgspec.json.Encoder().encode

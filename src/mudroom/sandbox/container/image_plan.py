@@ -29,6 +29,7 @@ from mudroom.sandbox.linux.plan import (
     bind_step,
     cache_steps,
     confinement,
+    gate_steps,
     inside_caches,
     own_directory,
     own_system,
@@ -60,7 +61,7 @@ def compile_imaged(spec: SandboxSpec, machine: str, hidden: tuple[bytes, ...] = 
         *own_directory(spec),
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
-        *((("hand_over",),) if spec.network == "gate" else ()),
+        *gate_steps(spec),
         ("pivot",),
         ("cwd", spec.cwd),
     ]

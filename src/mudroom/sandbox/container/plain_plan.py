@@ -12,7 +12,14 @@ from typing import Any
 
 from mudroom.core.confinement.plan import Plan, Step
 from mudroom.core.confinement.spec import Copy, SandboxSpec
-from mudroom.sandbox.linux.plan import PROXY_PORT, SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL, filter_for, no_audit_flags
+from mudroom.sandbox.linux.plan import (
+    PROXY_PORT,
+    SCOPE_ABSTRACT_UNIX_SOCKET,
+    SCOPE_SIGNAL,
+    filter_for,
+    gate_steps,
+    no_audit_flags,
+)
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
 
@@ -25,7 +32,7 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
     steps = [
         ("view", spec.project),
         ("terminal", b"/dev/ptmx"),
-        *((("listen", PROXY_PORT, 0, ()), ("hand_over",)) if spec.network == "gate" else ()),
+        *((("listen", PROXY_PORT, 0, ()), *gate_steps(spec)) if spec.network == "gate" else ()),
         ("umask", spec.umask),
         ("cwd", spec.cwd),
         ("drop_bounding_set",),

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from mudroom.core.result import Denial
 from mudroom.sandbox.linux.syscall import DENY, ERROR_NAMES, SyscallRule
 
+ONLY_THE_GATE = "without a network namespace only the gate can be reached, as a proxy"
+NO_RULE = "no rule names this port of this machine"
+
 
 def denials(records: Iterable[bytes]) -> tuple[Denial, ...]:
     """Parse records of init: ``call <number of the rule> <count>``, or a call that the mediator refused (``chmod
@@ -17,7 +20,8 @@ def denials(records: Iterable[bytes]) -> tuple[Denial, ...]:
 def _denial(record: bytes) -> Denial:
     action, _space, rest = record.partition(b" ")
     if action == b"connect":
-        return Denial("network", rest, "without a network namespace only the gate can be reached, as a proxy")
+        reason = NO_RULE if rest.startswith((b"127.", b"[::1]:")) else ONLY_THE_GATE
+        return Denial("network", rest, reason)
     if action != b"call":
         return Denial("metadata", rest, f"{action.decode()} outside the command's own directories")
     number, count = (int(word) for word in rest.split())

@@ -38,7 +38,7 @@ LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # of files: execute, write, read
 SIGCHLD = 17
 ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
 EXDEV, ELOOP = 18, 40
-EOPNOTSUPP, EAFNOSUPPORT, EADDRNOTAVAIL = 95, 97, 99
+EOPNOTSUPP, EAFNOSUPPORT, EADDRINUSE, EADDRNOTAVAIL = 95, 97, 98, 99
 
 # PyDLL keeps the GIL: a child that is cloned while the GIL is released would hang.
 libc = ctypes.PyDLL(None, use_errno=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import _socket
 import os
 
-from mudroom.sandbox.launcher.kernel import EADDRNOTAVAIL, EAFNOSUPPORT, EOPNOTSUPP
+from mudroom.sandbox.launcher.kernel import EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EOPNOTSUPP
 from mudroom.sandbox.launcher.netlink import (
     AF_INET,
     AF_INET6,
@@ -63,6 +63,25 @@ def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[
     context.listeners = [(kind, socket.detach()) for kind, socket in sockets]
     for name in ("user", "net"):  # a process that holds both, and made them, may create sockets inside (setns(2))
         context.listeners.append((name, os.open("/proc/self/ns/" + name, os.O_RDONLY | os.O_CLOEXEC)))
+
+
+def step_listen_on_loopback(context: StepContext, places: tuple[tuple[str, int], ...]) -> None:
+    """Make a listener of the gate at each place of the sandbox's own loopback. A server of the command cannot listen
+    there then, as it could not on the host beside the server that the place stands for.
+
+    A place whose port another listener of the gate has at every address (``step_listen`` without nftables) needs none:
+    that one judges by the address, too. There is none for IPv6 in a kernel without it."""
+    for address, port in places:
+        is_ipv6 = ":" in address
+        try:
+            socket = _bind_tcp(AF_INET6 if is_ipv6 else AF_INET, address, port)
+            _start_listening(socket)
+        except OSError as error:
+            if error.errno not in (EADDRINUSE, *((EAFNOSUPPORT, EADDRNOTAVAIL) if is_ipv6 else ())):
+                raise
+            continue
+        shown = f"[{address}]" if is_ipv6 else address
+        context.listeners.append((f"loopback={shown}:{port}", socket.detach()))
 
 
 def _redirect(port: int) -> bool:
@@ -123,4 +142,9 @@ def _bind_everywhere(kind: int, port: int) -> _socket.socket:
     return socket
 
 
-LISTENER_STEPS = {"routes": step_routes, "listen": step_listen, "hand_over": step_hand_over}
+LISTENER_STEPS = {
+    "routes": step_routes,
+    "listen": step_listen,
+    "listen_on_loopback": step_listen_on_loopback,
+    "hand_over": step_hand_over,
+}

@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Row = tuple[str, int, int, int, int, bool, str]
+    Row = tuple[str, int, int, int, int, bool, str, tuple[tuple[str, int, int], ...]]
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -107,11 +107,11 @@ class Mediator:
         _control(self._listener, NOTIF_SEND, ctypes.c_char_p(reply))
 
     def _perform(self, caller: Caller, row: Row, arguments: list[int]) -> int:
-        action, _directory, _path, _flags, values, _follow, clock = row
+        action, _directory, _path, _flags, values, _follow, clock, places = row
         if action == "refuse":
             return ENOSYS
         if action == "connect":
-            return self._connect(caller, arguments, values)
+            return self._connect(caller, arguments, values, places)
         target = caller.open(row, arguments)
         try:
             where = os.readlink(b"/proc/self/fd/%d" % target)
@@ -124,12 +124,16 @@ class Mediator:
         finally:
             os.close(target)
 
-    def _connect(self, caller: Caller, arguments: list[int], port: int) -> int:
-        """Connect to the gate and to no other address. The caller's socket is replaced by a socket connected here, so
-        it leads to the gate whatever the caller changes meanwhile (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
-        Return 0 or EACCES."""
+    def _connect(
+        self, caller: Caller, arguments: list[int], gate: int, places: tuple[tuple[str, int, int], ...]
+    ) -> int:
+        """Connect to the gate and to no other address: a place of the host's loopback leads to the gate's listener for
+        it. The caller's socket is replaced by a socket connected here, so it leads to the gate whatever the caller
+        changes meanwhile (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)). Return 0 or EACCES."""
         where = address(caller.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS)))
-        if where != (b"127.0.0.1", port):
+        ports = {(_bracketed(host), port): listener for host, port, listener in places}
+        port = gate if where == (b"127.0.0.1", gate) else ports.get(where)
+        if port is None:
             if len(self.refused) < 20:
                 self.refused.append(b"connect %s:%d" % where)
             return EACCES
@@ -193,7 +197,7 @@ class Caller:
 
     def open(self, row: Row, arguments: list[int]) -> int:
         """Open the file that a call is about, as an O_PATH descriptor."""
-        _action, directory, path, flags, values, follow, _clock = row
+        _action, directory, path, flags, values, follow, _clock, _places = row
         at = _signed(arguments[directory]) if directory >= 0 else AT_FDCWD
         if path < 0 or (arguments[path] == 0 and values == 2 and directory >= 0):  # utimensat, no path
             return self._descriptor(at)
@@ -253,6 +257,10 @@ def address(raw: bytes) -> tuple[bytes, int]:
         return b"?", 0
     shown = _socket.inet_ntop(_socket.AF_INET if len(packed) == 4 else _socket.AF_INET6, packed)
     return (b"[%s]" % shown.encode() if ":" in shown else shown.encode()), port
+
+
+def _bracketed(host: str) -> bytes:
+    return b"[%s]" % host.encode() if ":" in host else host.encode()
 
 
 def _signed(value: int) -> int:

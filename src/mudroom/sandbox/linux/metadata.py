@@ -33,6 +33,8 @@ class MetadataCall(NamedTuple):
     """Whether a symbolic link at the end of the path is followed (unless the flags say otherwise)."""
     clock: str = ""
     """The format of times: ``seconds`` (utime), ``timeval`` or ``timespec``."""
+    places: tuple[tuple[str, int, int], ...] = ()
+    """For connect: places of the host's loopback, as in ``SandboxSpec.loopback``."""
 
 
 _X86_64: dict[int, MetadataCall] = {
@@ -81,9 +83,12 @@ _ALLOW = (0x06, 0, 0, 0x7FFF0000)
 _USER_NOTIF = (0x06, 0, 0, 0x7FC00000)
 
 
-def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, MetadataCall]:
+def calls(
+    machine: str, landlock_abi: int, gate: int = 0, places: tuple[tuple[str, int, int], ...] = ()
+) -> dict[int, MetadataCall]:
     """Return the routed calls by system call number. ``gate`` is its port on the host's loopback; 0 means no gate and
-    no connections. Raise ValueError for an unknown machine."""
+    no connections. ``places``: of the host's loopback, which lead to listeners of the gate. Raise ValueError for an
+    unknown machine."""
     own = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
     if own is None:
         raise ValueError(f"no table of system calls for {machine}")
@@ -91,7 +96,7 @@ def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, MetadataC
     if landlock_abi < 3:
         table[_TRUNCATE[machine]] = MetadataCall("refuse")
     if gate:
-        table[_CONNECT[machine]] = MetadataCall("connect", values=gate)
+        table[_CONNECT[machine]] = MetadataCall("connect", values=gate, places=places)
     return table
 
 

@@ -96,7 +96,7 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
         return _with_namespaces(spec, machine)
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     gate = spec.proxy if spec.network == "gate" else 0
-    routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi, gate).items()}
+    routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi, gate, spec.loopback).items()}
     mediation = (route(list(routed)), routed, (spec.view.work, spec.scratch))
     steps = tuple(_without_namespaces(spec, spec.view, machine))
     return Plan(0, (b"", b"", False), steps, mediation=mediation)
@@ -114,13 +114,21 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         *own_directory(spec),
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
-        *((("hand_over",),) if spec.network == "gate" else ()),
+        *gate_steps(spec),
         ("seal", b"", READ_ONLY),
         ("pivot",),
         ("cwd", spec.cwd),
     ]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
     return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
+
+
+def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:
+    """Return the steps of a command that complete the gate's listeners, and hand them over."""
+    if spec.network != "gate":
+        return ()
+    places = tuple((address, port) for address, port, _outside in spec.loopback)
+    return (*((("listen_on_loopback", places),) if places else ()), ("hand_over",))
 
 
 _NO_VIEW = Copy(b"")
@@ -339,7 +347,8 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     handled_net = 0 if spec.network == "open" or spec.landlock_abi < 4 else _NET_RIGHTS
     gated = spec.network == "gate" and spec.landlock_abi >= 4
-    ports = ((spec.proxy, _CONNECT_TCP),) if gated else ()
+    listening = (spec.proxy, *(outside for _address, _port, outside in spec.loopback))
+    ports = tuple((port, _CONNECT_TCP) for port in listening) if gated else ()
     sockets = _NO_UNIX if spec.network == "open" else ONLY_TCP if gated else NO_NETWORK
     outside = (*sockets, *NO_NAMESPACES)
     return [

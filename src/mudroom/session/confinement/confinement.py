@@ -209,11 +209,13 @@ class Confinement:
         gate: int = 0,
         trust: tuple[Bind, ...] = (),
         caches: CacheView = NO_CACHES,
+        loopback: tuple[tuple[str, int, int], ...] = (),
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """Return the plan and the environment of a command. ``private``: the directory of home and /tmp without a mount
         namespace. ``stand_ins``: rlimits instead of limits that no control group enforces. ``gate``: the gate's port on
         the host's loopback if it cannot listen in a network namespace of the command. ``trust``: TLS root certificates
-        instead of the system's. ``caches``: at the places of ``cache_places``."""
+        instead of the system's. ``caches``: at the places of ``cache_places``. ``loopback``: places of the host's
+        loopback that are reached inside, as in ``SandboxSpec``."""
         host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
@@ -245,6 +247,7 @@ class Confinement:
             network=_within(network, bare=bare, unheard=confined and not port),
             proxy=gate,
             ports=USUAL_PORTS,
+            loopback=loopback,
             links=host.links,
             binds=(*self._binds(host, confined, settings), *resolver.binds, *trust),
             caches=caches,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
+    from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
 
@@ -34,14 +35,8 @@ if TYPE_CHECKING:
     """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
-_LISTENERS: dict[str, Kind] = {
-    "proxy": "proxy",
-    "transparent": "transparent",
-    "redirected": "redirected",
-    "dns-udp": "dns-udp",
-    "dns-tcp": "dns-tcp",
-}
-"""Names of the listeners in the launcher's step, and in the gate. Descriptors with other names are the namespaces."""
+_NAMESPACES = ("user", "net")
+"""Names of the descriptors that come with the listeners and are none."""
 _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
 LAST_FLOWS = 5.0
@@ -127,9 +122,12 @@ class Gateway:
         remember: Callable[[HostRule], None],
         approver: Approver | None,
         upstream: str = "",
+        loopback_rules: Callable[[], Sequence[HostRule]] = tuple,
     ) -> None:
-        """``rules`` returns the same object while the rules are unchanged."""
+        """``rules`` returns the same object while the rules are unchanged. So does ``loopback_rules``: the rules if one
+        of them may name this machine's loopback, otherwise none."""
         self.rules, self.remember, self.approver = rules, remember, approver
+        self.loopback_rules = loopback_rules
         self._upstream = upstream
         self._lock = _thread.allocate_lock()
         self._gate: Gate | None = None
@@ -152,11 +150,12 @@ class Gateway:
         hush: Hush = nullcontext,
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
+        places: Sequence[LoopbackPlace] = (),
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
-        the fork's name as shown to the approver."""
-        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork)
+        the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners."""
+        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork, places)
 
 
 class Entrance:
@@ -271,7 +270,12 @@ class Doorkeeper:
         entrance: Entrance,
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
+        places: Sequence[LoopbackPlace] = (),
     ) -> None:
+        self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
+        """As in ``SandboxSpec``."""
+        self._places = list(places)
+        """Places of the host's loopback that have listeners, or whose listeners could not be made."""
         self._gateway, self._hush, self._inspection, self._fork = gateway, hush, inspection, fork
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
@@ -298,13 +302,18 @@ class Doorkeeper:
         self.close()
 
     def listen(self) -> int:
-        """Open a listener on the host's loopback, for a command without a network namespace. Return its port. Other
-        users of this machine can connect there, too: they get the command's access, which is less than their own."""
+        """Open listeners on the host's loopback, for a command without a network namespace: for the proxy and for each
+        place of ``loopback``. Return the proxy's port. Other users of this machine can connect there, too: they get the
+        command's access, which is less than their own."""
+        self.loopback = tuple((*place, self._listen(f"loopback={place}")) for place in self._places)
+        return self._listen("proxy")
+
+    def _listen(self, kind: Kind) -> int:
         listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
         listener.listen(_QUEUE)
         port: int = listener.getsockname()[1]
-        self._listeners.append(("proxy", listener.detach()))
+        self._listeners.append((kind, listener.detach()))
         return port
 
     def began(self, running: Running) -> None:
@@ -338,10 +347,10 @@ class Doorkeeper:
 
     def _take(self, running: Running) -> None:
         for kind, descriptor in running.listeners():
-            if kind in _LISTENERS:
-                self._listeners.append((_LISTENERS[kind], descriptor))
-            else:
+            if kind in _NAMESPACES:
                 self._namespaces.append(descriptor)
+            else:
+                self._listeners.append((kind, descriptor))
         if self._listeners:
             try:
                 self._entrance.open()
@@ -356,21 +365,60 @@ class Doorkeeper:
         self._rules = self._gateway.rules()
         self._door = self._gateway.gate.open(self._rules, listeners, ask=ask, inspection=self._inspection)
         self._listeners = []  # owned by the door from now on
+        self._follow(self._rules)
 
     def look(self) -> None:
-        """Periodic check: apply changed rules to new connections. If the rules cannot be read, no connection is allowed
-        any more."""
-        if self._door is None:
+        """Periodic check: apply changed rules to new connections, and to the places of the host's loopback that have
+        listeners. If the rules cannot be read, no connection is allowed any more."""
+        door = self._door
+        if door is None and not ((self._namespaces or self._places) and self._listeners):
             return
         try:
-            self._look_elsewhere(self._door)
-            rules = self._gateway.rules()
+            if door is not None:
+                self._look_elsewhere(door)
+            rules = self._gateway.loopback_rules() if door is None else self._gateway.rules()
         except MudroomError as error:
-            self._without_network(str(error))
+            if door is not None:
+                self._without_network(str(error))
             return
         if rules is not self._rules:
             self._rules = rules
-            self._door.update([*rules, *self._answered])
+            current = [*rules, *self._answered]
+            if door is not None:
+                door.update(current)
+            self._follow(current)
+
+    def _follow(self, rules: Sequence[HostRule]) -> None:
+        """Close the listeners of places that no rule opens any more, and make those of new places, if the command has a
+        network namespace."""
+        if not self._places and not rules:
+            return
+        from mudroom.core.network.loopback import MOST, loopback_places
+
+        wanted = loopback_places(rules)[:MOST]
+        gone = {f"loopback={place}" for place in self._places if place not in wanted}
+        new = [place for place in wanted if place not in self._places] if self._namespaces else []
+        self._places = [place for place in self._places if place in wanted] + new
+        if gone:
+            self._close_listeners(gone)
+        if new:
+            from mudroom.net.door import Listener
+            from mudroom.session.confinement.loopback import make_listeners
+
+            listeners, notes = make_listeners(new, self._namespaces)
+            self.notes += notes
+            if self._door is not None:
+                self._door.listen([Listener(*listener) for listener in listeners])
+            else:
+                self._listeners += listeners
+
+    def _close_listeners(self, kinds: Collection[str]) -> None:
+        if self._door is not None:
+            self._door.close_listeners(kinds)
+        for kind, descriptor in self._listeners:
+            if kind in kinds:
+                os.close(descriptor)
+        self._listeners = [listener for listener in self._listeners if listener[0] not in kinds]
 
     def _hear(self, door: Door) -> None:
         from mudroom.core.network.flow import Flow
