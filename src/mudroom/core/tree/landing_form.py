@@ -27,6 +27,8 @@ from collections.abc import Callable
 
 from mudroom.core.tree.entry import Entry, Kind, same_stamp
 
+STAYS = "which cannot be applied: it stays as it is"
+"""The end of a remark about a file of the project that has become a fifo, socket or device."""
 LANDING_KINDS: frozenset[Kind] = frozenset(("file", "directory", "symlink"))
 
 REDUCED, LEADS_OUT, OWNER = "reduced-mode", "leads-outside", "owner"

@@ -34,6 +34,7 @@ from mudroom.core.tree.landing_form import (
     LEADS_OUT,
     OWNER,
     REDUCED,
+    STAYS,
     bits_left_out,
     landing_entry,
     leads_out,
@@ -103,8 +104,7 @@ class _Collector:
                     self._remarks[path] = Remark(path, f"the mode of a {staged.kind} is not applied")
                 return
             if theirs is not None and theirs.kind != "directory":
-                text = f"has become a {staged.kind}, which cannot be applied: it stays as it is"
-                self._remarks[path] = Remark(path, text)
+                self._remarks[path] = Remark(path, f"has become a {staged.kind}, {STAYS}")
                 return  # to land the deletion alone would be neither what the command did nor what was there
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None

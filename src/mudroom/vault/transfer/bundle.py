@@ -25,6 +25,7 @@ from typing import IO, NamedTuple, cast
 import msgspec
 
 from mudroom.core.tree.entry import Entry, is_untouched
+from mudroom.core.tree.landing_form import STAYS
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import safe_open
@@ -73,7 +74,7 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFor
     if fork.is_copy:
         seal_upper(vault, fork)
     with _new_file(path) as stream:
-        packer = Packer(stream)
+        packer = Packer(stream, _staying(vault, fork))
         _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, RECORD_FORMAT, time))
         packer.close()
     return ExportedFork(os.stat(path).st_size, tuple(packer.remarks))
@@ -98,6 +99,12 @@ def _new_file(path: bytes) -> Iterator[IO[bytes]]:
         except BaseException:
             os.unlink(beside)
             raise
+
+
+def _staying(vault: Vault, fork: Fork) -> frozenset[bytes]:
+    records = [fork.record, *(load_record(vault.layer(name) + b"/record") for name in fork.state.references)]
+    remarks = (remark for record in records if record is not None for remark in record.changeset.remarks)
+    return frozenset(remark.path for remark in remarks if remark.text.endswith(STAYS))
 
 
 def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:

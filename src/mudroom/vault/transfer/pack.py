@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Collection
 from typing import IO
 
 from mudroom.core.tree.entry import Entry
@@ -33,9 +34,11 @@ _PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b"%=")
 
 
 class Packer:
-    """Writes to ``stream``, which its owner closes. ``remarks``: files that were left out, with the reason."""
+    """Writes to ``stream``, which its owner closes. ``remarks``: files that were left out, with the reason.
+    ``staying``: paths at which the project's own files stay, whatever the fork has there."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], staying: Collection[bytes] = ()) -> None:
+        self._staying = staying
         self._tar = tarfile.open(  # noqa: SIM115 - closed by close()
             fileobj=stream, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
         )
@@ -127,7 +130,9 @@ class Packer:
         is_gone = is_layer and _is_whiteout(root, at, entry)
         if not is_gone and entry.kind not in LANDING_KINDS:
             self.remarks.append(f"{show(at)}: a {entry.kind} is left out")
-            is_gone = True
+            is_gone = at not in self._staying
+            if not is_gone:
+                return  # the project's own file is there, and shows through
         if is_gone:
             if is_layer:
                 info.type, info.devmajor, info.devminor = tarfile.CHRTYPE, 0, 0
