@@ -362,7 +362,9 @@ class Confinement:
     def _check_named(self, grant: Grant) -> None:
         """Raise UsageError if a named store contains the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
-        reason = in_the_way(grant.live, self._vault.project, state)
+        copies = {source for source, _path in grant.links}  # of the fork: they are in the state
+        live = (bind for bind in grant.live if bind.path not in copies)
+        reason = in_the_way(live, self._vault.project, state)
         if reason:
             raise UsageError(reason, "name what is needed of it")
 

@@ -1,0 +1,69 @@
+"""The copy of an agent's store in the weaker modes, and beside a command in the background."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Place, act_as
+from mudroom.agents.catalog import Catalog
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session
+from mudroom.session.agents.agent_settings import agent_settings
+
+pytestmark = pytest.mark.both_users
+
+PLANT = "echo planted > ~/.claude/settings.json; echo more >> ~/.claude/.credentials.json; cat ~/.claude/settings.json"
+
+
+def claude(place: Place, level: int = 1) -> Session:
+    store = place.home / ".claude"
+    store.mkdir()
+    (store / "settings.json").write_text("mine\n")
+    (store / ".credentials.json").write_text("token\n")
+    session = place.session(Settings(network="none"))
+    act_as(session, card=Catalog().profile("claude").card(level))
+    return session
+
+
+def run(session: Session, script: str) -> Result:
+    result = session.run([b"sh", b"-c", script.encode()], fork="f")
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+@pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+def test_without_namespaces_the_copy_is_behind_links(place: Place) -> None:
+    session = claude(place)
+    session.machine.confinement.mode = "landlock"
+    assert run(session, PLANT).stdout == b"planted\n"
+    assert (place.home / ".claude/settings.json").read_text() == "mine\n"
+    assert (place.home / ".claude/.credentials.json").read_text() == "token\nmore\n"
+    assert run(session, "cat ~/.claude/settings.json ~/.claude/.credentials.json").stdout == b"planted\ntoken\nmore\n"
+    ((_home, changes),) = agent_settings(session, "f")
+    assert [change.path for change in changes] == [b".claude/settings.json"]
+    session.machine.confinement.mode = "overlay"  # the login's link makes room for a mount, and back
+    assert run(session, "cat ~/.claude/settings.json ~/.claude/.credentials.json").stdout == b"planted\ntoken\nmore\n"
+    session.machine.confinement.mode = "landlock"
+    assert run(session, "cat ~/.claude/.credentials.json").stdout == b"token\nmore\n"
+
+
+@pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+def test_at_level_0_without_namespaces_the_store_is_read_only(place: Place) -> None:
+    session = claude(place, level=0)
+    session.machine.confinement.mode = "landlock"
+    result = session.run([b"sh", b"-c", b"echo planted > ~/.claude/settings.json"], fork="f")
+    assert result.exit_code != 0
+    assert any("cannot be staged" in note for note in result.notes), result.notes
+    assert (place.home / ".claude/settings.json").read_text() == "mine\n"
+
+
+def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place) -> None:
+    session = claude(place)
+    started = session.start([b"sh", b"-c", PLANT.encode() + b"; echo up; sleep 60"], fork="f")
+    while b"up" not in started.output()[0]:
+        assert started.poll() is None, started.output()
+    assert run(session, "cat ~/.claude/settings.json").stdout == b"planted\n"
+    started.end()
+    assert (place.home / ".claude/settings.json").read_text() == "mine\n"
