@@ -49,11 +49,13 @@ trees = st.lists(st.tuples(paths, kinds, modes, targets), max_size=15)
 
 
 def grow(root: Path, tree: list[tuple[str, str, int, str]]) -> None:
-    """Make what can be made of a tree."""
+    """Make what can be made of a tree, and nothing behind its links."""
     made = []
     for path, kind, mode, target in tree:
         place = root / path
         try:
+            if not place.parent.resolve().is_relative_to(root.resolve()):
+                continue
             place.parent.mkdir(parents=True, exist_ok=True)
             if kind == "file":
                 with open(place, "x", errors="surrogateescape") as stream:

@@ -174,17 +174,26 @@ def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], 
 
 def without(binds: Iterable[Bind], hidden: Sequence[bytes]) -> tuple[Bind, ...]:
     """Return the same binds without the ``hidden`` files, for hosts where files cannot be covered: the entries around a
-    hidden file are bound by name."""
+    hidden file are bound by name. A symlink among them to a directory above a hidden file is left out, since a right
+    that is granted at a symlink applies to its target."""
     binds_left: list[Bind] = []
     for bind in binds:
         if bind.path in hidden:
             continue
         if any(is_below(path, bind.path) for path in hidden):
             inside = (bind.path + b"/" + name for name in sorted(os.listdir(bind.path)))
-            binds_left += without((Bind(path, path) for path in inside), hidden)
+            binds_left += without((Bind(path, path) for path in inside if not _leads_above(path, hidden)), hidden)
         else:
             binds_left.append(bind)
     return tuple(binds_left)
+
+
+def _leads_above(path: bytes, hidden: Sequence[bytes]) -> bool:
+    """Return whether a symlink leads to a hidden file, or to a directory above one."""
+    if not os.path.islink(path):
+        return False
+    real = os.path.realpath(path)
+    return any(is_below(name, real) for name in hidden)
 
 
 def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) -> list[bytes]:
