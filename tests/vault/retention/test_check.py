@@ -88,17 +88,6 @@ def test_a_layer_that_only_a_checkpoint_needs(session: Session) -> None:
     assert "(only of the checkpoints rollback-1)" in only(session).text
 
 
-def test_files_that_are_missing(session: Session) -> None:
-    remove_tree(session.vault.fork("bad").upper)
-    problem = only(session)
-    assert (problem.subject, problem.text) == (
-        "fork bad",
-        "1 of the files that it has changed are gone or have other content: a",
-    )
-    assert "mudroom discard bad" in problem.hint
-    good_works(session)
-
-
 def test_a_fork_of_which_a_part_has_landed_is_whole(session: Session) -> None:
     session.run([b"sh", b"-c", b"mkdir -p d/e; echo n > d/e/n; echo m > m; rm a"], fork="good")
     session.changes.apply("good", [b"d"])

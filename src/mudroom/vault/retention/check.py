@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from mudroom.core.clock import CommandStart
-from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
-from mudroom.stage.layers.union import staged_source
 from mudroom.stage.originals.original import read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply.transaction import ApplyDirectory
@@ -89,25 +87,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
             read(functools.partial(_read_snapshot, vault, state))
         for name in sorted(state.references):
             read(functools.partial(_read_layer, vault, state, name))
-        if not problems:
-            read(functools.partial(_read_staged, fork))
     yield from problems
-
-
-def _read_staged(fork: Fork) -> None:
-    """Raise MudroomError if the files that the last command has changed are not as it left them. Nothing is known while
-    a command runs, or while the fork is mounted."""
-    record = fork.record
-    if record is None or fork.interrupted is not None or os.path.exists(fork.path + b"/mount"):
-        return
-    with staged_source(fork.contents) as staged:
-        changes = [change for change in record.changeset.changes if change.staged is not None]
-        lost = [change.path for change in changes if not is_reviewed(change.staged, staged.look(change.path))]
-    if lost and fork.interrupted is None and fork.record == record:
-        raise MudroomError(
-            f"{len(lost):,} of the files that it has changed are gone or have other content: {show(lost[0])}",
-            f"the rest can be exported; mudroom discard {fork.name} drops it",
-        )
 
 
 def _read_running(fork: Fork) -> None:
