@@ -443,6 +443,7 @@ def test_what_needs_a_sandbox_that_stays_is_refused(mac: Mac) -> None:
 
 def test_level_0(mac: Mac) -> None:
     (mac.place.home / ".claude").mkdir()
+    (mac.place.home / ".claude/.credentials.json").write_text("token")
     (mac.place.home / ".ssh").mkdir()
     (mac.place.home / ".netrc").write_text("machine x\n")
     session = mac.session(card=AgentCard("claude-code", 0, Requirements(oauth=True)))
@@ -452,7 +453,8 @@ def test_level_0(mac: Mac) -> None:
     profile = parse(profile_of(mac))
     assert profile.allows("file-read-data", path=real(home + b"/notes"))
     assert not profile.allows("file-write-data", path=real(home + b"/notes"))
-    assert profile.allows("file-write-data", path=real(home + b"/.claude/token"))
+    assert profile.allows("file-write-data", path=real(home + b"/.claude/.credentials.json"))
+    assert not profile.allows("file-write-data", path=real(home + b"/.claude/settings.json"))
     for hidden in (b"/.ssh/id", b"/.netrc", b"/.aws/credentials", b"/Library/Keychains/login.keychain-db"):
         assert not profile.allows("file-read-data", path=real(home + hidden)), hidden
     assert not profile.allows("file-read-data", path=real(os.fsencode(mac.place.state) + b"/vaults/x/journal.db"))
