@@ -84,6 +84,7 @@ def open_session(
         policy=policy,
         client=client,
         progress=context.terminal.progress,
+        waiting=context.terminal.tell_waiting,
         level=level,
         card=card,
         rules=current,
@@ -239,7 +240,7 @@ def exclusive(session: Session, context: Context, command: str) -> Iterator[None
     print_line = context.terminal.say
     with session.alone(
         holder,
-        lambda other: print_line(f"waiting for {other} to end; Ctrl-C to give up"),
+        context.terminal.tell_waiting,
         lambda: print_line("stopping the agents that run in this project; they go on afterwards"),
     ) as recovered:
         for recovery in recovered:

@@ -14,7 +14,7 @@ import _thread
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from mudroom.vault.lock import Lock
+from mudroom.vault.lock import Lock, holder_of
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import Turn
 
@@ -32,17 +32,21 @@ class Exclusive:
         return self._holder == _thread.get_ident()
 
     @contextmanager
-    def turn(self, *, alone: bool) -> Iterator[None]:
+    def turn(self, *, alone: bool, waiting: Callable[[str], None] = lambda _holder: None) -> Iterator[None]:
         """Hold a turn beside other commands for the block. If ``alone``, do nothing: this thread has the vault
-        already."""
+        already. ``waiting`` is called with the text of the vault's holder if that is waited for."""
         if alone:
             yield
             return
-        self._vault.turn.begin()
+        self._vault.turn.begin(lambda: waiting(self._holder_text()))
         try:
             yield
         finally:
             self._vault.turn.end()
+
+    def _holder_text(self) -> str:
+        with open(self._vault.path + b"/lock", "rb") as stream:
+            return holder_of(stream.fileno())
 
     @contextmanager
     def taken(

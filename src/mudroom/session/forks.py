@@ -97,9 +97,11 @@ class Forks:
         clock: Callable[[], int],
         new_id: Callable[[], str],
         progress: Progress | None = None,
+        waiting: Callable[[str], None] = lambda _holder: None,
         forget: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        """``settings``: of the session's own actor. ``forget``: called with the name of a fork that is gone."""
+        """``settings``: of the session's own actor. ``waiting``: called with a description of the process that is
+        waited for, if that takes longer than a second. ``forget``: called with the name of a fork that is gone."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
         self.tools = FileTools(vault, clock)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
@@ -107,7 +109,7 @@ class Forks:
         self.users = Users(self.exclusive)
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
         """Notes for the next result. Appended and popped singly, which is atomic."""
-        self.progress = progress
+        self.progress, self.waiting = progress, waiting
         self._forget = forget
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
@@ -142,7 +144,7 @@ class Forks:
         Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free."""
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
-            with fork.lock(holder):
+            with fork.lock(holder, self.waiting):
                 yield
             return
         with fork.lock_if_free(holder, PATIENCE) as free:

@@ -95,7 +95,7 @@ class JoinedSandbox:
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Start the command in the shared sandbox, and attend to it until it ends."""
         standing = self._standing
-        self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone))
+        self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone, waiting=self._forks.waiting))
         self.require_same()
         outcome.notes += order.grant.notes
         before = len(standing.flows())

@@ -46,7 +46,7 @@ class Opening:
         """Return the vault with the mask of the command. The fork is idle, and its file tools are flushed."""
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
-        resources.enter_context(forks.exclusive.turn(alone=False))
+        resources.enter_context(forks.exclusive.turn(alone=False, waiting=forks.waiting))
         return settled_vault(forks, fork, self._order, self._outcome, resources)
 
     def checkpoint_before(self) -> str:

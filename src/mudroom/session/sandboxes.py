@@ -111,7 +111,7 @@ class Sandboxes:
 
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv))))
-        stack.enter_context(forks.exclusive.turn(alone=order.alone))
+        stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
         vault = settled_vault(forks, fork, order, outcome, stack)
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running)
         stack.callback(own.close)

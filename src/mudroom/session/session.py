@@ -82,6 +82,7 @@ class Session:
         clock: Callable[[], int] = time.time_ns,
         new_id: Callable[[], str] = lambda: os.urandom(4).hex(),
         progress: Progress | None = None,
+        waiting: Callable[[str], None] = lambda _holder: None,
         card: AgentCard | None = None,
         level: int | None = None,
         approver: Approver | None = None,
@@ -96,7 +97,7 @@ class Session:
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
-        ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``).
+        ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``). ``progress``, ``waiting``: of ``Forks``.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
@@ -116,7 +117,15 @@ class Session:
             approver=approver,
             loopback_rules=loopback_rules,
         )
-        self.forks = Forks(vault, settings, clock=clock, new_id=new_id, progress=progress, forget=self.machine.forget)
+        self.forks = Forks(
+            vault,
+            settings,
+            clock=clock,
+            new_id=new_id,
+            progress=progress,
+            waiting=waiting,
+            forget=self.machine.forget,
+        )
         self.approval = Approval(
             actor, self.machine, self.forks, commands=commands, ask_about=ask_about, remember=remember_command
         )

@@ -8,13 +8,42 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 
 from mudroom.errors import FULL
 
 
+PATIENCE = 1.0
+"""Seconds of waiting for a fork, or for a turn, before the user is told about it."""
+
+_LOOK = 0.005
+"""Seconds between two attempts while nothing has been told yet."""
+
+
 def _ignore(_holder: str) -> None:
     """Wait without a message."""
+
+
+def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patience: float = 0.0) -> None:
+    """Lock an open file (``LOCK_EX`` or ``LOCK_SH``). Call ``waiting`` once if it is not free after ``patience``
+    seconds, then go on waiting."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                break
+        time.sleep(_LOOK)
+    waiting()
+    fcntl.flock(descriptor, operation)
+
+
+def holder_of(descriptor: int) -> str:
+    """Return the text of the process that holds a lock, from the open lock file."""
+    return os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip() or "another mudroom"
 
 
 class Lock:
@@ -33,18 +62,15 @@ class Lock:
     def __exit__(self, *_error: object) -> None:
         self.release()
 
-    def acquire(self, holder: str, waiting: Callable[[str], None] = _ignore) -> None:
-        """Take the lock. If another process holds it, call ``waiting`` with the holder's text, then wait.
+    def acquire(self, holder: str, waiting: Callable[[str], None] = _ignore, patience: float = 0.0) -> None:
+        """Take the lock. If another process still holds it after ``patience`` seconds, call ``waiting`` with the
+        holder's text, and go on waiting.
 
         A signal handler that raises (Ctrl-C) ends the wait without taking the lock.
         """
         descriptor = self._open()
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting(os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip() or "another mudroom")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for(descriptor, fcntl.LOCK_EX, lambda: waiting(holder_of(descriptor)), patience)
             self._sign(descriptor, holder)
         except BaseException:
             os.close(descriptor)

@@ -17,6 +17,8 @@ import os
 import time
 from collections.abc import Callable
 
+from mudroom.vault.lock import PATIENCE, wait_for
+
 LOOK = 0.1
 """Seconds between two checks whether an agent has to pause."""
 
@@ -47,13 +49,14 @@ class Turn:
 
     # --- an agent's side ---
 
-    def begin(self) -> None:
-        """Begin a command of an agent. Waits while the vault is held exclusively."""
+    def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Begin a command of an agent. Wait while the vault is held exclusively; call ``waiting`` once if that takes
+        longer than ``PATIENCE``."""
         self._open()
         # its own open file: other threads release the lock of theirs
         descriptor = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            wait_for(descriptor, fcntl.LOCK_SH, waiting, PATIENCE)
             with self._lock:
                 if not self._commands:
                     fcntl.flock(self._agents, fcntl.LOCK_SH)  # free: the exclusive holder holds ``wanted``, too

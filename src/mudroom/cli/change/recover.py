@@ -29,9 +29,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     print_line = context.terminal.say
     with open_session(context) as session:
         holder = f"`mudroom recover` (process {os.getpid()})"
-        with session.alone(
-            holder, lambda other: print_line(f"waiting for {other} to end; Ctrl-C to give up")
-        ) as recovered:
+        with session.alone(holder, context.terminal.tell_waiting) as recovered:
             pass
     conflicts = [conflict for recovery in recovered for conflict in recovery.applied.conflicts]
     if context.as_json:

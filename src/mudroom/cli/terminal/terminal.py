@@ -54,6 +54,10 @@ class Terminal:
     def note(self, text: str) -> None:
         self.say(self.style("note: ", "yellow") + text)
 
+    def tell_waiting(self, holder: str) -> None:
+        """Say that another process holds what this one needs."""
+        self.say(f"waiting for {holder} to end; Ctrl-C to give up")
+
     def progress(self, label: str, done: int, total: int) -> None:
         """Rewrite one line with the progress; only on a terminal, and only for work that takes a while. ``total`` 0:
         unknown."""

@@ -56,7 +56,7 @@ def _sweep_other(
     vault: upkeep.Vault, now: int, args: argparse.Namespace, context: Context
 ) -> list[tuple[upkeep.Vault, upkeep.PruneResult]]:
     holder = f"`mudroom vault gc --all` (process {os.getpid()})"
-    vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
+    vault.lock.acquire(holder, context.terminal.tell_waiting)
     try:
         total = upkeep.holdings_of(vault)
         if not total.exists and not args.dry_run and _may_remove(total, args, context):

@@ -30,7 +30,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
-from mudroom.vault.lock import Lock
+from mudroom.vault.lock import PATIENCE, Lock
 from mudroom.vault.store.state_text import TEXTS
 
 if TYPE_CHECKING:
@@ -122,9 +122,10 @@ class Fork:
 
     @contextmanager
     def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
-        """Hold the fork's lock for the block. Waits for the present holder. Raise ForkGone if it has gone meanwhile."""
+        """Hold the fork's lock for the block. Wait for the present holder; ``waiting`` is called with its text if that
+        takes longer than ``PATIENCE``. Raise ForkGone if the fork has gone meanwhile."""
         lock = Lock(self.path + b"/lock")
-        _acquire(self, lambda: lock.acquire(holder, waiting))
+        _acquire(self, lambda: lock.acquire(holder, waiting, PATIENCE))
         with _released_at_the_end(self, lock):
             self._lock = lock
             try:
