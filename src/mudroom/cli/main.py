@@ -104,7 +104,7 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
     except BrokenPipeError:
         return 141
     except OSError as error:
-        path = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        path = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         terminal.error(f"{path}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
         return 125
 

@@ -109,7 +109,12 @@ class Changes:
         from mudroom.vault.forks.review import remember
 
         changes = self.of(name)
-        return changes, remember(self._vault.fork(name), changes)
+        digest, is_kept = remember(self._vault.fork(name), changes)
+        if not is_kept:
+            self._forks.remarks.append(
+                f"no room to note this review: `mudroom apply --reviewed {digest} {name}` applies only what it shows"
+            )
+        return changes, digest
 
     def apply(
         self,

@@ -382,7 +382,10 @@ class Forks:
             self.forget(name)
             self.vault.discard(fork, durable=True)
         self.vault.empty_trash(cleaning_up(self.progress))
-        self.journal("discard", name, {})
+        try:
+            self.journal("discard", name, {})
+        except MudroomError as error:
+            raise MudroomError(f"{name} is discarded; {error.message}", error.hint) from error
 
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""

@@ -7,11 +7,13 @@ can be maintained when its project is gone.
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import closing
 
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import RetentionLimits, retention_limits
-from mudroom.errors import MudroomError
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
@@ -143,8 +145,15 @@ def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFor
 
 
 def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> ImportedFork:
-    """Import a fork. Hold the vault's lock."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Import a fork. Raise UsageError if there is no such file. Hold the vault's lock."""
+    hint = "mudroom vault export FORK FILE writes such a file"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a fifo's writer
+    except FileNotFoundError:
+        raise UsageError(f"{show(path)} does not exist", hint) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{show(path)} is not a file", hint)
     with open(descriptor, "rb") as stream:
         imported = import_fork(session.vault, stream, name, now, limit)
     data = {"changed": imported.changed, "strangers": imported.strangers}

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from mudroom.errors import FULL
 
-
 PATIENCE = 1.0
 """Seconds of waiting for a fork, or for a turn, before the user is told about it."""
 

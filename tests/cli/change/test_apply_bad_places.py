@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -165,6 +166,32 @@ def test_a_full_disk(place: Place, mounts: list[Path], full: str) -> None:
     filler.unlink()
     lands(cli)
     assert (place.project / "large").stat().st_size == 200_000
+
+
+def test_a_diff_and_a_discard_on_a_full_disk(place: Place, mounts: list[Path]) -> None:
+    on_a_small_disk(place, mounts, place.state, "600k")
+    place.write("a", "a\n")
+    cli = Cli(place)
+    stage(cli, "echo more >> a; head -c 200000 /dev/zero > large")
+    filler = place.state / "filler"
+    with pytest.raises(OSError), filler.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 4096)
+    shown = cli("diff", "x")
+    assert (shown.returncode, shown.stderr.count("\n")) == (0, 1), shown.stderr
+    assert "+more" in shown.stdout
+    only_this = re.search("--reviewed ([0-9a-f]{40}) x", shown.stderr)
+    assert only_this is not None, shown.stderr
+    filler.unlink()
+    cli("exec", "--fork", "x", "--", "sh", "-c", "echo again >> a")
+    assert cli("apply", "--reviewed", only_this[1], "x", "--yes").returncode == 4
+    with pytest.raises(OSError), filler.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 4096)
+    done = cli("discard", "x", "--yes")
+    assert done.returncode in (0, 125), done.stderr  # the journal may have room now
+    assert done.returncode == 0 or done.stderr.startswith("mudroom: x is discarded; the journal "), done.stderr
+    assert "no forks" in cli("ls").stderr
 
 
 def test_a_file_that_nobody_may_change(cli: Cli) -> None:

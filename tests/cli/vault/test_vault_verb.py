@@ -189,7 +189,12 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
     refused = cli("vault", "import", str(tmp_path / "bad.tar"))
     assert refused.returncode == 125
     assert "the archive cannot be imported" in refused.stderr
-    assert "No such file" in cli("vault", "import", "absent").stderr
+    os.mkfifo(tmp_path / "fifo")
+    for path, wrong in (("absent", "absent does not exist"), (str(tmp_path), "not a file"), ("../fifo", "not a file")):
+        refused = cli("vault", "import", path)
+        assert refused.returncode == 125
+        assert wrong in refused.stderr and "mudroom vault export FORK FILE" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
     assert "more than 0 MB" in cli("vault", "import", "../fork.tar.gz", "h", "--limit", "1kB").stderr
 
 

@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return 0
         if not words:
             session.changes.review(name)
-        for line in credentials_line(session, name):
+        for line in (*credentials_line(session, name), *session.forks.unsaid()):
             context.terminal.note(line)
         page(session.changes.diff(name, project_paths(words, session)), context)
         for line in _settings(session, name) if not words else ():

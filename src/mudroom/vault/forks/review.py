@@ -10,7 +10,7 @@ import os
 from _blake2 import blake2b
 
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import ForkMoved
+from mudroom.errors import FULL, ForkMoved
 from mudroom.vault.store.fork import Fork
 
 REVIEWED = b"/reviewed"
@@ -27,14 +27,20 @@ def fingerprint(changeset: Changeset) -> str:
     return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
 
 
-def remember(fork: Fork, changeset: Changeset) -> str:
-    """Record that these changes are being reviewed. Return their fingerprint."""
+def remember(fork: Fork, changeset: Changeset) -> tuple[str, bool]:
+    """Record that these changes are being reviewed. Return their fingerprint, and whether it was recorded: on a full
+    disk it is not, and the fingerprint of an earlier review stays."""
     digest = fingerprint(changeset)
     beside = fork.path + REVIEWED + b".new"
-    with open(beside, "w", encoding="ascii") as stream:
-        stream.write(digest)
-    os.rename(beside, fork.path + REVIEWED)
-    return digest
+    try:
+        with open(beside, "w", encoding="ascii") as stream:
+            stream.write(digest)
+        os.rename(beside, fork.path + REVIEWED)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return digest, False
+    return digest, True
 
 
 def reviewed(fork: Fork) -> str | None:
