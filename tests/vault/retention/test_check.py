@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place
+from conftest import Place, tick
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
@@ -104,6 +104,53 @@ def test_originals(session: Session) -> None:
     assert "No such file" in only(session).text
     (place / "index").write_bytes((3).to_bytes(8, "little") + b"\xc1\xc1\xc1")
     assert "is damaged" in only(session).text
+    good_works(session)
+
+
+@pytest.mark.parametrize(("size", "name"), [(2_000, "pack"), (8_000_000, "[0-9]*")])
+def test_a_byte_of_an_original(place: Place, session: Session, size: int, name: str) -> None:
+    """Edits of both sides are no longer merged with what may have been: a conflict, and the user's file stays."""
+    lines = [b"%d\n" % number for number in range(size // 6)]
+    (place.project / "large").write_bytes(b"".join(lines))
+    tick()
+    session.run([b"sed", b"-i", b"1s/0/first/", b"large"], fork="bad")
+    layer = Path(os.fsdecode(session.vault.layer(session.vault.fork("bad").state.upper)))
+    (stored,) = (layer / "originals").glob(name)
+    content = bytearray(stored.read_bytes())
+    content[content.index(b"\n200\n") + 1] ^= 1
+    assert check(session.vault) == []
+    stored.write_bytes(content)
+    problem = only(session)
+    assert problem.subject == "fork bad"
+    assert "the original of large in " in problem.text and problem.text.endswith(" is damaged"), problem
+    good_works(session)
+    if name == "pack":
+        lines[-1] = b"last\n"
+        (place.project / "large").write_bytes(b"".join(lines))
+        applied = session.changes.apply("bad", [b"large"])
+        assert [conflict.path for conflict in applied.conflicts] == [b"large"]
+        assert (place.project / "large").read_bytes() == b"".join(lines)
+
+
+def test_rows_without_digests_are_read(session: Session) -> None:
+    """Of a vault that an older mudroom wrote."""
+    import msgspec
+
+    place = layer_of(session, "bad") / "originals"
+    data = (place / "index").read_bytes()
+    rows = msgspec.msgpack.decode(data[8:])
+    assert [len(original) for _path, original in rows] == [5] * len(rows)
+    older = msgspec.msgpack.encode([(path, original[:4]) for path, original in rows])
+    (place / "index").write_bytes(len(older).to_bytes(8, "little") + older)
+    assert check(session.vault) == []
+    session.changes.apply("bad")
+
+
+def test_a_layer_that_has_lost_its_files(session: Session) -> None:
+    remove_tree(session.vault.fork("bad").upper)
+    problem = only(session)
+    assert problem.subject == "fork bad"
+    assert problem.text.endswith(" are missing")
     good_works(session)
 
 

@@ -9,11 +9,16 @@ dropped along with the layer:
     originals/<n>       one large file
 
 Of deleted files only some contents are kept (``stage/originals/collection.py``); of the others the entry alone.
+
+A row has the digest of its content. A content of the pack that has another one is not used: it counts as not kept, and
+``mudroom vault check`` names it. A large file is compared with its digest by the check alone. Files above
+``LARGE`` have none, since a reflink is made without reading them.
 """
 
 from __future__ import annotations
 
 import os
+from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -39,6 +44,8 @@ class Original(NamedTuple):
     """``pack``, or the name of a separate file; empty if the content was not kept."""
     offset: int = 0
     length: int = 0
+    digest: bytes = b""
+    """Of the content, by ``digest_of``; empty if there is none: too large, or written before rows had digests."""
     layer: bytes = b""
     """The layer's directory; set when the row is read."""
 
@@ -94,7 +101,7 @@ class Originals:
             return
         self._pack[path] = content
         self._pending += len(content)
-        self._add(path, Original(entry, "pack", 0, len(content)))
+        self._add(path, Original(entry, "pack", 0, len(content), digest_of(content)))
         if self._pending > 16 * SMALL:
             self._write_pack()
 
@@ -106,8 +113,8 @@ class Originals:
             self.keep(path, entry, os.pread(source, entry.size, 0))
             return
         with self._directory() as at:
-            name = _keep_large(at, source, entry.size)
-        self._add(path, Original(as_recorded(entry), name, 0, entry.size if name else 0))
+            name, digest = _keep_large(at, source, entry.size)
+        self._add(path, Original(as_recorded(entry), name, 0, entry.size if name else 0, digest))
 
     def adopt(self, former: Originals, leave_out: Callable[[bytes], bool]) -> None:
         """Take over what ``former`` has kept and not written: it was of the same fork, with other layers perhaps."""
@@ -131,6 +138,9 @@ class Originals:
         try:
             source = _open_stored(original)
         except FileNotFoundError:
+            self.keep(path, original.entry)
+            return
+        if source is None:
             self.keep(path, original.entry)
             return
         try:
@@ -173,7 +183,7 @@ class Originals:
 
     def content(self, path: bytes) -> int | None:
         """Return a descriptor that reads the original content from its beginning to its end, or None if the content was
-        not kept."""
+        not kept, or is damaged."""
         self.save()
         original = self.get(path)
         if original is None or not original.place:
@@ -181,8 +191,27 @@ class Originals:
         return _open_stored(original)
 
 
-def _open_stored(original: Original) -> int:
-    """Return a descriptor that reads a written content. Raise FileNotFoundError if its layer is gone."""
+def digest_of(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def is_whole(original: Original, pack: int) -> bool:
+    """Whether a content in an open file has its digest. True if it has none."""
+    if not original.digest:
+        return True
+    digest, position = blake2b(digest_size=16), original.offset
+    while position < original.offset + original.length:
+        chunk = os.pread(pack, min(SMALL, original.offset + original.length - position), position)
+        if not chunk:
+            return False
+        digest.update(chunk)
+        position += len(chunk)
+    return digest.digest() == original.digest
+
+
+def _open_stored(original: Original) -> int | None:
+    """Return a descriptor that reads a written content, None if that is damaged. Raise FileNotFoundError if its layer
+    is gone."""
     at = safe_open.open_directory(original.layer + b"/originals")
     try:
         source = safe_open.open_regular(os.fsencode(original.place), at=at)
@@ -191,8 +220,11 @@ def _open_stored(original: Original) -> int:
     if original.place != "pack":
         return source
     try:
+        content = os.pread(source, original.length, original.offset)
+        if original.digest and digest_of(content) != original.digest:
+            return None
         copy = nameless(original.layer)
-        os.write(copy, os.pread(source, original.length, original.offset))
+        os.write(copy, content)
         os.lseek(copy, 0, os.SEEK_SET)
     finally:
         os.close(source)
@@ -212,18 +244,26 @@ def _read_index(index: bytes) -> Mapping[bytes, Original]:
     return originals
 
 
-def _keep_large(at: int, source: int, size: int) -> str:
-    """Copy a large file, and return the name of the copy; empty if the content is not kept."""
+def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
+    """Copy a large file. Return the name of the copy, empty if the content is not kept, and its digest."""
     name, target = _new_file(at)
     try:
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
             os.unlink(name, dir_fd=at)
-            return ""
-        if size <= LARGE:
-            copy_content(source, target, size)
-        return name
+            return "", b""
+        if size > LARGE:
+            return name, b""
+        copy_content(source, target, size)
+        return name, _digest_of_file(source, size)
     finally:
         os.close(target)
+
+
+def _digest_of_file(descriptor: int, size: int) -> bytes:
+    digest = blake2b(digest_size=16)
+    for position in range(0, size, SMALL):
+        digest.update(os.pread(descriptor, min(SMALL, size - position), position))
+    return digest.digest()
 
 
 def _new_file(at: int) -> tuple[str, int]:
@@ -255,7 +295,7 @@ def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
     """Append a batch of rows. ``at``: an open directory."""
     import msgspec
 
-    data = msgspec.msgpack.encode([(path, original[:4]) for path, original in rows])
+    data = msgspec.msgpack.encode([(path, original[:5]) for path, original in rows])
     _append(at, name, len(data).to_bytes(8, "little") + data)
 
 

@@ -1,7 +1,8 @@
 """Check of a vault. Every problem is reported with the fork it concerns; nothing is changed.
 
-The check reads the files that other modules read: states, records, indexes of originals, manifests, plans, the chain of
-the journal. It does not read the contents of staged files, because there is nothing to compare them with.
+The check reads the files that other modules read: states, records, originals, manifests, plans, the chain of the
+journal. It does not read the contents of staged files: they may differ from the record after a verb was cut off, and
+the next verb collects them. A layer that has been used and has no tree any more is named.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
-from mudroom.stage.originals.original import read_rows
+from mudroom.stage.originals.original import Original, is_whole, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.forks.apart import COPY
 from mudroom.vault.retention.leftover import is_incomplete
 from mudroom.vault.retention.usage import slots_in_project, why_unusable
 from mudroom.vault.store.fork import Fork, load_record
@@ -86,7 +88,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
         if state.base != LIVE:
             read(functools.partial(_read_snapshot, vault, state))
         for name in sorted(state.references):
-            read(functools.partial(_read_layer, vault, state, name))
+            read(functools.partial(_read_layer, vault, fork, state, name))
     yield from problems
 
 
@@ -110,7 +112,7 @@ def _read_snapshot(vault: Vault, state: ForkState) -> None:
     SnapshotSource(vault.base(state.base)).close()
 
 
-def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
+def _read_layer(vault: Vault, fork: Fork, state: ForkState, name: str) -> None:
     place = vault.layer(name)
     sealed = name != state.upper
     if not os.path.isdir(place) or (sealed and not os.path.isdir(place + b"/tree")):
@@ -118,8 +120,27 @@ def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
         now = name in (state.upper, *state.layers)
         needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
         raise MudroomError(f"its layer {name} is missing{needed}", "its contents are lost; the rest can be exported")
+    if not sealed and _has_lost_its_tree(vault, fork):
+        raise MudroomError(f"the files of its layer {name} are missing", "its contents are lost: mudroom discard")
     load_record(place + b"/record")
     _read_originals(place + b"/originals")
+
+
+def _has_lost_its_tree(vault: Vault, fork: Fork) -> bool:
+    """Whether the writable layer has no files, although the fork's record is of such files, or it has originals.
+
+    A layer that was not used yet has none. A verb that gives a fork a new layer writes the state before the record, so
+    a record that is older than the state can be of another layer. A tree that is being replaced has a copy.
+    """
+    place = vault.layer(fork.state.upper)
+    if os.path.isdir(place + b"/tree") or os.path.isdir(place + COPY) or fork.has_copy or fork.interrupted is not None:
+        return False
+    if os.path.lexists(place + b"/originals/index"):
+        return True
+    record = fork.record
+    if record is None or record.changeset.changes == fork.sealed_changes.changes:
+        return False
+    return os.stat(fork.record_path).st_ctime_ns > os.stat(fork.path + b"/state").st_ctime_ns
 
 
 def _read_originals(place: bytes) -> None:
@@ -128,14 +149,23 @@ def _read_originals(place: bytes) -> None:
         rows = read_rows(safe_open.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
-    sizes: dict[str, int] = {}
     for path, original in rows:
-        if not original.place:
-            continue
-        if original.place not in sizes:
-            sizes[original.place] = os.stat(place + b"/" + os.fsencode(original.place), follow_symlinks=False).st_size
-        if original.offset + original.length > sizes[original.place]:
+        if original.place:
+            _read_original(place, path, original)
+
+
+def _read_original(place: bytes, path: bytes, original: Original) -> None:
+    file = safe_open.open_regular(place + b"/" + os.fsencode(original.place))
+    try:
+        if original.offset + original.length > os.fstat(file).st_size:
             raise MudroomError(f"the original of {show(path)} in {show(place)} is cut off")
+        if not is_whole(original, file):
+            raise MudroomError(
+                f"the original of {show(path)} in {show(place)} is damaged",
+                "edits of both sides are a conflict then; the disk may be failing",
+            )
+    finally:
+        os.close(file)
 
 
 def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:
