@@ -103,6 +103,11 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
         return 130
     except BrokenPipeError:
         return 141
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" not in str(error):  # dlopen(3) without memory
+            raise
+        terminal.error("out of memory", "permit more of it: ulimit -v unlimited")
+        return 125
     except OSError as error:
         path = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         terminal.error(f"{path}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
@@ -110,6 +115,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
 
 
 _HINTS = {
+    11: "permit more processes: ulimit -u",
+    12: "permit more memory: ulimit -v unlimited",
     24: "permit more of them: ulimit -n 1024",
     27: "permit larger files: ulimit -f unlimited",
     28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",

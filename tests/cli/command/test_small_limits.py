@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 
@@ -23,6 +24,19 @@ def test_few_descriptors(place: Place, number: int) -> None:
 def test_small_files(place: Place, size: int) -> None:
     done = limited(place, resource.RLIMIT_FSIZE, size)
     assert done.returncode == 125, done.stderr
+
+
+@pytest.mark.parametrize("megabytes", [20, 22, 24, 26, 28, 30, 32])
+def test_little_memory(place: Place, megabytes: int) -> None:
+    done = limited(place, resource.RLIMIT_AS, megabytes * 1024 * 1024)
+    assert done.returncode == 0 or "memory" in done.stderr, done.stderr
+
+
+def test_few_processes(place: Place) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("RLIMIT_NPROC does not bind root")
+    done = limited(place, resource.RLIMIT_NPROC, 1)
+    assert (done.returncode, "ulimit -u" in done.stderr) == (125, True), done.stderr
 
 
 def limited(place: Place, kind: int, most: int) -> subprocess.CompletedProcess[str]:

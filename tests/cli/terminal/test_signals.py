@@ -199,3 +199,28 @@ def test_in_another_thread_nothing_is_done() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGURG)] and signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.parametrize("fails", ["before its first line", "while it waits"])
+def test_a_watch_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """As without memory: the command ends, and the next one is watched again."""
+    from mudroom.cli.terminal import signals
+
+    def fail(*_arguments: object) -> NoReturn:
+        raise MemoryError
+
+    def begin(_function: object, _arguments: object) -> int:
+        return 0
+
+    handler = signal.getsignal(signal.SIGURG)
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "PATIENCE", 0.01)
+        if fails == "while it waits":
+            patch.setattr(signals.select, "poll", fail)
+        else:
+            patch.setattr(_thread, "start_new_thread", begin)
+        with wake_for_signals():
+            pass
+    assert signal.getsignal(signal.SIGURG) is handler
+    with wake_for_signals():
+        assert signal.getsignal(signal.SIGURG) is not handler

@@ -24,6 +24,9 @@ from contextlib import contextmanager
 POKE_INTERVAL = 50
 """Milliseconds from one poke to the next."""
 
+PATIENCE = 5.0
+"""Seconds until a thread that does not end is taken for dead."""
+
 
 @contextmanager
 def wake_for_signals() -> Iterator[None]:
@@ -93,18 +96,31 @@ class _Watch:
             os.write(self._wake_writer, b"\0")
         except BlockingIOError:
             pass  # the pipe is full, so the thread is awake
-        self._ended.acquire()
-        self.undo()
+        if self._ended.acquire(timeout=PATIENCE):
+            self.undo()
+        else:  # without memory a thread can fail before its first line; its pipe stays open for the case that it runs
+            self._undo_signals()
 
     def undo(self) -> None:
-        signal.set_wakeup_fd(self._wakeup_before)
-        signal.signal(signal.SIGURG, self._handler_before)
+        self._undo_signals()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
+
+    def _undo_signals(self) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        signal.signal(signal.SIGURG, self._handler_before)
 
     def run(self) -> None:
         """Poke the main thread. This thread receives no signal: it was started while all were blocked
         (pthread_create(3))."""
+        try:
+            self._poke()
+        except MemoryError:
+            pass  # the main thread has no memory either, and says so
+        finally:
+            self._ended.release()
+
+    def _poke(self) -> None:
         poller = select.poll()
         poller.register(self._wake_reader, select.POLLIN)
         while not self._is_ended:
@@ -119,4 +135,3 @@ class _Watch:
                 continue  # our own poke
             if self._pending_answers and not self._is_ended:
                 signal.pthread_kill(self._main, signal.SIGURG)
-        self._ended.release()

@@ -46,8 +46,8 @@ TEMPLATES = 8
 class StepFailed(MudroomError):
     """A plan could not be performed; the command has not run. ``op`` is the step's, or ``clone`` or ``map_ids``."""
 
-    def __init__(self, op: str, number: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, op: str, number: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
         self.op = op
         self.number = number
 
@@ -306,7 +306,15 @@ def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> 
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
     step = describe(steps[index]) if index >= 0 else op
-    return StepFailed(op, number, f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip())
+    message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
+    return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
+
+
+_TOO_LITTLE = {
+    ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
+    ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
+}
+"""What to do if a limit of the user's is too small, by operation and errno (clone(2))."""
 
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
