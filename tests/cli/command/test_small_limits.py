@@ -34,7 +34,7 @@ def test_little_memory(place: Place, megabytes: int) -> None:
 
 def test_few_processes(place: Place) -> None:
     if os.geteuid() == 0:
-        pytest.skip("RLIMIT_NPROC does not bind root")
+        pytest.skip("RLIMIT_NPROC does not hold for root")
     done = limited(place, resource.RLIMIT_NPROC, 1)
     assert (done.returncode, "ulimit -u" in done.stderr) == (125, True), done.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -216,7 +217,7 @@ def test_a_watch_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, f
     with monkeypatch.context() as patch:
         patch.setattr(signals, "PATIENCE", 0.01)
         if fails == "while it waits":
-            patch.setattr(signals.select, "poll", fail)
+            patch.setattr(select, "poll", fail)
         else:
             patch.setattr(_thread, "start_new_thread", begin)
         with wake_for_signals():
