@@ -106,9 +106,11 @@ class Changes:
     def review(self, name: str) -> tuple[Changeset, str]:
         """Return the changes of a fork for a review, and their fingerprint. The next apply requires this
         fingerprint."""
+        from mudroom.vault.forks.damage import require_files
         from mudroom.vault.forks.review import remember
 
         changes = self.of(name)
+        require_files(self._vault.fork(name))
         digest, is_kept = remember(self._vault.fork(name), changes)
         if not is_kept:
             self._forks.remarks.append(

@@ -43,6 +43,7 @@ from mudroom.vault.forks.collection import (
     view_of,
     with_objects,
 )
+from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
@@ -98,6 +99,7 @@ def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held
     """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed. Hold the
     fork's lock. Tools of other threads wait until the command has started, or ``held`` is closed."""
     stacking.require_idle(fork)
+    require_files(fork)
     mask, notes = forks.secrets.look(order.actor.settings)
     vault = forks.vault.masked(mask)
     forks.settle(fork, vault)

@@ -146,11 +146,48 @@ def test_rows_without_digests_are_read(session: Session) -> None:
     session.changes.apply("bad")
 
 
-def test_a_layer_that_has_lost_its_files(session: Session) -> None:
+@pytest.mark.parametrize("heal", ["rollback", "discard"])
+def test_a_layer_that_has_lost_its_files(session: Session, heal: str) -> None:
+    """Each use of the fork is refused in one line; other forks work on."""
     remove_tree(session.vault.fork("bad").upper)
     problem = only(session)
     assert problem.subject == "fork bad"
-    assert problem.text.endswith(" are missing")
+    assert problem.text.startswith("the files of the fork bad are missing: its layer ")
+    for attempt in (
+        lambda: session.changes.apply("bad"),
+        lambda: session.changes.review("bad"),
+        lambda: session.run([b"true"], fork="bad"),
+    ):
+        with pytest.raises(MudroomError, match="the files of the fork bad are missing") as refused:
+            attempt()
+        assert refused.value.hint.endswith("mudroom discard bad removes the rest")
+    assert check(session.vault) == [problem]
+    good_works(session)
+    if heal == "rollback":
+        session.forks.rollback("bad", "point")
+        assert [change.path for change in session.changes.review("bad")[0].changes] == [b"a"]
+    else:
+        session.forks.discard("bad")
+    assert check(session.vault) == []
+
+
+def test_an_apply_of_a_fork_without_files_is_taken_back(session: Session) -> None:
+    """As an older mudroom left it: a plan that names no directory of the fork."""
+    from mudroom.core.merge.operations import Op
+    from mudroom.vault.apply.transaction import ApplyDirectory
+    from mudroom.vault.record import FORMAT, ApplyRecord
+
+    place = ApplyDirectory(session.vault.new_apply())
+    slots = place.path + b"/slots"
+    os.mkdir(slots)
+    new = session.changes.of("bad").changes[0].staged
+    op = Op("swap", b"a", 1, None, new)
+    place.begin("apply")
+    place.write("prepare", ApplyRecord(FORMAT, place.name, "bad", 0, session.vault.project, slots, (), (op,), {}))
+    assert session.vault.has_unfinished()
+    with session.alone("a test") as recovered:
+        assert [(recovery.name, recovery.outcome) for recovery in recovered] == [(place.name, "deferred")]
+    assert check(session.vault) == []
     good_works(session)
 
 

@@ -45,6 +45,7 @@ from mudroom.vault.apply.transaction import (
 )
 from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.conflict.resolution import answers
+from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import earliest_since
 from mudroom.vault.record import ForkRecord, load
@@ -225,6 +226,7 @@ def land(
     Raise ForkMoved if the fork is not what was reviewed (no change was made), OSError if the disk fails (``recover``
     continues), and UsageError for a path that has no change.
     """
+    require_files(fork)
     verify_fork = record is None
     if fork.has_copy:
         from mudroom.vault.forks.copy_layer import seal_copy

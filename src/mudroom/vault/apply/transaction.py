@@ -426,6 +426,10 @@ def _return_slots(record: ApplyRecord) -> None:
     if not os.path.isdir(record.slots):  # interrupted before they were made, or after they were removed
         remove_empty_slots(record)
         return
+    if not record.contents:  # the fork had lost its files, so none was moved into a slot
+        remove_empty_slots(record)
+        return
+    os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: what is in the slots is kept
     content, slots = open_root(record.contents[0]), open_root(record.slots)
     moved = False
     try:

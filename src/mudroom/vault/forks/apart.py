@@ -34,11 +34,8 @@ from mudroom.stage.views.released import processes_in, released
 from mudroom.vault.forks.copy_layer import as_in_layer
 from mudroom.vault.lock import Lock
 from mudroom.vault.record import ForkRecord, load, save
-from mudroom.vault.store.fork import RELEASED, Fork
+from mudroom.vault.store.fork import APART, RELEASED, Fork
 from mudroom.vault.store.store import Vault
-
-COPY = b"/apart"
-"""A layer's copy until it takes the place of its tree."""
 
 
 def set_apart(vault: Vault, fork: Fork) -> bool | None:
@@ -97,7 +94,7 @@ def _replace_if_open(root: int, place: int, path: bytes) -> bool:
     except OSError:
         return False  # gone since, or of another kind: the apply compares and refuses
     try:
-        entry, name = look_through(root, path), COPY[1:]
+        entry, name = look_through(root, path), APART[1:]
         if entry is None or not is_open_elsewhere(opened):
             return False
         with suppress(FileNotFoundError):
@@ -117,8 +114,8 @@ def _unproven(vault: Vault, fork: Fork) -> list[str]:
         place = vault.layer(name)
         if os.path.exists(_mark(vault, name)):
             continue
-        if os.path.isdir(place + COPY) and not os.path.isdir(place + b"/tree"):
-            os.rename(place + COPY, place + b"/tree")  # interrupted in between
+        if os.path.isdir(place + APART) and not os.path.isdir(place + b"/tree"):
+            os.rename(place + APART, place + b"/tree")  # interrupted in between
         try:
             with os.scandir(place + b"/tree") as scan:
                 if next(scan, None) is not None:
@@ -143,7 +140,7 @@ def _require_no_process(vault: Vault, fork: Fork, name: str) -> None:
 def _replace(vault: Vault, name: str) -> None:
     """Replace the files of a layer by copies."""
     place = vault.layer(name)
-    tree, copy = place + b"/tree", place + COPY
+    tree, copy = place + b"/tree", place + APART
     if os.path.isdir(copy):
         remove_tree(copy)  # an earlier try was interrupted
     os.mkdir(copy, 0o700)

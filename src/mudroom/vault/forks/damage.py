@@ -10,7 +10,7 @@ import os
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import APART, RELEASED, Fork
 
 UNREADABLE = (MudroomError, OSError, ValueError)
 """What reading a fork raises."""
@@ -29,3 +29,35 @@ def reason_of(error: Exception) -> str:
         return "a file in it is malformed"
     reason = error.strerror or str(error)
     return reason if error.filename is None else f"{show(os.fsencode(error.filename))}: {reason}"
+
+
+def require_files(fork: Fork) -> None:
+    """Raise MudroomError if the writable layer has no tree, although the fork's record is of files in it, or it was
+    looked at with files in it.
+
+    A layer that was not used yet has no tree, but may have originals: file tools write these first. A verb that gives a fork a new layer writes the state before the record,
+    so a record that is older than the state can be of another layer. A tree that is being replaced has a copy.
+    """
+    place = fork.layer(fork.state.upper)
+    if os.path.isdir(place + b"/tree") or os.path.isdir(place + APART) or fork.has_copy or fork.interrupted is not None:
+        return
+    vault = place.rpartition(b"/layers/")[0]
+    if os.path.lexists(vault + RELEASED + b"/" + fork.state.upper.encode()) or _has_newer_record(fork):
+        raise MudroomError(
+            f"the files of the fork {fork.name} are missing: its layer {fork.state.upper} has no tree",
+            f"they are lost; mudroom discard {fork.name} removes the rest",
+        )
+
+
+def _has_newer_record(fork: Fork) -> bool:
+    """Whether the record is newer than the state, and of files that the sealed layers do not have."""
+    record, layers = fork.record, fork.state.layers
+    if record is None:
+        return False
+    sealed = {change.path: change.staged for change in fork.sealed_changes.changes}
+    above = (change for change in record.changeset.changes if change.staged is not None)
+    if all(sealed.get(change.path) == change.staged for change in above):
+        return False
+    if layers and not os.path.lexists(fork.layer(layers[-1]) + b"/record"):
+        return False  # what the sealed layers hold is unknown: that record was not durable when the power failed
+    return os.stat(fork.record_path).st_ctime_ns > os.stat(fork.path + b"/state").st_ctime_ns

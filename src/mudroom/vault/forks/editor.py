@@ -23,6 +23,7 @@ from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
+from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.spill_place import SpillPlace
 from mudroom.vault.moment import command_start
@@ -232,6 +233,7 @@ class Editor:
         if self._fork.has_copy:
             root = open_root(self._fork.contents[0])
         else:
+            require_files(self._fork)
             upper = self._fork.upper
             if not os.path.isdir(upper):
                 os.mkdir(upper, 0o700)

@@ -21,7 +21,7 @@ from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import Original, is_whole, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply.transaction import ApplyDirectory
-from mudroom.vault.forks.apart import COPY
+from mudroom.vault.forks.damage import require_files
 from mudroom.vault.retention.leftover import is_incomplete
 from mudroom.vault.retention.usage import slots_in_project, why_unusable
 from mudroom.vault.store.fork import Fork, load_record
@@ -120,27 +120,10 @@ def _read_layer(vault: Vault, fork: Fork, state: ForkState, name: str) -> None:
         now = name in (state.upper, *state.layers)
         needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
         raise MudroomError(f"its layer {name} is missing{needed}", "its contents are lost; the rest can be exported")
-    if not sealed and _has_lost_its_tree(vault, fork):
-        raise MudroomError(f"the files of its layer {name} are missing", "its contents are lost: mudroom discard")
+    if not sealed:
+        require_files(fork)
     load_record(place + b"/record")
     _read_originals(place + b"/originals")
-
-
-def _has_lost_its_tree(vault: Vault, fork: Fork) -> bool:
-    """Whether the writable layer has no files, although the fork's record is of such files, or it has originals.
-
-    A layer that was not used yet has none. A verb that gives a fork a new layer writes the state before the record, so
-    a record that is older than the state can be of another layer. A tree that is being replaced has a copy.
-    """
-    place = vault.layer(fork.state.upper)
-    if os.path.isdir(place + b"/tree") or os.path.isdir(place + COPY) or fork.has_copy or fork.interrupted is not None:
-        return False
-    if os.path.lexists(place + b"/originals/index"):
-        return True
-    record = fork.record
-    if record is None or record.changeset.changes == fork.sealed_changes.changes:
-        return False
-    return os.stat(fork.record_path).st_ctime_ns > os.stat(fork.path + b"/state").st_ctime_ns
 
 
 def _read_originals(place: bytes) -> None:

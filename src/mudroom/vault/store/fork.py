@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 CREDENTIALS = b"/credentials"
 MASKED = b"/masked"
+APART = b"/apart"
+"""Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
+
 RELEASED = b"/released"
 """In the vault: a file per layer that no sandbox can reach any more (vault/forks/apart.py)."""
 _LOOK = 0.005
