@@ -35,8 +35,9 @@ def require_files(fork: Fork) -> None:
     """Raise MudroomError if the writable layer has no tree, although the fork's record is of files in it, or it was
     looked at with files in it.
 
-    A layer that was not used yet has no tree, but may have originals: file tools write these first. A verb that gives a fork a new layer writes the state before the record,
-    so a record that is older than the state can be of another layer. A tree that is being replaced has a copy.
+    A layer that was not used yet has no tree, but may have originals: file tools write these first. A verb that gives a
+    fork a new layer writes the state before the record, so a record that is older than the state can be of another
+    layer. A tree that is being replaced has a copy.
     """
     place = fork.layer(fork.state.upper)
     if os.path.isdir(place + b"/tree") or os.path.isdir(place + APART) or fork.has_copy or fork.interrupted is not None:
