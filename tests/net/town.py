@@ -16,7 +16,7 @@ import mudroom
 from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.net.door import Door, Gate, Kind, Listener
+from mudroom.net.door import Door, Gate, Kind, Listener, Received
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]
 WAIT = 20.0
@@ -128,11 +128,11 @@ class OpenDoor:
             select.select([self.door], [], [], 0.1)
             self.take(self.door.receive())
 
-    def take(self, told: Sequence[Flow | FlowQuestion]) -> None:
+    def take(self, told: Sequence[Received]) -> None:
         for one in told:
             if isinstance(one, Flow):
                 self.flows.append(one)
-            else:
+            elif isinstance(one, FlowQuestion):
                 self.questions.append(one)
 
     def flow(self) -> Flow:

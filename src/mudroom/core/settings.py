@@ -13,6 +13,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Network
 
 if TYPE_CHECKING:
+    from mudroom.core.network.fork_host import AgentLink
     from mudroom.core.network.host_rules import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
@@ -30,6 +31,8 @@ class Settings(NamedTuple):
     hosts: tuple[HostRule, ...] = ()
     """Host rules of the gate: the policy's rules and presets. This machine's answers are added to them
     (``policy/host_answers.py``)."""
+    agent_links: tuple[AgentLink, ...] = ()
+    """Which fork may reach a server in which other (``core/network/fork_host.py``)."""
     network_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may add hosts, unless a rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()

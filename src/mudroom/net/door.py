@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from mudroom.core.network.flow import Flow, FlowQuestion
+from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
@@ -45,6 +46,10 @@ class Listener(NamedTuple):
     redirected: SO_ORIGINAL_DST is the destination. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on. dns-tcp.
     loopback=ADDRESS:PORT: the destination, on this machine's loopback."""
     descriptor: int
+
+
+Received = Flow | FlowQuestion | ForkDial
+"""What a door receives from the gate process."""
 
 
 class Gate:
@@ -183,10 +188,10 @@ class Door:
         stays the same when the gate is replaced; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
-    def receive(self) -> list[Flow | FlowQuestion]:
-        """Return new flows and questions. Never block, except to start a new gate if the old one died. Raise
-        MudroomError, and shut the door, when the gate dies repeatedly."""
-        received: list[Flow | FlowQuestion] = []
+    def receive(self) -> list[Received]:
+        """Return new flows, questions and requests for connections to other forks. Never block, except to start a new
+        gate if the old one died. Raise MudroomError, and shut the door, when the gate dies repeatedly."""
+        received: list[Received] = []
         if self._is_over:
             return received
         try:
@@ -208,6 +213,10 @@ class Door:
         """End a question without an answer. The waiting connections are refused; later ones are asked about again."""
         self._post(wire.AnswerMessage(identity, False, None, why))
 
+    def dialled(self, identity: int, connection: int, error: str = "") -> None:
+        """Answer a ``ForkDial`` with a connected socket, which stays the caller's, or with -1 and an error."""
+        self._post(wire.DialledMessage(identity, error), [connection] if connection >= 0 else [])
+
     def update(self, rules: Sequence[HostRule]) -> None:
         """Replace the rules. Open connections stay open."""
         self._rules = list(rules)
@@ -216,7 +225,8 @@ class Door:
     def listen(self, listeners: Sequence[Listener]) -> None:
         """Add listeners. The door owns the descriptors from then on."""
         self._listeners += listeners
-        self._post(wire.ListenMessage([listener.kind for listener in listeners]), listeners)
+        descriptors = [listener.descriptor for listener in listeners]
+        self._post(wire.ListenMessage([listener.kind for listener in listeners]), descriptors)
 
     def close_listeners(self, kinds: Collection[str]) -> None:
         """Close the listeners of these kinds: they are open until the gate has closed its copies, too."""
@@ -229,7 +239,7 @@ class Door:
     def shut(self, timeout: float) -> list[Flow]:
         """Close the listeners and cut every connection. Return the last flows, after ``timeout`` seconds at most."""
         self._close_listeners()
-        flows: list[Flow | FlowQuestion] = []
+        flows: list[Received] = []
         if not self._is_over:
             self._post(wire.ShutMessage())
             self._is_over = True
@@ -308,11 +318,14 @@ class Door:
             return message
         return None
 
-    def _handle_message(self, message: wire.ToHost, received: list[Flow | FlowQuestion]) -> None:
+    def _handle_message(self, message: wire.ToHost, received: list[Received]) -> None:
         match message:
             case wire.AskedMessage(question):
                 self._asked = max(self._asked, question.identity)
                 received.append(question)
+            case wire.DialMessage(request):
+                self._asked = max(self._asked, request.identity)
+                received.append(request)
             case wire.BeganMessage(number, flow):
                 self._open_flows[number] = flow
             case wire.EndedMessage(number, flow):
@@ -323,11 +336,11 @@ class Door:
             case wire.ClosedMessage():
                 raise EOFError
 
-    def _post(self, message: wire.ToGate, listeners: Sequence[Listener] = ()) -> None:
+    def _post(self, message: wire.ToGate, descriptors: Sequence[int] = ()) -> None:
         if self._is_over:
             return
         try:
-            wire.send(self._socket, message, [listener.descriptor for listener in listeners])
+            wire.send(self._socket, message, descriptors)
         except OSError:
             pass  # the gate has died; ``receive`` notices it, and the new gate gets the current rules
 

@@ -145,6 +145,8 @@ class _Door:
                 self._add(kinds, listeners)
             case wire.CloseMessage(kinds):
                 self._close_listeners(kinds)
+            case wire.DialledMessage():
+                self.guard.dialled(message, listeners)
             case wire.AnswerMessage():
                 self.guard.answer(message)
             case wire.UpdateMessage(rules):

@@ -41,6 +41,7 @@ _SOURCES = (
     *(
         "policy/trust.py",
         "core/command/program/classification.py",
+        "core/network/fork_host.py",
         "core/network/host_rules.py",
         "core/command/policy.py",
         "core/network/preset.py",
@@ -153,4 +154,8 @@ def _class_named(name: str) -> Any:
         from mudroom.core.network.host_rules import HostRule
 
         return HostRule
+    if name == "AgentLink":
+        from mudroom.core.network.fork_host import AgentLink
+
+        return AgentLink
     return _CLASSES[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
@@ -12,6 +12,9 @@ from mudroom.core.confinement.image import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from mudroom.core.network.fork_host import AgentLink
 
 LONGEST = 100 * 366 * 86400.0
 """Seconds: a hundred years. In nanoseconds it fits a 64-bit number by far."""
@@ -153,6 +156,18 @@ def _names(value: Any, where: str) -> tuple[bytes, ...]:
 
 def _agents(value: Any, where: str) -> tuple[str, ...]:
     return tuple(name.decode() for name in _strings(value, where))
+
+
+def _links(value: Any, where: str) -> tuple[AgentLink, ...]:
+    from mudroom.core.network.fork_host import parse_link
+
+    links = []
+    for name in _strings(value, where):
+        try:
+            links.append(parse_link(os.fsdecode(name)))
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}", "two forks: planner -> coder, planner -> coder:8080") from error
+    return tuple(links)
 
 
 def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
@@ -304,6 +319,7 @@ PATHS = _texts(_absolute, pattern="^/.")
 HOME_FILES = _texts(_in_home, pattern="^~/.")
 NAMES = _texts(_names)
 AGENTS = _texts(_agents)
+LINKS = _texts(_links, pattern="->")._replace(form="FORK -> FORK[:PORT]")
 IMAGE = ValueType(
     image,
     _LINE | {"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"},

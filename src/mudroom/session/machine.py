@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
     from mudroom.core.confinement.spec import Bind
+    from mudroom.core.network.fork_host import AgentLink
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.containers import Containers
+    from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Approver, Doorkeeper, Gateway
 
 MOST_HELD = 64
@@ -296,7 +298,12 @@ class Machine:
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
         keeper = self.gateway.keeper(
-            fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "", places
+            fork.entrance,
+            hush,
+            inspection,
+            lambda: fork.name if fork.state.named else "",
+            places,
+            dialler_of(self._vault, fork, order.actor.settings.agent_links),
         )
         return keeper, keeper.listen() if outside else 0
 
@@ -434,3 +441,13 @@ class Machine:
             running.wait_gone()
         if self._containers is not None:
             self._containers.forget(name)
+
+
+def dialler_of(vault: Vault, fork: Fork, links: Sequence[AgentLink]) -> ForkDialler | None:
+    """Return what connects a command of the fork with other forks, or None if the policy links none."""
+    if not links:
+        return None
+    from mudroom.core.network.fork_host import links_of
+    from mudroom.session.confinement.fork_dial import ForkDialler
+
+    return ForkDialler(vault, links_of(links, fork.name))

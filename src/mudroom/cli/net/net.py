@@ -14,6 +14,7 @@ from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
+from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, is_fork_host, look_at_fork
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule, is_loopback, look_at_loopback
@@ -233,11 +234,14 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
             "schema": "mudroom.net/1",
             "mode": settings.network_at(settings.level),
             "rules": [rule_to_json(rule) for rule in rules],
+            "agents": [str(link) for link in settings.agent_links],
         }
         context.terminal.out(json.dumps(report))
         return 0
     for rule in rules:
         context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_describe_limits(rule)}")
+    for link in settings.agent_links:
+        context.terminal.out(f"allow  {link!s:<40}  network.agents")
     if not rules:
         context.terminal.say("no rules: nothing is let through (mudroom net allow HOST, mudroom net presets)")
     _print_mode(settings, context)
@@ -290,7 +294,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
-    rows = [_why_row(text, rules) for text in args.hosts]
+    rows = [_why_row(text, rules, settings.agent_links) for text in args.hosts]
     if context.as_json:
         report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
         context.terminal.out(json.dumps(report))
@@ -302,7 +306,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 
 
-def _why_row(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
+def _why_row(text: str, rules: tuple[HostRule, ...], links: tuple[AgentLink, ...]) -> dict[str, Any]:
     raw = os.fsencode(text)
     try:
         authority = _authority(raw)
@@ -310,8 +314,11 @@ def _why_row(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
         reason = f"this is a URL; ask about {_host_of(raw)}" if b"://" in raw else str(error)
         decision, host, port = HostDecision("deny", None, f"no host: {reason}"), None, None
     else:
-        judge = look_at_loopback if is_loopback(authority.host.text) else _look
-        decision = judge(authority.host.text, authority.port, rules)
+        name = authority.host.text
+        if is_fork_host(name):
+            decision = look_at_fork(name, authority.port, links)
+        else:
+            decision = (look_at_loopback if is_loopback(name) else _look)(name, authority.port, rules)
         host, port = str(authority)[: -len(str(authority.port)) - 1], authority.port
     return {
         "asked": text,
@@ -331,7 +338,7 @@ def _authority(raw: bytes) -> Authority:
     """Parse ``host[:port]``; also a bare IPv6 address, which is not ambiguous on a command line."""
     if raw.count(b":") > 1 and not raw.startswith(b"["):
         return Authority(parse_host(raw), 443)
-    return parse_authority(raw, 443)
+    return parse_authority(raw, ENDPOINT_PORT if is_fork_host(os.fsdecode(raw)) else 443)
 
 
 def _host_of(url: bytes) -> str:

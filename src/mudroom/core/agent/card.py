@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mudroom.core.agent.agent_store import AgentStore, StagedStore
 from mudroom.core.agent.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.agent.credential_stores import STORES, store_of_agent
+from mudroom.core.agent.endpoint import EndpointAddress, endpoint_field
 from mudroom.core.agent.field import (
     FieldError,
     FieldTable,
@@ -68,6 +69,8 @@ class AgentCard(NamedTuple):
     """Container image at level 2; empty: the card does not say."""
     digest: str = ""
     """SHA-256 of the card file, hexadecimal; ``profile:NAME`` for a card that was made of a profile."""
+    endpoint: EndpointAddress | None = None
+    """Where its server for other agents listens, inside."""
     store: AgentStore | None = None
     """The agent's own store, if its profile names one; no key of a card."""
 
@@ -202,4 +205,5 @@ _FIELDS: FieldTable = {
     "artifacts": ("artifacts", _patterns),
     "gitBranch": ("branch", _branch),
     "environment": ("environment", variables),
+    "endpoint": ("endpoint", endpoint_field),
 }

@@ -17,15 +17,23 @@ QUEUE = 4096
 """As in ``sandbox/launcher/listener.py``."""
 
 
+def enter(user: int, net: int) -> int:
+    """Enter the namespaces of these descriptors. Return 0, or the error number."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for descriptor, kind in ((user, CLONE_NEWUSER), (net, CLONE_NEWNET)):
+        if libc.setns(descriptor, kind) < 0:
+            return ctypes.get_errno()
+    return 0
+
+
 def main() -> None:
     """Make a listener at each place of the arguments, ADDRESS PORT, and send them. A reply without a descriptor is an
     error number: of a place, or, once, of the namespaces."""
     host = socket.socket(fileno=os.dup(0))
-    libc = ctypes.CDLL(None, use_errno=True)
-    for descriptor, kind in ((1, CLONE_NEWUSER), (2, CLONE_NEWNET)):
-        if libc.setns(descriptor, kind) < 0:
-            host.send(b"%d" % ctypes.get_errno())
-            return
+    number = enter(1, 2)
+    if number:
+        host.send(b"%d" % number)
+        return
     words = iter(sys.argv[1:])
     for address, port in zip(words, words, strict=True):
         try:

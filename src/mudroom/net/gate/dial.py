@@ -31,6 +31,12 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
     raise failure
 
 
+async def adopt(connection: socket.socket) -> Peer:
+    """Return the peer at the other end of a connected, non-blocking socket, which the peer owns."""
+    _transport, peer = await asyncio.get_running_loop().create_connection(Peer, sock=connection)
+    return peer
+
+
 async def _connect(packed: bytes, port: int) -> Peer:
     """Connect without a lookup: both event loops take a literal address as it is."""
     transport, peer = await asyncio.get_running_loop().create_connection(Peer, show_address(packed), port)

@@ -12,11 +12,12 @@ import os
 import time
 
 from mudroom.core.network.flow import Fields, Flow, Way
+from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, vet
-from mudroom.net.gate.dial import dial
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.dial import adopt, dial
+from mudroom.net.gate.guard import DoorGuard, ForkUnreachable
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import local
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
@@ -108,6 +109,8 @@ class Exchange:
             raise
 
     async def _reach_directly(self) -> Peer:
+        if is_fork_host(self.host):
+            return await self._reach_fork()
         upstream, rule = self.guard.upstream, self._decision.rule
         if upstream is not None and not (rule is not None and rule.private):
             return await self._reach_through(upstream)
@@ -126,6 +129,14 @@ class Exchange:
             error_text = os.strerror(error.errno or errno.EIO).lower()
             raise self._fail(f"{self.host} cannot be reached: {error_text}", 504) from error
         return peer
+
+    async def _reach_fork(self) -> Peer:
+        self._address = f"fork {fork_of(self.host)}"
+        try:
+            connection = await self.guard.dial_fork(self.host, self.port)
+        except ForkUnreachable as error:
+            raise self._fail(f"{self.host} cannot be reached: {error}", 502) from error
+        return await adopt(connection)
 
     async def _resolve(self, rule: HostRule | None) -> list[bytes]:
         """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
+from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
 from mudroom.core.network.placeholder import Credential
@@ -31,6 +32,14 @@ MAX_WAITING = 1_024
 _DECIDED = 1_024
 MAX_UNSENT = 16_384
 """Messages queued for a host that does not read them."""
+
+
+DIAL_TIMEOUT = 15.0
+"""Seconds until a connection to another fork is given up."""
+
+
+class ForkUnreachable(Exception):
+    """There is no connection to a server in another fork."""
 
 
 class _Pending(NamedTuple):
@@ -58,6 +67,8 @@ class DoorGuard:
         self._numbers = itertools.count(1)
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
+        self._dials: dict[int, asyncio.Future[socket.socket]] = {}
+        """Connections to other forks that the host was asked for."""
         self._decided: dict[Request, HostDecision] = {}
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._waiting = 0
@@ -85,7 +96,8 @@ class DoorGuard:
             rules: list[HostRule] = self.rules
             if not request.method and self.is_inspected(request.host, request.port):
                 rules = connection_rules(request.host, request.port, rules)
-            decision = self._decided[request] = decide(request, rules)
+            judge = decide_fork if is_fork_host(request.host) else decide
+            decision = self._decided[request] = judge(request, rules)
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
@@ -159,6 +171,34 @@ class DoorGuard:
             if self.look(Request(host, port)).action != "ask":
                 del self._pending[host, port]
                 pending.answer.set_result("")
+
+    # --- connections to other forks ---
+
+    async def dial_fork(self, host: str, port: int) -> socket.socket:
+        """Return a connection that the host has made to a server in another fork. Raise ForkUnreachable."""
+        if len(self._dials) >= MAX_QUESTIONS:
+            raise ForkUnreachable("too many connections to other forks are being made")
+        identity, answer = next(self._identities), self._loop.create_future()
+        self._dials[identity] = answer
+        try:
+            self._send(wire.DialMessage(ForkDial(identity, host, port)))
+            async with asyncio.timeout(DIAL_TIMEOUT):
+                connection: socket.socket = await answer
+                return connection
+        except TimeoutError:
+            raise ForkUnreachable("there was no answer in time") from None
+        finally:
+            del self._dials[identity]
+
+    def dialled(self, message: wire.DialledMessage, connections: list[socket.socket]) -> None:
+        answer = self._dials.get(message.identity)
+        if answer is not None and not answer.done() and not message.error and connections:
+            connections[0].setblocking(False)
+            answer.set_result(connections.pop(0))
+        elif answer is not None and not answer.done():
+            answer.set_exception(ForkUnreachable(message.error or "there is no connection"))
+        for connection in connections:
+            connection.close()
 
     # --- what the host is told ---
 

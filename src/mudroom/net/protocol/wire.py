@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mudroom.core.network.flow import Flow, FlowQuestion
+from mudroom.core.network.fork_host import ForkDial
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 
@@ -70,6 +71,13 @@ class CloseMessage(msgspec.Struct, tag="close", array_like=True):
     kinds: list[str]
 
 
+class DialledMessage(msgspec.Struct, tag="dialled", array_like=True):
+    """The answer to ``DialMessage``: its descriptor is the connected socket, if there is no error."""
+
+    identity: int
+    error: str = ""
+
+
 class ShutMessage(msgspec.Struct, tag="shut", array_like=True):
     pass
 
@@ -79,6 +87,12 @@ class ShutMessage(msgspec.Struct, tag="shut", array_like=True):
 
 class AskedMessage(msgspec.Struct, tag="asked", array_like=True):
     question: FlowQuestion
+
+
+class DialMessage(msgspec.Struct, tag="dial", array_like=True):
+    """The gate asks for a connection to another fork, which only the host can make."""
+
+    request: ForkDial
 
 
 class BeganMessage(msgspec.Struct, tag="began", array_like=True):
@@ -105,8 +119,8 @@ class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
     """The door is shut; this is the last message."""
 
 
-ToGate = OpenMessage | AnswerMessage | UpdateMessage | ListenMessage | CloseMessage | ShutMessage
-ToHost = AskedMessage | BeganMessage | EndedMessage | DroppedMessage | ClosedMessage
+ToGate = OpenMessage | AnswerMessage | DialledMessage | UpdateMessage | ListenMessage | CloseMessage | ShutMessage
+ToHost = AskedMessage | DialMessage | BeganMessage | EndedMessage | DroppedMessage | ClosedMessage
 
 _encode = msgspec.json.Encoder().encode
 to_gate = msgspec.json.Decoder(ToGate)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from mudroom.core.agent.card import AgentCard
+from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
@@ -25,6 +26,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
+from mudroom.vault.forks.endpoint import register, withdraw
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, is_plain
 
@@ -150,6 +152,8 @@ def run_agent(
         }
         _journal(session, name, {"state": "started", **details})
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
+        if card.endpoint is not None and grant.level is not None:
+            register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint))
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout, actor=actor)
             outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
@@ -162,6 +166,7 @@ def run_agent(
             _unmake(session, place)
             raise
         finally:
+            withdraw(place.fork)
             _journal(session, name, {"state": "ended", **details, **outcome})
     return AgentResult(result, kept, (place.note,) if place.note else ())
 

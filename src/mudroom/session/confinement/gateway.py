@@ -25,6 +25,7 @@ from mudroom.sandbox.client.client import Running
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
+    from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
     from mudroom.core.network.loopback import LoopbackPlace
@@ -61,6 +62,17 @@ class RemoteApprover(Protocol):
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
     def begin(self, question: FlowQuestion) -> PendingQuestion: ...
+
+
+class Dialler(Protocol):
+    """Connections of a command to servers in other forks (``fork_dial.py``)."""
+
+    @property
+    def rules(self) -> Sequence[HostRule]:
+        """The rules that let the connections through the gate."""
+
+    def dial(self, host: str, port: int) -> int:
+        """Return a connected socket, which the caller closes. Raise MudroomError with the reason."""
 
 
 Hush = Callable[[], AbstractContextManager[None]]
@@ -151,11 +163,13 @@ class Gateway:
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
+        dialler: Dialler | None = None,
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
-        the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners."""
-        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork, places)
+        the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
+        for connections to other forks."""
+        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork, places, dialler)
 
 
 class Entrance:
@@ -271,12 +285,15 @@ class Doorkeeper:
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
+        dialler: Dialler | None = None,
     ) -> None:
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec``."""
         self._places = list(places)
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
         self._gateway, self._hush, self._inspection, self._fork = gateway, hush, inspection, fork
+        self._dialler = dialler
+        self._links: Sequence[HostRule] = dialler.rules if dialler is not None else ()
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -363,7 +380,8 @@ class Doorkeeper:
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
         ask = self._gateway.approver is not None
         self._rules = self._gateway.rules()
-        self._door = self._gateway.gate.open(self._rules, listeners, ask=ask, inspection=self._inspection)
+        rules = [*self._rules, *self._links] if self._links else self._rules
+        self._door = self._gateway.gate.open(rules, listeners, ask=ask, inspection=self._inspection)
         self._listeners = []  # owned by the door from now on
         self._follow(self._rules)
 
@@ -383,7 +401,7 @@ class Doorkeeper:
             return
         if rules is not self._rules:
             self._rules = rules
-            current = [*rules, *self._answered]
+            current = [*rules, *self._links, *self._answered]
             if door is not None:
                 door.update(current)
             self._follow(current)
@@ -422,12 +440,28 @@ class Doorkeeper:
 
     def _hear(self, door: Door) -> None:
         from mudroom.core.network.flow import Flow
+        from mudroom.core.network.fork_host import ForkDial
 
         for message in door.receive():
             if isinstance(message, Flow):
                 self.flows.append(message)
+            elif isinstance(message, ForkDial):
+                self._dial(door, message)
             else:
                 self._ask(door, message)
+
+    def _dial(self, door: Door, request: ForkDial) -> None:
+        try:
+            if self._dialler is None:
+                raise MudroomError("no link leads from this fork")
+            connection = self._dialler.dial(request.host, request.port)
+        except MudroomError as error:
+            door.dialled(request.identity, -1, error.message)
+            return
+        try:
+            door.dialled(request.identity, connection)
+        finally:
+            os.close(connection)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())

@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
 from collections.abc import Sequence
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.loopback import MOST, LoopbackPlace, loopback_places
-
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-_PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.entrances.late_listener import main; main()"
+from mudroom.session.confinement.namespace_program import inside
 
 _WITHOUT: dict[Mode, str] = {
     "remote": "a container in a virtual machine",
@@ -39,26 +36,17 @@ def make_listeners(
     """Make listeners at places of a running command's loopback. Return them as (kind, descriptor), which the caller
     closes, and a note for each place that has none. ``namespaces``: its user and network namespace."""
     words = [word for place in places for word in (place.address, str(place.port))]
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        given = (theirs.fileno(), *namespaces)
-        above = max(given) + 1  # one step could otherwise close what a later one copies
-        moves = [(os.POSIX_SPAWN_DUP2, descriptor, above + number) for number, descriptor in enumerate(given)]
-        moves += [(os.POSIX_SPAWN_DUP2, above + number, number) for number in range(len(given))]
-        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *words]
-        pid = os.posix_spawn(sys.executable, command, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=moves)
-        theirs.close()
-        listeners: list[tuple[str, int]] = []
-        notes: list[str] = []
+    listeners: list[tuple[str, int]] = []
+    notes: list[str] = []
+    with inside("late_listener", words, namespaces) as channel:
         for place in places:
-            reply, descriptors, _flags, _address = socket.recv_fds(ours, 16, 1)
+            reply, descriptors, _flags, _address = socket.recv_fds(channel, 16, 1)
             if descriptors:
                 listeners.append((f"loopback={place}", descriptors[0]))
             elif reply.isdigit() and int(reply) in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 continue  # no IPv6 there
             else:
                 notes.append(f"{place} is open to the next command; not to this one: {_reason(reply)}")
-    os.waitpid(pid, 0)
     return listeners, notes
 
 

@@ -1,0 +1,33 @@
+"""The endpoint of an agent: the address at which its server listens, inside its own sandbox. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from mudroom.core.agent.field import FieldError, text
+
+_URL = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[0-9]{1,5})(?P<path>/[!-~]{0,256})?")
+
+
+class AgentEndpoint(NamedTuple):
+    agent: str
+    level: int
+    port: int
+    path: str = "/"
+    """Of the URL: ``/a2a``."""
+
+
+class EndpointAddress(NamedTuple):
+    """The key ``endpoint`` of a card."""
+
+    port: int
+    path: str = "/"
+
+
+def endpoint_field(value: Any, where: str) -> EndpointAddress:
+    """Return the port and the path of a URL on loopback. Raise FieldError."""
+    found = _URL.fullmatch(text(value, where, 300))
+    if found is None or not 0 < int(found["port"]) < 65536:
+        raise FieldError(f"{where}: {value!r} is not a URL of the agent's own loopback", "http://localhost:8080/a2a")
+    return EndpointAddress(int(found["port"]), found["path"] or "/")

@@ -1,0 +1,100 @@
+"""The settings of the section ``network``: a part of ``settings_table.py``."""
+
+from __future__ import annotations
+
+from mudroom.policy.setting_row import ANY, HEADERS, SettingRow, only, strictest
+from mudroom.policy.setting_type import AGENTS, HOSTS, INSPECTED, LINKS, MODE, PRESETS
+
+NETWORK = (
+    SettingRow(
+        "network.mode",
+        "network",
+        MODE,
+        "network of commands",
+        "none",
+        stricter=strictest("open", "gate", "none"),
+        loosening=only("open"),
+    ),
+    SettingRow(
+        "network.allow",
+        "hosts",
+        HOSTS,
+        "hosts that commands may reach",
+        '[api.example.com, "*.example.org:443"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.ask",
+        "hosts",
+        HOSTS,
+        "hosts that are always asked about, as are hosts without a rule",
+        "[upload.example.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.deny",
+        "hosts",
+        HOSTS,
+        "hosts that commands may never reach",
+        "[gist.github.com]",
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.private",
+        "hosts",
+        HOSTS,
+        "allowed hosts that may be in a private network or on this machine",
+        '["db.corp.example:5432"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.presets",
+        "hosts",
+        PRESETS,
+        "rules for the hosts of common tools",
+        "[npm, pypi, github]",
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.inspect",
+        "hosts",
+        INSPECTED,
+        "hosts whose requests are allowed and inspected inside TLS",
+        "[api.github.com]",
+        loosening=HEADERS,
+        adds=True,
+        tightens=True,
+    ),
+    SettingRow(
+        "network.never_inspect",
+        "never_inspect",
+        HOSTS,
+        "hosts that are never inspected, whatever other rules say",
+        '["*.bank.example"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.agents",
+        "agent_links",
+        LINKS,
+        "which fork may reach a server in which other: its endpoint, or a port",
+        '["planner -> coder", "tester -> coder:8080"]',
+        loosening=ANY,
+        adds=True,
+    ),
+    SettingRow(
+        "network.cards",
+        "network_cards",
+        AGENTS,
+        "agents whose cards may allow hosts; a deny still holds",
+        "[claude-code]",
+        loosening=ANY,
+        adds=True,
+    ),
+)

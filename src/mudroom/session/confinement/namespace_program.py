@@ -1,0 +1,34 @@
+"""Small programs that run in the network namespace of a command: each is a process of its own (``late_listener.py``,
+``late_socket.py``), because a process cannot leave a user namespace again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_PROGRAM = "import sys; sys.path.insert(0, {root!r}); from mudroom.net.entrances.{name} import main; main()"
+
+
+@contextmanager
+def inside(name: str, words: Sequence[str], namespaces: Sequence[int]) -> Iterator[socket.socket]:
+    """Run the module ``mudroom.net.entrances.NAME`` with ``words`` as its arguments, and yield a socket for its
+    replies. Wait for its end at the end of the block. ``namespaces``: the user and the network namespace of the
+    command."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        given = (theirs.fileno(), *namespaces)
+        above = max(given) + 1  # one step could otherwise close what a later one copies
+        moves = [(os.POSIX_SPAWN_DUP2, descriptor, above + number) for number, descriptor in enumerate(given)]
+        moves += [(os.POSIX_SPAWN_DUP2, above + number, number) for number in range(len(given))]
+        command = [sys.executable, "-I", "-S", "-c", _PROGRAM.format(root=_ROOT, name=name), *words]
+        pid = os.posix_spawn(sys.executable, command, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=moves)
+        theirs.close()
+        try:
+            yield ours
+        finally:
+            ours.close()
+            os.waitpid(pid, 0)

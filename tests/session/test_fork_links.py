@@ -1,0 +1,128 @@
+"""A command reaches a server in another fork if the policy links the two forks, and not otherwise."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from mudroom.core.agent.card import parse_card
+from mudroom.core.network.fork_host import UNLINKED, parse_link
+from mudroom.core.network.host_rules import parse_rule
+from mudroom.core.settings import Settings
+from mudroom.session import Session
+from mudroom.session.agents.run_agent import run_agent
+
+pytestmark = pytest.mark.both_users
+
+SERVER = """
+import http.server, socketserver, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"from the other fork: " + self.path.encode())
+    def log_message(self, *_words): pass
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer)
+open("ready", "w").close()
+server.serve_forever()
+"""
+CLIENT = """
+import sys, urllib.request, urllib.error
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+except OSError as error:
+    print("failed", error)
+"""
+CARD = {"agentId": "coder", "sandboxLevel": 1, "endpoint": "http://localhost:9123/a2a"}
+
+
+@contextmanager
+def served(session: Session, port: int, *, as_agent: bool = False) -> Iterator[None]:
+    """Serve in the fork ``coder`` for the block."""
+    argv = [sys.executable.encode(), b"-c", SERVER.encode(), str(port).encode()]
+
+    def serve() -> None:
+        if as_agent:
+            run_agent(session, parse_card(CARD), argv, timeout=80)
+        else:
+            session.run(argv, fork="coder", timeout=80)
+
+    if not as_agent:
+        session.forks.new("coder")
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        while not _is_ready(session):
+            assert thread.is_alive()
+        yield
+    finally:
+        session.sandboxes.interrupt(fork="coder")
+        thread.join()
+
+
+def _is_ready(session: Session) -> bool:
+    fork = session.vault.find("coder")
+    return fork is not None and Path(fork.upper.decode(), "ready").exists()
+
+
+def asked(session: Session, url: str, fork: str = "planner") -> str:
+    result = session.run([sys.executable.encode(), b"-c", CLIENT.encode(), url.encode()], fork=fork)
+    return (result.stdout or b"").decode().strip()
+
+
+def linked(*texts: str) -> Settings:
+    return Settings(agent_links=tuple(map(parse_link, texts)))
+
+
+def test_a_linked_port(place: Place) -> None:
+    with place.session(linked("planner -> coder:9123")) as session, served(session, 9123):
+        assert asked(session, "http://coder.mudroom.internal:9123/a") == "from the other fork: /a"
+        refused = asked(session, "http://coder.mudroom.internal:9124/")
+        assert refused.startswith(("403", "failed")), refused
+        assert "from the other fork" not in asked(session, "http://coder.mudroom.internal:9123/", "stranger")
+        events = [(event.kind, event.fork, json.loads(event.data)) for event in session.vault.journal.events()]
+    reached = [event for event in events if event[0] == "flow" and event[2]["host"] == "coder.mudroom.internal"]
+    assert [(fork, flow["port"], flow["verdict"]) for _kind, fork, flow in reached] == [
+        ("planner", 9123, "allow"),
+        ("planner", 9124, "deny"),
+        ("stranger", 9123, "deny"),
+    ]
+    assert reached[0][2]["address"] == "fork coder" and "network.agents" in reached[0][2]["rule"], reached[0]
+    assert UNLINKED in json.dumps(reached)
+
+
+def test_without_a_link_no_rule_opens_a_fork(place: Place) -> None:
+    with place.session(rules=lambda: [parse_rule("*:9123", "allow")]) as session, served(session, 9123):
+        assert "from the other fork" not in asked(session, "http://coder.mudroom.internal:9123/")
+
+
+def test_the_endpoint_of_an_agent(place: Place) -> None:
+    with place.session(linked("planner -> coder")) as session:
+        with served(session, 9123, as_agent=True):
+            assert asked(session, "http://coder.mudroom.internal/b") == "from the other fork: /b"
+        answer = asked(session, "http://coder.mudroom.internal/b")
+        assert answer.startswith("502") and "no agent in the fork coder has registered an endpoint" in answer, answer
+
+
+@pytest.mark.parametrize(
+    ("port", "reason"),
+    [(9123, "no command is running in the fork coder"), (9999, "coder:9999: connection refused")],
+)
+def test_why_there_is_no_connection(place: Place, port: int, reason: str) -> None:
+    with place.session(linked(f"planner -> coder:{port}")) as session:
+        if port == 9999:
+            with served(session, 9123):
+                answer = asked(session, f"http://coder.mudroom.internal:{port}/")
+        else:
+            session.forks.new("coder")
+            answer = asked(session, f"http://coder.mudroom.internal:{port}/")
+    assert answer.startswith("502") and reason in answer, answer
