@@ -75,6 +75,7 @@ LOOSE = {
     "network.inspect": "[{host: a.com, set: {x-a: b}}]",
     "network.never_inspect": "[a.com]",
     "network.cards": "[claude-code]",
+    "network.agents": "[a -> b]",
     "limits.memory": "none",
     "limits.processes": "5000",
     "limits.tmp": "1GB",

@@ -73,7 +73,7 @@ def test_every_answer_as_json(cli: Cli) -> None:
         "rules": [{**row, "there": False, "replaced": []}],
     }
     kept = {**row, "source": "permissions.yaml:4"}
-    assert cli.json("net", "ls") == {"schema": "mudroom.net/1", "mode": "gate", "rules": [kept]}
+    assert cli.json("net", "ls") == {"schema": "mudroom.net/1", "mode": "gate", "rules": [kept], "agents": []}
     assert cli.json("net", "rm", "db.corp.example:5432") == {"schema": "mudroom.net/1", "removed": [kept]}
     presets = cli.json("net", "presets")
     assert presets["schema"] == "mudroom.net-presets/1"
@@ -402,3 +402,23 @@ def test_odd_answers_are_not_searched(tmp_path: Path, odd: str) -> None:
     else:
         place.mkdir()
     assert not answers_name_loopback(os.fsencode(tmp_path))
+
+
+def test_why_a_fork_reaches_another(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "network:\n  agents: [planner -> coder, tester -> coder:8080]\n")
+    assert cli("policy", "trust", "--yes").returncode == 0
+    answers = {
+        "coder.mudroom.internal": "coder.mudroom.internal:80: allow: from the fork planner, by network.agents\n",
+        "coder.mudroom.internal:8080": "coder.mudroom.internal:8080: allow: from the fork tester, by network.agents\n",
+        "coder.mudroom.internal:9": "coder.mudroom.internal:9: deny: network.agents opens port 80, 8080 of it\n",
+        "planner.mudroom.internal:80": "planner.mudroom.internal:80: deny: forks reach each other only by "
+        "network.agents of the policy: a -> b\n",
+    }
+    for host, answer in answers.items():
+        done = cli("net", "why", host)
+        assert (done.stdout, done.returncode) == (answer, 0 if ": allow:" in answer else 1), done.stderr
+    assert "allow  planner -> coder" in cli("net", "ls").stdout
+    cli.place.write(".mudroom/policy.yaml", "network:\n  agents: [planner => coder]\n")
+    done = cli("net", "ls")
+    assert (done.returncode, "'planner => coder' is not a link between two forks" in done.stderr) == (125, True)
+    assert len(done.stderr.splitlines()) == 1

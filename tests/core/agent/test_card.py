@@ -73,7 +73,7 @@ WRONG: list[tuple[Any, str, str]] = [
         {"agentId": "a", "x": 1},
         "the card has an unknown key 'x'",
         "known: agentId, sandboxLevel, sandboxRequirements, sandboxImage, name, description, version, artifacts, "
-        "gitBranch, environment",
+        "gitBranch, environment, endpoint",
     ),
     ({"agentId": "a", "sandboxLevel": 3}, "sandboxLevel is 3", LEVEL_HINT),
     ({"agentId": "a", "sandboxLevel": True}, "sandboxLevel is True", LEVEL_HINT),
@@ -118,6 +118,8 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"agentId": "a", "gitBranch": "a..b"}, "gitBranch: 'a..b' is not the name of a branch", BRANCH_HINT),
     ({"agentId": "a", "gitBranch": "-x"}, "gitBranch: '-x' is not the name of a branch", BRANCH_HINT),
     ({"agentId": "a", "environment": ["A=b"]}, "environment: 'A=b' is not the name of a variable", VARIABLE_HINT),
+    ({"agentId": "a", "endpoint": "http://example.com:80/"}, "endpoint: 'http://example.com:80/' is not a URL of the agent's own loopback", "http://localhost:8080/a2a"),
+    ({"agentId": "a", "endpoint": 80}, "endpoint is a number", "a text"),
     ({"agentId": "a", "environment": {"A": "b"}}, "environment is an object", "a list of names of variables"),
     (needs(needsGpuAccess="yes"), "needsGpuAccess is a text", "true or false"),
     (needs(needsGpuAccess=1), "needsGpuAccess is a number", "true or false"),
@@ -243,3 +245,9 @@ def test_the_table_of_stores() -> None:
     assert len(store_places()) == len(set(store_places()))
     assert store_of_agent("claude-code") == "claude"
     assert store_of_agent("somebody") is None
+
+
+def test_a_port_of_an_endpoint() -> None:
+    assert parse_card({"agentId": "a", "endpoint": "http://[::1]:65535"}).endpoint == (65535, "/")
+    with pytest.raises(FieldError, match="is not a URL of the agent's own loopback"):
+        parse_card({"agentId": "a", "endpoint": "http://localhost:65536/"})

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.agent.field import FieldError, text
 
-_URL = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[0-9]{1,5})(?P<path>/[!-~]{0,256})?")
+_URL = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[1-9][0-9]{0,4})(?P<path>/[!-~]{0,256})?")
 
 
 class AgentEndpoint(NamedTuple):
@@ -28,6 +28,6 @@ class EndpointAddress(NamedTuple):
 def endpoint_field(value: Any, where: str) -> EndpointAddress:
     """Return the port and the path of a URL on loopback. Raise FieldError."""
     found = _URL.fullmatch(text(value, where, 300))
-    if found is None or not 0 < int(found["port"]) < 65536:
+    if found is None or int(found["port"]) > 65535:
         raise FieldError(f"{where}: {value!r} is not a URL of the agent's own loopback", "http://localhost:8080/a2a")
     return EndpointAddress(int(found["port"]), found["path"] or "/")
