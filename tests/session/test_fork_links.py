@@ -18,6 +18,7 @@ from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 from mudroom.session.agents.run_agent import run_agent
+from mudroom.vault.forks.fork_summary import ForkSummaries
 
 pytestmark = pytest.mark.both_users
 
@@ -108,7 +109,10 @@ def test_without_a_link_no_rule_opens_a_fork(place: Place) -> None:
 def test_the_endpoint_of_an_agent(place: Place) -> None:
     with place.session(linked("planner -> coder")) as session:
         with served(session, 9123, as_agent=True):
+            (row,) = [row for row in ForkSummaries().all(session.vault) if row.name == "coder"]
+            assert (row.endpoint, row.level, row.state) == ("http://coder.mudroom.internal/a2a", 1, "running")
             assert asked(session, "http://coder.mudroom.internal/b") == "from the other fork: /b"
+        assert not any(row.endpoint for row in ForkSummaries().all(session.vault))
         answer = asked(session, "http://coder.mudroom.internal/b")
         assert answer.startswith("502") and "no agent in the fork coder has registered an endpoint" in answer, answer
 

@@ -118,7 +118,11 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"agentId": "a", "gitBranch": "a..b"}, "gitBranch: 'a..b' is not the name of a branch", BRANCH_HINT),
     ({"agentId": "a", "gitBranch": "-x"}, "gitBranch: '-x' is not the name of a branch", BRANCH_HINT),
     ({"agentId": "a", "environment": ["A=b"]}, "environment: 'A=b' is not the name of a variable", VARIABLE_HINT),
-    ({"agentId": "a", "endpoint": "http://example.com:80/"}, "endpoint: 'http://example.com:80/' is not a URL of the agent's own loopback", "http://localhost:8080/a2a"),
+    (
+        {"agentId": "a", "endpoint": "http://example.com:80/"},
+        "endpoint: 'http://example.com:80/' is not a URL of the agent's own loopback",
+        "http://localhost:8080/a2a",
+    ),
     ({"agentId": "a", "endpoint": 80}, "endpoint is a number", "a text"),
     ({"agentId": "a", "environment": {"A": "b"}}, "environment is an object", "a list of names of variables"),
     (needs(needsGpuAccess="yes"), "needsGpuAccess is a text", "true or false"),

@@ -15,11 +15,13 @@ import time
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
+from mudroom.core.network.fork_host import SUFFIX
 from mudroom.core.tree.change import Changeset, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.vault.forks.damage import UNREADABLE, reason_of
+from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.store.fork import Fork, is_plain
 from mudroom.vault.store.store import Vault
@@ -54,6 +56,10 @@ class ForkSummary(NamedTuple):
     snapshot: bool = False
     brief: RecordSummary | None = None
     """None if no command has ended in it yet."""
+    endpoint: str = ""
+    """URL of the agent that runs in it, for forks that the policy links to it; empty: none is registered."""
+    level: int | None = None
+    """Level at which that agent runs."""
 
     @property
     def fingerprint(self) -> str:
@@ -98,9 +104,11 @@ class ForkSummaries:
 
     def _summarise(self, fork: Fork) -> ForkSummary:
         state, brief = fork.state, self._summarise_record(fork)
+        at_work = _state(fork, brief)
+        endpoint = endpoint_of(fork) if at_work == "running" else None
         return ForkSummary(
             fork.name,
-            _state(fork, brief),
+            at_work,
             "",
             fork.agent,
             state.named,
@@ -110,6 +118,8 @@ class ForkSummaries:
             fork.credentials,
             state.base != LIVE,
             brief,
+            f"http://{fork.name}{SUFFIX}{endpoint.path}" if endpoint is not None else "",
+            endpoint.level if endpoint is not None else None,
         )
 
     def _summarise_record(self, fork: Fork) -> RecordSummary | None:

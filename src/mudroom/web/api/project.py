@@ -49,6 +49,8 @@ def _badge(summary: ForkSummary, around: shape.BadgeShape) -> shape.BadgeShape:
         return shape.BadgeShape(
             None, False, "Mounted", "it is a directory on this machine: programs that use it are not confined"
         )
+    if summary.level is not None:
+        return badge_of(summary.level)
     return badge_of(summary.brief.level) if summary.brief is not None and summary.brief.command else around
 
 
@@ -155,6 +157,7 @@ def _fork(summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
         _exit_code(brief.exit_code) if brief is not None and ran else None,
         summary.problem,
         summary.fingerprint,
+        summary.endpoint,
     )
 
 

@@ -69,6 +69,7 @@ export function ForkCard({ project, fork, changed }) {
     <p class="row"><span class=${"tag " + mark}>${state}</span>
       ${fork.exit_code !== null && fork.exit_code !== 0 && html`<span class="tag bad">exit ${fork.exit_code}</span>`}
       ${fork.agent && html`<span class="tag name">${fork.agent}</span>`}
+      ${fork.endpoint && html`<span class="tag name">at ${fork.endpoint}</span>`}
       ${fork.parent && html`<span class="tag name">from ${fork.parent}</span>`}
       ${fork.snapshot && html`<span class="tag">on a snapshot</span>`}
       ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}

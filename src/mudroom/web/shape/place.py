@@ -83,6 +83,8 @@ class ForkShape(Struct):
     """Of a damaged fork."""
     fingerprint: str = ""
     """Fingerprint of its changes; a discard can be bound to it. Empty: unknown, if the fork is damaged."""
+    endpoint: str = ""
+    """URL of the agent that runs in it, for forks that network.agents links to it; empty: none is registered."""
 
 
 class ApplyShape(Struct):
