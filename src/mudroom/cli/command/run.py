@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
+from mudroom.cli.terminal.command_signals import CommandSignals, command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.result import Denial, Result
@@ -186,16 +184,16 @@ def _working_directory(session: Session) -> bytes:
 
 def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
-    with foreground_signals(session), full_disk_hint(session):
+    with command_signals(session) as signals, full_disk_hint(session):
         result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
     outcome: dict[str, Any] | None = None
-    code = 124 if result.timed_out else result.exit_code
+    code = signals.exit_code(result)
     if not context.as_json:
         show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
     if not result.changeset.changes:
         session.forks.discard_unchanged(result.fork)
     else:
-        answer = _answer(result, argv, args, context, session)
+        answer = _answer(result, argv, args, context, session, signals)
         if answer in ("apply", "git"):
             outcome, landing_code = _apply(session, result, context, git=args.git or answer == "git")
             code = code or landing_code
@@ -219,23 +217,6 @@ def own_stdio(context: Context) -> Stdio:
     if context.as_json:
         return Stdio(stdin=0, terminal=is_terminal(0))
     return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
-
-
-@contextmanager
-def foreground_signals(session: Session) -> Iterator[None]:
-    """Leave Ctrl-C to the command while it runs: it is asked to end, and its changes are shown. Before it runs (a
-    container may take a while), Ctrl-C ends mudroom, unless a question is open, which handles Ctrl-C itself."""
-
-    def on_interrupt(_number: int, _frame: object) -> None:
-        if not session.interrupt() and not session.sandboxes.has_run and not session.approval.is_asking:
-            raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        with wake_for_signals():
-            yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def show_result(
@@ -286,12 +267,19 @@ def refusal_lines(denials: Sequence[Denial]) -> list[str]:
     return lines
 
 
-def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, context: Context, session: Session) -> str:
+def _answer(
+    result: Result,
+    argv: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    session: Session,
+    signals: CommandSignals,
+) -> str:
     if not context.as_json and not args.no:
         show_short(result, session, context)
     if args.no:
         return "cancel"
-    if args.keep:
+    if args.keep or signals.ended_by(result) is not None:
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"
