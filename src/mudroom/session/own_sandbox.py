@@ -117,7 +117,7 @@ def relay_for(stdio: Stdio) -> Relay | None:
         return None
     from mudroom.sandbox.client.terminal import Relay
 
-    return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
 
 
 def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
