@@ -186,4 +186,6 @@ def test_after_sigkill_the_next_command_collects_it_and_says_so(cli: Cli, name: 
     assert cli("run", "--", "true").stderr == "true changed nothing\n"
     (event,) = events(cli, "recover")
     assert event["data"]["changed"] == 1
+    assert f"mudroom was killed while the last command ran in {fork}" in cli("policy", "why", "--fork", fork).stderr
+    assert cli("policy", "why").stdout == "nothing was refused to: true\n"
     assert "+done" in cli("diff", fork).stdout

@@ -15,7 +15,7 @@ from mudroom.cli.terminal.command_signals import CommandSignals, command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.sandbox_level import BARE
-from mudroom.core.result import Denial, Result
+from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import is_below, show, show_path
@@ -35,9 +35,6 @@ examples:
 The network is behind a gate: hosts that mudroom net allow or the policy name are let through; others are asked about.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
-
-MOST_REFUSED_HOSTS = 5
-"""Refused hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
     "--memory": ("limits.memory", or_off(least(4 << 20)), "SIZE", "512M, 2GB; a command that needs more is killed"),
@@ -234,8 +231,11 @@ def show_result(
     for limit in result.reached:
         if limit.kind != "time":  # has a line of its own
             terminal.note(str(limit))
-    for line in refusal_lines(result.denials):
-        terminal.note(line)
+    if result.denials:
+        from mudroom.cli.command.refusals import result_lines
+
+        for line in result_lines(result, argv, context):
+            terminal.note(line)
     title = show(b" ".join(argv))
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
@@ -250,25 +250,6 @@ def show_result(
         return
     for line in preview(f"{title} would change", result.changeset, terminal, commits):
         terminal.say(line)
-
-
-def refusal_lines(denials: Sequence[Denial]) -> list[str]:
-    """Return a line for each of the first hosts that the gate has refused. ``mudroom policy why`` shows the others."""
-    hosts = [denial for denial in denials if denial.kind == "network"]
-    if not hosts:
-        return []
-    from mudroom.core.network.allowing import command_to_allow
-
-    lines = []
-    for denial in hosts[:MOST_REFUSED_HOSTS]:
-        command = command_to_allow(show(denial.target), denial.reason)
-        meant = "if that is meant: " if "--private" in command else ""
-        hint = f" ({meant}{command})" if command else ""
-        times = f", {denial.times} times" if denial.times > 1 else ""
-        lines.append(f"refused{times}: {show(denial.target)}: {denial.reason}{hint}")
-    if len(hosts) > MOST_REFUSED_HOSTS:
-        lines.append(f"refused: {len(hosts) - MOST_REFUSED_HOSTS} more hosts (mudroom net log --denied)")
-    return lines
 
 
 def _answer(
