@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import origin
-from mudroom.cli.command.run import refusal_lines
+from mudroom.cli.command.refusals import refusal_lines
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings

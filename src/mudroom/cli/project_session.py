@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.network.host_rules import HostRule
     from mudroom.policy.host_answers import HostRules
+    from mudroom.session.sandboxes import CutOffCommand
 
 
+MOST_CHARACTERS = 60
+"""Characters of a command that a note shows."""
 MOST_LEFT_OUT = 3
 """Items of a policy that a note names."""
 
@@ -93,10 +96,20 @@ def open_session(
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
+    for command in session.sandboxes.collect_cut_off():
+        context.terminal.note(cut_off(command))
     set_host_approver(ask, context, session)
     if session.actor.agent is not None:
         set_command_approver(ask, context, session)
     return session
+
+
+def cut_off(command: CutOffCommand) -> str:
+    """Return one line about a command that was running when mudroom was killed."""
+    words = command.holder if len(command.holder) <= MOST_CHARACTERS else command.holder[: MOST_CHARACTERS - 1] + "…"
+    changes = "1 change" if command.changed == 1 else f"{command.changed:,} changes"
+    name = command.fork
+    return f"mudroom was killed while `{words}` ran in {name}; collected: {changes} (mudroom diff {name})"
 
 
 class _Commands:

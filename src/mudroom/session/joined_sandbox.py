@@ -128,17 +128,21 @@ class JoinedSandbox:
         numbers = relay.numbers if relay is not None else ()
         turn = self._forks.vault.turn
         watch = None if order.alone else Watch(LOOK, lambda: turn.stand_aside(nothing, nothing))
-        running = self._standing.join(order.argv, environment, cwd, output.descriptors, numbers, self._terms())
-        outcome.running = running
-        self._running.add(outcome, self._fork, running)
+        terms = self._terms()
         try:
+            outcome.running = running = self._running.start(
+                outcome,
+                self._fork,
+                lambda: self._standing.join(order.argv, environment, cwd, output.descriptors, numbers, terms),
+            )
             if relay is not None:
                 relay.start(running)
             return attend(running, output, order.timeout, nothing, watch)
         finally:
             self._running.remove(outcome)
-            outcome.running = None
-            running.close()
+            if outcome.running is not None:
+                outcome.running.close()
+                outcome.running = None
 
     def collect(self, command: CollectedCommand) -> Changeset:
         """Record the fork's changes after the command.

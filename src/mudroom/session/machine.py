@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.limiter import Limiter
     from mudroom.session.confinement.containers import Containers
     from mudroom.session.confinement.fork_dial import ForkDialler
-    from mudroom.session.confinement.gateway import Approver, Doorkeeper, Gateway
+    from mudroom.session.confinement.gateway import Doorkeeper, Gateway
+    from mudroom.session.confinement.host_approver import Approver
 
 MOST_HELD = 64
 """Ended commands whose mounts may not be gone yet."""
@@ -294,12 +295,11 @@ class Machine:
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         outside = mode in ELSEWHERE or mode == "remote" or level == 0
-        hush = relay.suspended if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
         places = self.loopback_places(mode, level, outcome)
         keeper = self.gateway.keeper(
             fork.entrance,
-            hush,
+            relay,
             inspection,
             lambda: fork.name if fork.state.named else "",
             places,

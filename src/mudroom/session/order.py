@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mudroom.errors import MudroomError
     from mudroom.sandbox.client.capture import CapturedOutput
     from mudroom.sandbox.client.client import Exit, Running
+    from mudroom.sandbox.client.terminal_sign import SignKind
 
 
 class Stdio(NamedTuple):
@@ -32,6 +33,8 @@ class Stdio(NamedTuple):
     terminal: bool = False
     """Terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, which are relayed
     (``sandbox/client/terminal.py``). Only in the main thread, since signals are handled meanwhile."""
+    signs: tuple[SignKind, ...] = ()
+    """Ways to tell the user that questions wait elsewhere, while a program of the command has the terminal."""
     on_output: Callable[[str, bytes], None] | None = None
     """Called with ``stdout`` or ``stderr`` and the new bytes, for each captured stream, in the thread that runs the
     command. Bytes beyond the limit of captured output are passed on, too."""

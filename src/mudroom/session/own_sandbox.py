@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -62,24 +63,53 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.gateway import Doorkeeper
 
 
+class RunningCommand:
+    """A foreground command, from its first attempt to start until its end."""
+
+    def __init__(self, fork: str) -> None:
+        self.fork = fork
+        self.running: Running | None = None
+        """None: it is being started, again if an attempt has failed."""
+        self.told: list[int] = []
+        """The signals for it. Each attempt gets all of them."""
+
+    def signal(self, number: int) -> None:
+        self.told.append(number)
+        if self.running is not None:
+            self.running.signal(number)
+
+
 class RunningCommands:
-    """The running foreground commands of a session. No lock, only single operations of a dict: a signal handler reads
-    it. ``has_run`` is never reset."""
+    """The foreground commands of a session. No lock, only single operations of a dict: a signal handler uses it.
+    ``has_run`` is never reset."""
 
     def __init__(self) -> None:
-        self._commands: dict[int, tuple[str, Running]] = {}
+        self._commands: dict[int, RunningCommand] = {}
         self.has_run = False
 
-    def add(self, outcome: Outcome, fork: Fork, running: Running) -> None:
+    def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
+        """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
+        command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
         self.has_run = True
-        self._commands[id(outcome)] = fork.name, running
+        running = command.running = begin()
+        for number in command.told:
+            running.signal(number)
+        return running
+
+    def failed(self, outcome: Outcome) -> None:
+        """The attempt to start it has failed; another one may follow."""
+        if id(outcome) in self._commands:
+            self._commands[id(outcome)].running = None
 
     def remove(self, outcome: Outcome) -> None:
         self._commands.pop(id(outcome), None)
 
-    def of(self, fork: str | None) -> list[Running]:
-        """Return the running commands of a fork, or all of them."""
-        return [running for name, running in list(self._commands.values()) if fork is None or name == fork]
+    def signal(self, number: int, fork: str | None) -> bool:
+        """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""
+        meant = [command for command in list(self._commands.values()) if fork is None or command.fork == fork]
+        for command in meant:
+            command.signal(number)
+        return bool(meant)
 
 
 def relay_for(stdio: Stdio) -> Relay | None:
@@ -88,7 +118,7 @@ def relay_for(stdio: Stdio) -> Relay | None:
         return None
     from mudroom.sandbox.client.terminal import Relay
 
-    return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
 
 
 def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
@@ -134,6 +164,7 @@ class OwnSandbox:
         self._caches = machine.caches(vault, fork, order)
 
     def close(self) -> None:
+        self._running.remove(self._outcome)
         self._open.close()
 
     def checkpoint_before(self) -> str:
@@ -164,6 +195,7 @@ class OwnSandbox:
                         outcome.running = None
                 self._opened, self._view, self._output, outcome.mode = opened, view, end.output, mode
                 self._open = attempt.pop_all()
+                self._running.remove(outcome)
                 return end
 
     def collect(self, command: CollectedCommand) -> Changeset:
@@ -233,7 +265,7 @@ class OwnSandbox:
                 self._forks.tools.end_live(fork.name)
                 if relay is not None:
                     relay.close()
-                self._running.remove(outcome)
+                self._running.failed(outcome)
 
     def _begin(
         self,
@@ -252,13 +284,16 @@ class OwnSandbox:
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
-        running = client.run(
-            plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
+        running = self._running.start(
+            self._outcome,
+            fork,
+            lambda: client.run(
+                plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
+            ),
         )
         self._outcome.running = running
         if keeper is not None:
             keeper.began(running)
-        self._running.add(self._outcome, fork, running)
         if relay is not None:
             relay.start(running)
         if edited:

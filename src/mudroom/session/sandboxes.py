@@ -9,12 +9,13 @@ permissions.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import MudroomError, SandboxAlive, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -23,7 +24,7 @@ from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, settled_vau
 from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, interrupted_forks
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -34,6 +35,21 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 """Attempts to find the fork's sandbox: another thread may open one before this one has the fork's lock."""
+
+
+_DYING = 2.0
+"""Seconds in which the processes of a killed mudroom's sandbox end."""
+_LOOK = 0.02
+
+
+class CutOffCommand(NamedTuple):
+    """A command that ran when mudroom was killed. Its changes have been collected now."""
+
+    fork: str
+    holder: str
+    """The lock holder's description of itself: the command."""
+    changed: int
+    """Number of changes of the fork."""
 
 
 class Sandbox(Protocol):
@@ -131,10 +147,7 @@ class Sandboxes:
         """Send a signal to running commands (SIGTERM: ask them to end; SIGKILL: end all their processes), from a signal
         handler or another thread. ``fork``: its commands; None: all foreground commands of this session. Return whether
         any runs."""
-        meant = self._running.of(fork)
-        for running in meant:
-            running.signal(number)
-        return bool(meant)
+        return self._running.signal(number, fork)
 
     @property
     def has_run(self) -> bool:
@@ -153,6 +166,37 @@ class Sandboxes:
             if command is not None:
                 commands.append((fork.name, *command))
         return commands
+
+    def collect_cut_off(self) -> list[CutOffCommand]:
+        """Collect the changes of the commands that ran when mudroom was killed, and return these. A fork that cannot be
+        read or collected now is left for its next command."""
+        collected = []
+        for fork in interrupted_forks(self._forks.vault.path):
+            try:
+                command = self._collected(fork)
+            except (*UNREADABLE, MudroomError, OSError):
+                continue
+            if command is not None:
+                collected.append(command)
+        return collected
+
+    def _collected(self, fork: Fork) -> CutOffCommand | None:
+        """Return None if the command is still running, or another process has collected it."""
+        with open(fork.path + b"/lock", "rb") as stream:
+            holder = stream.read(4096).decode("utf-8", "replace").strip()
+        until = time.monotonic() + _DYING
+        with fork.lock_if_free(holder) as free:
+            while free and fork.interrupted is not None:
+                try:
+                    self._forks.settle(fork)
+                except SandboxAlive:
+                    if time.monotonic() >= until:
+                        raise
+                    time.sleep(_LOOK)
+                    continue
+                record = fork.record
+                return CutOffCommand(fork.name, holder, len(record.changeset.changes) if record is not None else 0)
+        return None
 
     def printed(
         self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16

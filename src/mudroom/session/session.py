@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
     from mudroom.session.background import Background
     from mudroom.session.changes import Changes
-    from mudroom.session.confinement.gateway import Approver
+    from mudroom.session.confinement.host_approver import Approver
     from mudroom.vault.apply.transaction import Recovery
 
 DEFAULTS = Settings()

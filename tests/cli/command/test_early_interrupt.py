@@ -10,20 +10,20 @@ from typing import cast
 import pytest
 
 from conftest import Place
-from mudroom.cli.command.run import foreground_signals
+from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 
 class Waiting:
-    """A session, as far as ``foreground`` looks at it."""
+    """A session, as far as ``command_signals`` looks at it."""
 
     def __init__(self, *, running: bool, has_run: bool, is_asking: bool = False) -> None:
         self.running, self.told = running, 0
         self.sandboxes, self.approval = SimpleNamespace(has_run=has_run), SimpleNamespace(is_asking=is_asking)
 
-    def interrupt(self) -> bool:
+    def interrupt(self, _number: int) -> bool:
         self.told += 1
         return self.running
 
@@ -31,21 +31,21 @@ class Waiting:
 @pytest.mark.parametrize(("running", "has_run"), [(True, True), (False, True)])
 def test_a_command_that_runs_or_has_run_hears_of_it(running: bool, has_run: bool) -> None:
     session = Waiting(running=running, has_run=has_run)
-    with foreground_signals(cast(Session, session)):
+    with command_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1
 
 
 def test_who_asks_hears_of_it_by_itself() -> None:
     session = Waiting(running=False, has_run=False, is_asking=True)
-    with foreground_signals(cast(Session, session)):
+    with command_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1
 
 
 def test_before_that_it_ends_mudroom() -> None:
     session = Waiting(running=False, has_run=False)
-    with pytest.raises(KeyboardInterrupt), foreground_signals(cast(Session, session)):
+    with pytest.raises(KeyboardInterrupt), command_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

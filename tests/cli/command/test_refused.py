@@ -1,11 +1,18 @@
-"""What is said after a command of what the gate has refused: which host, why, and what to do if it was meant."""
+"""What is said after a command of what it was refused: which host, call or path, why, and what to do about it."""
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
-from mudroom.cli.command.run import MOST_REFUSED_HOSTS, refusal_lines
+from conftest import Place
+from mudroom.agents.catalog import Catalog
+from mudroom.cli.command.refusals import MOST_REFUSED_HOSTS, MOST_REFUSED_PATHS, inner_sandbox, refusal_lines
 from mudroom.core.result import Denial
+from test_asking import ASK, NOBODY
+from test_vault_verb import Cli
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,98 @@ def test_what_is_repeated_and_what_is_too_much() -> None:
         Denial("network", b"h%d.example:443" % number, "no rule names it", 3)
         for number in range(MOST_REFUSED_HOSTS + 2)
     ]
-    lines = refusal_lines([Denial("system call", b"bpf", "refused"), *many])
+    lines = refusal_lines(many)
     assert lines[0].startswith("refused, 3 times: h0.example:443: ")
     assert lines[-1] == "refused: 2 more hosts (mudroom net log --denied)"
     assert len(lines) == MOST_REFUSED_HOSTS + 1
+
+
+def test_what_a_profile_denies_is_counted() -> None:
+    reason = "profile claude: {} denies it"
+    denials = [
+        Denial("network", b"statsig.anthropic.com:443", reason.format("statsig.anthropic.com"), 2),
+        Denial("network", b"statsig.anthropic.com:53", reason.format("statsig.anthropic.com")),
+        Denial("network", b"o1.ingest.sentry.io:443", reason.format("**.sentry.io")),
+        Denial("network", b"a.example:443", "no rule names it"),
+        Denial("network", b"b.example:443", "policy.yaml:3: profile denies it"),
+    ]
+    assert refusal_lines(denials) == [
+        "refused: a.example:443: no rule names it (mudroom net allow a.example)",
+        "refused: b.example:443: policy.yaml:3: profile denies it",
+        "profile claude: 4 requests to 2 hosts of telemetry or updates denied",
+    ]
+
+
+def test_calls_are_named_in_one_line() -> None:
+    calls = [Denial("system call", b"socket", "why", 2), Denial("system call", b"bpf", "why")]
+    calls += [Denial("system call", b"socket", "another why", 3)]
+    assert refusal_lines(calls) == ["refused: system calls: socket (5 times), bpf (mudroom policy why)"]
+    many = [Denial("system call", b"call%d" % number, "why") for number in range(9)]
+    (line,) = refusal_lines(many)
+    assert line.endswith("call5, 3 more (mudroom policy why)")
+
+
+def test_paths() -> None:
+    paths = [Denial("metadata", b"/etc/\x1b%d" % number, "chmod outside") for number in range(MOST_REFUSED_PATHS + 2)]
+    lines = refusal_lines(paths)
+    assert lines[0] == "refused: /etc/\\x1b0: chmod outside"
+    assert lines[MOST_REFUSED_PATHS:] == ["refused: 2 more paths (mudroom policy why)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "clause"),
+    [
+        ("codex", 1, """; this switches it off: codex -c 'sandbox_mode="danger-full-access"'"""),
+        ("codex", 0, "; at level 1 mudroom confines it: --level 1"),
+        ("gemini", 1, "; mudroom agent run -- gemini switches it off (GEMINI_SANDBOX=false)"),
+        ("claude", 1, "claude: Its sandbox for shell commands (/sandbox) cannot run inside mudroom's."),
+        ("aider", 1, ""),
+    ],
+)
+def test_an_agents_own_sandbox_has_a_switch(name: str, level: int, clause: str) -> None:
+    inner = inner_sandbox(Catalog(b"/nowhere").profile(name), level)
+    assert clause in inner and bool(inner) == bool(clause)
+    refused = [Denial("system call", b"clone", "why", 2), Denial("system call", b"unshare", "why")]
+    (line,) = refusal_lines(refused, inner)
+    assert line.startswith("refused, 3 times: new namespaces (clone and unshare): ")
+    assert line.endswith(inner or "cannot run inside mudroom's; switch it off there")
+
+
+NESTED = f"{sys.executable} -c 'import os, ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x10000000) == 0)'"
+
+
+@pytest.mark.both_users
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("codex", "codex's own sandbox cannot run inside mudroom's; this switches it off: codex -c"),
+        ("other", "a sandbox of the command's own (bwrap, a browser's) cannot run inside mudroom's"),
+    ],
+)
+@pytest.mark.parametrize("verb", [("run",), ("exec", "--fork", "a"), ("agent", "run")], ids=lambda verb: verb[0])
+def test_an_inner_sandbox_that_fails_is_told(place: Place, program: str, told: str, verb: tuple[str, ...]) -> None:
+    """Its own words on the command line keep the profile from switching it off."""
+    cli = Cli(place)
+    programs = place.home / "bin"
+    programs.mkdir()
+    (programs / program).write_text(f"#!/bin/sh\n{NESTED}\n")
+    (programs / program).chmod(0o755)
+    cli.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    done = cli(*verb, "--", program, "-c", "sandbox_mode=workspace-write")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("note: refused: new namespaces (unshare): ")]
+    assert len(lines) == 1 and told in lines[0], done.stderr
+
+
+@pytest.mark.both_users
+def test_telemetry_is_counted_after_an_agent(place: Place) -> None:
+    cli = Cli(place)
+    programs = place.home / "bin"
+    programs.mkdir()
+    (programs / "claude").write_text(f"#!{sys.executable}\n{ASK}")
+    (programs / "claude").chmod(0o755)
+    cli.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    host = "statsig.anthropic.com:443"
+    said = cli("agent", "run", "--", "claude", host, host, "x1.sentry.io:443", f"{NOBODY}:443").stderr
+    assert "note: profile claude: 3 requests to 2 hosts of telemetry or updates denied\n" in said
+    assert f"refused: {NOBODY}:443: " in said and f"(mudroom net allow {NOBODY})" in said
+    assert [line.count("statsig") for line in said.splitlines() if line.startswith("note: refused")] == [0]

@@ -115,7 +115,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def test_the_terminal_answers_what_the_queue_shows(cli: Approving, page: Bell) -> None:
     screen = run(cli, "ask.py", f"{NOBODY}:443")
-    screen.expect(rf"Allow {NOBODY}\?.*\[N\]ever\r\n.*also asked on the page.*\r\n")
+    screen.expect(rf"Allow {NOBODY}\?.*\[N\]ever  then Enter\r\n.*also asked on the page.*\r\n")
     (row,) = cli.queue.rows()
     assert (row.asked.question.agent, row.asked.question.fork, row.waiter) == ("", "", screen.pid)
     screen.type("n\n")
@@ -129,7 +129,7 @@ def test_the_terminal_answers_what_the_queue_shows(cli: Approving, page: Bell) -
 @needs_a_name
 def test_the_queue_answers_what_the_terminal_shows(cli: Approving, port: int) -> None:
     screen = run(cli, "fetch.py", f"http://{MACHINE}:{port}/")
-    shown = screen.expect(rf"Allow {MACHINE}:{port}\?.*\[N\]ever\r\n").group()
+    shown = screen.expect(rf"Allow {MACHINE}:{port}\?.*\[N\]ever  then Enter\r\n").group()
     assert b"also asked" not in shown, "nobody listens"
     assert cli("approve", cli.waiting(screen)).returncode == 0
     screen.expect(rf"{MACHINE}:{port}: allowed by mudroom approve\r\n.*got hello")

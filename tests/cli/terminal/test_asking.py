@@ -61,7 +61,7 @@ def answers(place: Place) -> str:
 )
 def test_the_answers(place: Place, key: str, host: str, told: str, kept: str) -> None:
     screen = run(place, f"{host}:443", f"{host}:443")
-    question = screen.expect(rf"Allow {host}\?.*\[N\]ever\r\n")
+    question = screen.expect(rf"Allow {host}\?.*\[N\]ever  then Enter\r\n")
     assert b"told" not in question.group()
     screen.type(key + "\n")
     screen.expect(f"told: HTTP/1.1 {told}.*told: HTTP/1.1 {told}")

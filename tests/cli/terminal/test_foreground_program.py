@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mudroom.cli.terminal.foreground_program import ForegroundRunner, Terminated, ignore_signal, signal_handlers
+from mudroom.cli.terminal.command_signals import Terminated
+from mudroom.cli.terminal.foreground_program import ForegroundRunner, ignore_signal, signal_handlers
 
 SELF = os.getpid()
 

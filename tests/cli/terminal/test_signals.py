@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
 
-from mudroom.cli.command.agent_run import pass_signals
-from mudroom.cli.command.run import foreground_signals
+from mudroom.cli.terminal.command_signals import Terminated, command_signals
 from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.errors import MudroomError
 from mudroom.session import Session
 
 HEEDED = (signal.SIGTERM, signal.SIGUSR1)
@@ -111,7 +112,7 @@ class Waited:
     """A session whose command is waited for, until it is told to end."""
 
     def __init__(self) -> None:
-        self.over, self.told, self.has_run = threading.Lock(), list[int](), True
+        self.over, self.told = threading.Lock(), list[int]()
 
     def interrupt(self, number: int = signal.SIGTERM) -> bool:
         self.told.append(number)
@@ -123,18 +124,40 @@ class Waited:
             self.over.acquire()
 
 
-def test_an_agent_is_told_to_end() -> None:
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGHUP, signal.SIGTERM),
+        (signal.SIGINT, signal.SIGTERM),
+        (signal.SIGQUIT, signal.SIGQUIT),
+    ],
+)
+def test_a_command_is_told_to_end(number: int, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.cli.terminal.command_signals.replace_by_null", lambda _terminals: None)
     session = Waited()
-    with pass_signals(cast(Session, session)) as told, unheard(signal.SIGTERM):
+    with command_signals(cast(Session, session)) as signals, unheard(number):
         session.wait()
-    assert (told, session.told) == ([signal.SIGTERM], [signal.SIGTERM])
+    assert (signals.received, session.told) == ([number], [told])
 
 
-def test_the_users_command_is_told_of_ctrl_c() -> None:
-    session = Waited()
-    with foreground_signals(cast(Session, session)), unheard(signal.SIGINT):
-        session.wait()
-    assert session.told == [signal.SIGTERM]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_before_a_command_a_signal_ends_mudroom(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.cli.terminal.command_signals.replace_by_null", lambda _terminals: None)
+    before = signal.getsignal(number)
+    session = SimpleNamespace(interrupt=lambda _number: False, sandboxes=SimpleNamespace(has_run=False))
+    with pytest.raises(Terminated) as told, command_signals(cast(Session, session)):
+        signal.raise_signal(number)
+    assert told.value.exit_code == 128 + number and signal.getsignal(number) is before
+
+
+def test_where_the_launcher_has_gone_a_signal_is_still_handled() -> None:
+    def gone(_number: int) -> bool:
+        raise MudroomError("the sandbox launcher is gone")
+
+    with command_signals(cast(Session, SimpleNamespace(interrupt=gone))) as signals:
+        signal.raise_signal(signal.SIGTERM)
+    assert signals.received == [signal.SIGTERM]
 
 
 @contextmanager

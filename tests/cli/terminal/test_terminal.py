@@ -198,7 +198,7 @@ def test_the_terminal_is_restored_whoever_ends_mudroom(
     screen.expect("ready\r\n")
     assert screen.modes() != before
     os.kill(child_of(screen.pid), number)
-    screen.expect(f"code -{number}\r\n")
+    screen.expect(f"code {128 + number}\r\n")
     screen.until(lambda: screen.modes() == before)
 
 
@@ -226,7 +226,7 @@ def test_hang_up(place: Place, screens: list[Screen]) -> None:
     inside = descendants(screen.pid)
     assert inside
     os.close(screen.master)
-    assert os.WIFSIGNALED(os.waitpid(screen.pid, 0)[1])
+    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
     deadline = time.monotonic() + PATIENCE
     while any(os.path.exists(f"/proc/{pid}") for pid in inside):
         assert time.monotonic() < deadline

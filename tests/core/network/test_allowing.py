@@ -27,6 +27,14 @@ def test_a_private_address_of_a_name_needs_its_own_permission() -> None:
 
 
 @pytest.mark.parametrize(
+    "reason",
+    ["asked, and nobody has answered in 55 s", "the client, or the command, ended before it was answered"],
+)
+def test_a_question_without_an_answer_is_answered_by_a_rule(reason: str) -> None:
+    assert command_to_allow("a.example:443", reason) == "mudroom net allow a.example"
+
+
+@pytest.mark.parametrize(
     ("host", "rules"),
     [
         ("169.254.169.254", ()),

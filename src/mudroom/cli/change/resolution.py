@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner, Terminated
+from mudroom.cli.terminal.command_signals import Terminated
+from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 

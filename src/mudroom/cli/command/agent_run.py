@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.cli.change.agent_settings import rows_of, settings_lines
@@ -18,10 +15,8 @@ from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
 from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
 from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
+from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.foreground_program import Terminated, replace_by_null
-from mudroom.cli.terminal.signals import wake_for_signals
-from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
@@ -37,8 +32,6 @@ if TYPE_CHECKING:
     from mudroom.core.settings import Settings
     from mudroom.session.actor import Actor
 
-GRACE = 5
-"""Seconds between SIGTERM for the agent and SIGKILL."""
 _MOST_SHOWN = 10
 _LEAST_DIGITS = 8
 """The least number of digits of ``--checked``."""
@@ -89,16 +82,20 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         warn_if_bare(session, context)
         place = os.fsencode(args.artifacts) if args.artifacts else None
         actor = _with_program(session, request, context)
-        with pass_signals(session) as signals:
+        with command_signals(session) as signals:
             run = run_agent(
                 session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
             )
         unset = _unset(card, session, context) if request.profiled is None else []
         run = run._replace(notes=(*hosts.notes, *unset, *run.notes))
-        branch = _branch(session, card, run, args, context, signals) if run.result.ran else {}
+        branch = (
+            _branch(session, card, run, args, context, told=signals.ended_by(run.result) is not None)
+            if run.result.ran
+            else {}
+        )
         settings = agent_settings(session, run.result.fork) if run.result.ran and session.granted().staged else []
         lines = settings_lines(run.result.fork, settings)
-    code = 128 + signals[0] if signals else 124 if run.result.timed_out else run.result.exit_code
+    code = signals.exit_code(run.result)
     if context.as_json:
         import json
 
@@ -178,49 +175,16 @@ def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
     return [f"{card.agent} asks for the variable {name}: --env {name} passes it" for name in names]
 
 
-@contextmanager
-def pass_signals(session: Session) -> Iterator[list[int]]:
-    """Pass SIGINT, SIGTERM and SIGHUP to the agent while entered: it is asked to end, and killed after a grace period
-    or at the second signal. Yield the signals that told mudroom itself to end."""
-    signals: list[int] = []
-    received: list[int] = []
-
-    def end(number: int, _frame: object) -> None:
-        received.append(number)
-        if number != signal.SIGINT:  # Ctrl-C is the agent's, which may use it for something else
-            signals.append(number)
-        if session.interrupt(signal.SIGKILL if len(received) > 1 else signal.SIGTERM):
-            signal.alarm(GRACE)
-        elif not session.sandboxes.has_run:
-            raise Terminated(number)
-
-    def kill(_number: int, _frame: object) -> None:
-        session.interrupt(signal.SIGKILL)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, kill)
-    terminals = [number for number in (0, 1, 2) if is_terminal(number)]
-    try:
-        with wake_for_signals():
-            yield signals
-    finally:
-        signal.alarm(0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if signal.SIGHUP in signals:
-            replace_by_null(terminals)
-
-
 def _branch(
-    session: Session, card: AgentCard, run: AgentResult, args: argparse.Namespace, context: Context, signals: list[int]
+    session: Session, card: AgentCard, run: AgentResult, args: argparse.Namespace, context: Context, *, told: bool
 ) -> dict[str, Any]:
     """Bring the commits as a branch, if the user has asked for it; otherwise say how to bring them, if the card wants a
-    branch."""
+    branch. ``told``: mudroom was told to end."""
     fork = run.result.fork
     name = args.branch if isinstance(args.branch, str) else card.branch if isinstance(card.branch, str) else None
     later = f"mudroom apply {fork} --commits" + (f" --branch {name}" if name else "")
-    if args.branch is None or signals:
-        return {"later": later} if card.branch or signals else {}
+    if args.branch is None or told:
+        return {"later": later} if card.branch or told else {}
     try:
         with exclusive(session, context, f"mudroom agent run {card.agent}"):
             result = session.changes.bring_commits(fork, branch=name)

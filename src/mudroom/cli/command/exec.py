@@ -14,7 +14,6 @@ from mudroom.cli.command.run import (
     add_confinement_options,
     adjusted,
     asked_level,
-    foreground_signals,
     own_stdio,
     print_json,
     show_result,
@@ -22,6 +21,7 @@ from mudroom.cli.command.run import (
 )
 from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
+from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
@@ -83,7 +83,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     keeper = Keeper(
         lambda client: _open(args, context, client, agent, args.ask),
         lambda session: _background(session, argv, args, context),
-        lambda result: _print_outcome(result, argv, context),
+        lambda result: _print_outcome(result, argv, context, result.exit_code),
     )
     return start(keeper, context)
 
@@ -114,12 +114,12 @@ def run_command(
             stdio = own_stdio(context)
             if stream:
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
-            with foreground_signals(session), full_disk_hint(session, args.fork):
+            with command_signals(session) as signals, full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
             commits = {} if context.as_json else commit_lines(session, result.fork, result.changeset.changes)
     finally:
         client.close()
-    return _print_outcome(result, argv, context, commits)
+    return _print_outcome(result, argv, context, signals.exit_code(result), commits)
 
 
 def _open(
@@ -175,9 +175,8 @@ def _print_piece(stream: str, data: bytes, context: Context) -> None:
 
 
 def _print_outcome(
-    result: Result, argv: list[bytes], context: Context, commits: Mapping[bytes, str] = MappingProxyType({})
+    result: Result, argv: list[bytes], context: Context, code: int, commits: Mapping[bytes, str] = MappingProxyType({})
 ) -> int:
-    code = 124 if result.timed_out else result.exit_code
     if context.as_json:
         print_json(result._replace(exit_code=code), None, context)
     elif not result.ran:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
+from mudroom.cli.terminal.command_signals import CommandSignals, command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.sandbox_level import BARE
-from mudroom.core.result import Denial, Result
+from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import is_below, show, show_path
@@ -37,9 +35,6 @@ examples:
 The network is behind a gate: hosts that mudroom net allow or the policy name are let through; others are asked about.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
-
-MOST_REFUSED_HOSTS = 5
-"""Refused hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
     "--memory": ("limits.memory", or_off(least(4 << 20)), "SIZE", "512M, 2GB; a command that needs more is killed"),
@@ -69,8 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ask",
         choices=("terminal", "queue", "never"),
         help="who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
-        "before (default, if there is a terminal); queue: wait for the page or mudroom approve (default without a "
-        "terminal, as long as one of them is open); never: it is refused",
+        "before (default, if there is a terminal; while a program reads keys there itself, the queue alone); queue: "
+        "wait for the page or mudroom approve (default without a terminal, as long as one of them is open); never: it "
+        "is refused",
     )
     add_confinement_options(parser)
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
@@ -186,16 +182,16 @@ def _working_directory(session: Session) -> bytes:
 
 def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn_if_bare(session, context)
-    with foreground_signals(session), full_disk_hint(session):
+    with command_signals(session) as signals, full_disk_hint(session):
         result = session.run(argv, cwd=cwd, stdio=own_stdio(context))
     outcome: dict[str, Any] | None = None
-    code = 124 if result.timed_out else result.exit_code
+    code = signals.exit_code(result)
     if not context.as_json:
         show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
     if not result.changeset.changes:
         session.forks.discard_unchanged(result.fork)
     else:
-        answer = _answer(result, argv, args, context, session)
+        answer = _answer(result, argv, args, context, session, signals)
         if answer in ("apply", "git"):
             outcome, landing_code = _apply(session, result, context, git=args.git or answer == "git")
             code = code or landing_code
@@ -218,24 +214,11 @@ def own_stdio(context: Context) -> Stdio:
     """Return the descriptors for the command; with --json its output is captured."""
     if context.as_json:
         return Stdio(stdin=0, terminal=is_terminal(0))
-    return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
+    if not (is_terminal(0) and is_terminal(1)):
+        return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
+    from mudroom.sandbox.client.terminal_sign import sign_kinds
 
-
-@contextmanager
-def foreground_signals(session: Session) -> Iterator[None]:
-    """Leave Ctrl-C to the command while it runs: it is asked to end, and its changes are shown. Before it runs (a
-    container may take a while), Ctrl-C ends mudroom, unless a question is open, which handles Ctrl-C itself."""
-
-    def on_interrupt(_number: int, _frame: object) -> None:
-        if not session.interrupt() and not session.sandboxes.has_run and not session.approval.is_asking:
-            raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        with wake_for_signals():
-            yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    return Stdio(0, 1, 2, terminal=True, signs=sign_kinds(context.environ))
 
 
 def show_result(
@@ -249,8 +232,11 @@ def show_result(
     for limit in result.reached:
         if limit.kind != "time":  # has a line of its own
             terminal.note(str(limit))
-    for line in refusal_lines(result.denials):
-        terminal.note(line)
+    if result.denials:
+        from mudroom.cli.command.refusals import result_lines
+
+        for line in result_lines(result, argv, context):
+            terminal.note(line)
     title = show(b" ".join(argv))
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
@@ -267,31 +253,19 @@ def show_result(
         terminal.say(line)
 
 
-def refusal_lines(denials: Sequence[Denial]) -> list[str]:
-    """Return a line for each of the first hosts that the gate has refused. ``mudroom policy why`` shows the others."""
-    hosts = [denial for denial in denials if denial.kind == "network"]
-    if not hosts:
-        return []
-    from mudroom.core.network.allowing import command_to_allow
-
-    lines = []
-    for denial in hosts[:MOST_REFUSED_HOSTS]:
-        command = command_to_allow(show(denial.target), denial.reason)
-        meant = "if that is meant: " if "--private" in command else ""
-        hint = f" ({meant}{command})" if command else ""
-        times = f", {denial.times} times" if denial.times > 1 else ""
-        lines.append(f"refused{times}: {show(denial.target)}: {denial.reason}{hint}")
-    if len(hosts) > MOST_REFUSED_HOSTS:
-        lines.append(f"refused: {len(hosts) - MOST_REFUSED_HOSTS} more hosts (mudroom net log --denied)")
-    return lines
-
-
-def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, context: Context, session: Session) -> str:
+def _answer(
+    result: Result,
+    argv: Sequence[bytes],
+    args: argparse.Namespace,
+    context: Context,
+    session: Session,
+    signals: CommandSignals,
+) -> str:
     if not context.as_json and not args.no:
         show_short(result, session, context)
     if args.no:
         return "cancel"
-    if args.keep:
+    if args.keep or signals.ended_by(result) is not None:
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"

@@ -79,8 +79,16 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _why_last(session: Session, fork: str | None, context: Context) -> int:
-    selection = EventFilter(("run",), (fork,) if fork is not None else ())
-    runs = list(session.vault.journal.events(last=1, where=selection))
+    forks = (fork,) if fork is not None else ()
+    runs = list(session.vault.journal.events(last=1, where=EventFilter(("run",), forks)))
+    recoveries = list(session.vault.journal.events(last=1, where=EventFilter(("recover",), forks)))
+    is_cut_off = bool(recoveries) and json.loads(recoveries[-1].data).get("outcome") == "collected"
+    if is_cut_off and (not runs or recoveries[-1].number > runs[-1].number):
+        name = recoveries[-1].fork
+        raise UsageError(
+            f"mudroom was killed while the last command ran in {name}: its refusals are not known",
+            f"its changes are collected: mudroom diff {name}",
+        )
     if not runs:
         raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
     data = json.loads(runs[-1].data)

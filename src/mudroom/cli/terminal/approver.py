@@ -2,7 +2,8 @@
 until there is a question.
 
     --ask       about a command                       about a host
-    terminal    here and in the queue                 here and in the queue
+    terminal    here and in the queue                 here and in the queue; in the queue alone while a program of
+                                                      the command reads keys from this terminal itself
     queue       in the queue, waiting                 in the queue, waiting
     later       in the queue; refused now             as without --ask
     never       refused                               refused
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.terminal.context import Context
@@ -23,7 +25,7 @@ from mudroom.session import Session
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-    from mudroom.session.confinement.gateway import PendingQuestion
+    from mudroom.session.confinement.host_approver import PendingQuestion
     from mudroom.session.upkeep import HostApprover
 
 Ask = Literal["terminal", "queue", "later", "never"]
@@ -55,13 +57,9 @@ def set_host_approver(ask: Ask | None, context: Context, session: Session, *, st
     if ask == "never":
         return
 
-    def ask_here(question: FlowQuestion, over: int) -> FlowAnswer:
-        from mudroom.cli.terminal.asking import first_of
-
-        return first_of(context.terminal, session.vault.approvals, session.actor.agent or "", question, over)
-
     at_terminal = stays and _is_interactive(context) and ask != "queue"
-    session.machine.ask_about_hosts(ask_here if at_terminal else _QueueForHosts(session, anyway=ask == "queue"))
+    queue = _QueueForHosts(session, anyway=at_terminal or ask == "queue")
+    session.machine.ask_about_hosts(_TerminalForHosts(context, session, queue) if at_terminal else queue)
 
 
 def _is_interactive(context: Context) -> bool:
@@ -69,8 +67,26 @@ def _is_interactive(context: Context) -> bool:
     return context.terminal.interactive and not context.as_json
 
 
+class _TerminalForHosts:
+    """Ask here and in the queue about hosts (``host_approver.py:TerminalApprover``)."""
+
+    def __init__(self, context: Context, session: Session, elsewhere: _QueueForHosts) -> None:
+        self._context, self._session, self.elsewhere = context, session, elsewhere
+
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
+        from mudroom.core.network.flow import NOBODY
+
+        return self.ask(question, over, lambda: False) or NOBODY
+
+    def ask(self, question: FlowQuestion, over: int, is_taken: Callable[[], bool]) -> FlowAnswer | None:
+        from mudroom.cli.terminal.asking import first_of
+
+        agent = self._session.actor.agent or ""
+        return first_of(self._context.terminal, self._session.vault.approvals, agent, question, over, is_taken)
+
+
 class _QueueForHosts:
-    """Ask in the queue about hosts (``gateway.py:RemoteApprover``)."""
+    """Ask in the queue about hosts (``host_approver.py:RemoteApprover``)."""
 
     def __init__(self, session: Session, *, anyway: bool) -> None:
         self._session, self._anyway = session, anyway

@@ -2,7 +2,8 @@
 ``command_approver.py``.
 
 The terminal is the user's alone for that time (``Relay.suspended``): output of the command does not appear, and the
-command cannot type the answer. The question shows a canonical host name and a port of it.
+command cannot type the answer. The question shows a canonical host name and a port of it. If a program of the command
+takes the terminal meanwhile (``Relay.is_taken``), the question ends here and is asked elsewhere.
 
 The question is in the queue at the same time, where a page or another terminal may answer. The first answer counts.
 """
@@ -14,7 +15,7 @@ import select
 import signal
 import termios
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -36,37 +37,51 @@ ANSWERS = {
     "n": FlowAnswer(False),
     "N": FlowAnswer(False, keep=True),
 }
-_LOOK = 2.0
-"""Seconds after which an answer given elsewhere is seen without a wakeup."""
+_LOOK = 0.2
+"""Seconds after which an answer given elsewhere, and a program that takes the terminal, are seen without a wakeup."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
+ENTER = "then Enter"
 
 
 PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"}
 """Where else the question may be answered (``vault/approvals/bell.py``), in words for the user."""
 
 
-def by_terminal(terminal: Terminal, question: FlowQuestion, over: int) -> FlowAnswer:
-    """Ask on this terminal alone. ``over``: a descriptor that is readable as soon as the command has ended."""
-    pressed = _read_answer(terminal, question, over)
+IsTaken = Callable[[], bool]
+"""Returns whether a program of the command reads keys from the terminal by itself."""
+
+
+def _never() -> bool:
+    return False
+
+
+def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken: IsTaken = _never) -> FlowAnswer | None:
+    """Ask on this terminal alone. ``over``: a descriptor that is readable as soon as the command has ended. Return None
+    if the terminal was taken."""
+    pressed = _read_answer(terminal, question, over, is_taken)
     if isinstance(pressed, FlowAnswer):
         return pressed
+    if pressed == _TAKEN:
+        return None
     _print_refused(terminal, question)
     return FlowAnswer(False)
 
 
-def first_of(terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int) -> FlowAnswer:
+def first_of(
+    terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int, is_taken: IsTaken = _never
+) -> FlowAnswer | None:
     """Ask here and in the queue at once; the other place is told the outcome. If the queue cannot be used, ask here
-    alone; if it fails later, the host is refused."""
+    alone; if it fails later, the host is refused. Return None if the terminal was taken."""
     from mudroom.session.upkeep import failed, host_question
 
     try:
         ticket = queue.put(host_question(question, agent), PATIENCE)
     except MudroomError as error:
         terminal.note(f"asked on this terminal only: {error}")
-        return by_terminal(terminal, question, over)
+        return by_terminal(terminal, question, over, is_taken)
     try:
         with ticket:
-            return _ask_both(terminal, queue, question, over, ticket)
+            return _ask_both(terminal, queue, question, over, ticket, is_taken)
     except MudroomError as error:
         terminal.note(f"{_host_text(question)} is refused to this command: {error}")
         return failed(error)
@@ -77,14 +92,19 @@ def elsewhere_text(queue: Queue) -> str:
     return " and ".join(PLACES.get(listener, listener) for listener in sorted(queue.listeners()))
 
 
-def _ask_both(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket) -> FlowAnswer:
+def _ask_both(
+    terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket, is_taken: IsTaken
+) -> FlowAnswer | None:
     from mudroom.session.upkeep import host_answer
 
     try:
-        pressed = ticket.look() or _read_answer(terminal, question, over, ticket, elsewhere_text(queue))
+        pressed = ticket.look() or _read_answer(terminal, question, over, is_taken, ticket, elsewhere_text(queue))
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
         raise
+    if pressed == _TAKEN:
+        given, ours = ticket.end("withdrawn", _TAKEN)
+        return None if ours else host_answer(given)
     ours, decision = False, pressed
     if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
@@ -99,11 +119,17 @@ def _ask_both(terminal: Terminal, queue: Queue, question: FlowQuestion, over: in
     return host_answer(decision)
 
 
+_TAKEN = "a program has the terminal"
 _LATE = f"nobody has answered in {PATIENCE:g} s"
 
 
 def _read_answer(
-    terminal: Terminal, question: FlowQuestion, over: int, ticket: Ticket | None = None, elsewhere: str = ""
+    terminal: Terminal,
+    question: FlowQuestion,
+    over: int,
+    is_taken: IsTaken,
+    ticket: Ticket | None = None,
+    elsewhere: str = "",
 ) -> FlowAnswer | QueueDecision | str:
     """Return the answer typed here, the decision made elsewhere, or the reason why there is neither. Raise
     MudroomError."""
@@ -112,7 +138,8 @@ def _read_answer(
         if not forget_typed(0):
             return "the terminal has gone"
         terminal.begin_line()
-        terminal.say(terminal.style(f"Allow {_host_text(question)}?", "bold") + f"  {CHOICES}")
+        for line in _question_lines(terminal, f"Allow {_host_text(question)}?"):
+            terminal.say(line)
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
         woken = [ticket.fileno()] if ticket is not None and ticket.fileno() >= 0 else []
@@ -123,11 +150,20 @@ def _read_answer(
                 return decision
             if interrupted in ready or over in ready:
                 return "interrupted" if interrupted in ready else "the command has ended"
+            if is_taken():
+                return _TAKEN
             if 0 in ready:
                 return ANSWERS.get(
                     os.read(0, 4096).decode("utf-8", "replace").strip()[:1], "what was typed is no answer"
                 )
     return _LATE
+
+
+def _question_lines(terminal: Terminal, question: str) -> list[str]:
+    """Return the question with its keys: one line, or one for each key on a narrow terminal."""
+    if len(question) + len(CHOICES) + len(ENTER) + 4 < terminal.columns(2):
+        return [f"{terminal.style(question, 'bold')}  {CHOICES}  {ENTER}"]
+    return [terminal.style(question, "bold"), *CHOICES.split("  "), ENTER]
 
 
 def _print_refused(terminal: Terminal, question: FlowQuestion) -> None:

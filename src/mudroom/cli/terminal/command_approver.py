@@ -11,7 +11,15 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mudroom.cli.terminal.asking import describe_decision, elsewhere_text, forget_typed, interrupts, poll_readable, text
+from mudroom.cli.terminal.asking import (
+    ENTER,
+    describe_decision,
+    elsewhere_text,
+    forget_typed,
+    interrupts,
+    poll_readable,
+    text,
+)
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
@@ -197,7 +205,7 @@ def ask_here(
         terminal.begin_line()
         for line in lines:
             terminal.say(line)
-        terminal.say(terminal.style(choice, "bold"))
+        terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")
         look_elsewhere = elsewhere.look if elsewhere is not None else _never
         woken = [elsewhere.fileno()] if elsewhere is not None and elsewhere.fileno() >= 0 else []
         while True:
@@ -217,4 +225,4 @@ def ask_here(
                     return keys[key]
                 if not typed:
                     return NoAnswer("withdrawn", "the terminal has gone")
-                terminal.say(terminal.style(choice, "bold"))
+                terminal.say(f"{terminal.style(choice, 'bold')}  {ENTER}")

@@ -18,13 +18,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from mudroom.cli.terminal.terminal import is_terminal
-from mudroom.errors import MudroomError
+from mudroom.cli.terminal.command_signals import Terminated
+from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
 
 Handler = Callable[[int, FrameType | None], None]
 Sleep = Callable[["subprocess.Popen[bytes]", float | None], object]
@@ -33,15 +33,6 @@ GRACE = 2.0
 """Seconds between SIGTERM for the program and SIGKILL."""
 TYPED = (signal.SIGINT, signal.SIGQUIT)
 """Sent by Ctrl-C and Ctrl-\\."""
-
-
-class Terminated(MudroomError):
-    """mudroom was told to end by a signal. The exit code is 128 plus its number, as in a shell."""
-
-    def __init__(self, number: int, hint: str = "") -> None:
-        super().__init__(f"told to end by {signal.Signals(number).name}", hint)
-        self.number = number
-        self.exit_code = 128 + number
 
 
 @contextmanager
@@ -164,11 +155,3 @@ class ForegroundRunner:
     def _require_not_terminated(self) -> None:
         if self._received:
             raise Terminated(self._received[0], "nothing was decided")
-
-
-def replace_by_null(terminals: Sequence[int]) -> None:
-    """Replace the descriptors of a terminal that is gone by /dev/null: writing to them does not fail then."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for number in terminals:
-        os.dup2(null, number)
-    os.close(null)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16
@@ -39,14 +40,12 @@ class Terminal:
     def out(self, text: str) -> None:
         """Print the result of the command, to stdout."""
         self.clear()
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        _write(1, text + "\n")
 
     def say(self, text: str = "") -> None:
         """Print a message, to stderr."""
         self.clear()
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        _write(2, text + "\n")
 
     def error(self, message: str, hint: str = "") -> None:
         self.say(self.style("mudroom: ", "red") + message + (f" ({hint})" if hint else ""))
@@ -68,31 +67,55 @@ class Terminal:
             return
         self._shown = now
         of = f" of {total:,}" if total else ""
-        sys.stderr.write(f"\r\x1b[K{label}: {done:,}{of}")
-        sys.stderr.flush()
+        _write(2, f"\r\x1b[K{label}: {done:,}{of}")
 
     def clear(self) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
+            _write(2, "\r\x1b[K")
             self._shown, self._label = 0.0, ""
 
     def begin_line(self) -> None:
         """Clear the line, where other output (a progress bar) may have left half a line."""
         self.clear()
         if is_terminal(2):
-            sys.stderr.write("\r\x1b[K")
+            _write(2, "\r\x1b[K")
 
     def ask(self, question: str) -> str:
         """Return one line of input; empty at the end of the input."""
-        sys.stderr.write(question)
-        sys.stderr.flush()
-        return sys.stdin.readline()
+        _write(2, question)
+        try:
+            return sys.stdin.readline()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return ""  # the terminal has gone
 
     def width(self) -> int:
         try:
             return os.get_terminal_size(2).columns
         except OSError:
             return 100
+
+
+def _write(number: int, text: str) -> None:
+    """Write to stdout or stderr. A terminal that has gone (EIO) is replaced by /dev/null: what is said there matters
+    less than what is being done."""
+    stream = sys.stdout if number == 1 else sys.stderr
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        replace_by_null([number])
+
+
+def replace_by_null(terminals: Sequence[int]) -> None:
+    """Replace the descriptors of a terminal that is gone by /dev/null: writing to them does not fail then."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in terminals:
+        os.dup2(null, number)
+    os.close(null)
 
 
 def is_terminal(descriptor: int) -> bool:

@@ -6,7 +6,7 @@ from mudroom.core.network.address import openable
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import network_of
 
-_UNASKED = ("no rule", "asked, and nobody", "answered earlier")
+_UNASKED = ("no rule", "asked, and nobody", "answered earlier", "the client, or the command, ended before")
 """Beginnings of the reasons that a rule for the host removes; their ends are in ``_NAMEABLE``."""
 _NAMEABLE = ("a rule that names the address opens it", "only a rule allows it")
 _USUAL = ("", ":80", ":443", ":53")

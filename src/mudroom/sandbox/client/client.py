@@ -32,8 +32,8 @@ _ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 # Imported instead of run as a script, to have its byte code cached: compiling would double the start-up time.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher.launcher import main; main()"
 
-TERMINAL_SIGNALS = (2, 3, 20)
-"""INT, QUIT and TSTP: the signals that a terminal sends to a whole process group."""
+GROUP_SIGNALS = (1, 2, 3, 15, 20)
+"""HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
 ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
@@ -351,9 +351,8 @@ class Client:
     """The pid of a launcher that is not a child of this process; 0 for a child, or if the pid is not visible here."""
 
     def __init__(self, *, apart: bool = False) -> None:
-        """With ``apart`` the launcher has none of this process's standard descriptors, for whose end a caller may wait,
-        and is in a session of its own, outside process groups that may be killed."""
-        self._apart = apart
+        """With ``apart`` the launcher has none of this process's standard descriptors, for whose end a caller may
+        wait."""
         self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
         self._launcher: Connection | None = None
         self._pid = 0
@@ -363,7 +362,10 @@ class Client:
         self._choosing = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Start the launcher and return at once; the first run waits for it if necessary."""
+        """Start the launcher and return at once; the first run waits for it if necessary.
+
+        It is in a session of its own: signals to this process's group and the end of a terminal do not reach it. It
+        ends when this process does."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         os.set_inheritable(theirs.fileno(), True)
         try:
@@ -372,8 +374,8 @@ class Client:
                 [sys.executable, "-I", "-S", "-c", _START, str(theirs.fileno())],
                 {"PATH": os.defpath, "LC_ALL": "C"},
                 file_actions=self._actions,
-                setsid=self._apart,
-                setsigmask=TERMINAL_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
+                setsid=True,
+                setsigmask=GROUP_SIGNALS,  # blocked until the launcher ignores them; pending ones are then dropped
             )
         finally:
             theirs.close()

@@ -17,6 +17,9 @@ and the whole process group of mudroom is stopped with SIGTSTP, as the kernel wo
 so does the command. Where pipes are relayed, Ctrl-Z stops mudroom, and the sandbox is paused meanwhile. In the
 background no input is read and no modes are set; both begin when mudroom finds itself in the foreground.
 
+While a program of the command reads keys itself (``is_taken``), questions are asked elsewhere, and a sign says so
+(``terminal_sign.py``).
+
 Type-ahead that the command has not read when it ends is lost with its terminal.
 """
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     import _socket
 
     from mudroom.sandbox.client.client import Running
+    from mudroom.sandbox.client.terminal_sign import SignKind, TerminalSign
 
 LIMIT = 1 << 16
 """Bytes in transit in one direction; a writer of more has to wait."""
@@ -46,7 +50,11 @@ BACKGROUND = 200
 POKE = 50
 """Milliseconds after which the main thread is woken again while it has a handler to run."""
 _RELAYED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
-_SUSPEND, _RESUME, _ENDING, _GOING_ON = b"\xfc", b"\xfd", b"\xfe", b"\xff"
+QUIET = 50
+"""Milliseconds without output after which a sign is shown."""
+_TAIL = 4096
+"""Bytes of the last output, in which the begin of an unfinished escape sequence is looked for."""
+_SIGN, _SUSPEND, _RESUME, _ENDING, _GOING_ON = b"\xfb", b"\xfc", b"\xfd", b"\xfe", b"\xff"
 """Words for the relay thread that are no signal numbers."""
 
 
@@ -69,6 +77,8 @@ class TerminalFlow:
     def __init__(self, source: int, target: int, *, is_input: bool) -> None:
         self.source, self.target, self.is_input = source, target, is_input
         self.waiting = b""
+        self.tail = b""
+        """The last output."""
         self.ended = False
 
     @property
@@ -83,6 +93,7 @@ class TerminalFlow:
         except OSError:  # EIO: the other side of a pseudo-terminal is closed, or the terminal is gone
             chunk = b""
         self.waiting += chunk
+        self.tail = b"" if self.is_input else (self.tail + chunk)[-_TAIL:]
         self.ended = not chunk
 
     def give(self) -> None:
@@ -101,7 +112,7 @@ class Relay:
     Call ``start`` when the command is on its way, in the main thread if signals are to be handled.
     """
 
-    def __init__(self, stdio: Sequence[int | None]) -> None:
+    def __init__(self, stdio: Sequence[int | None], signs: Sequence[SignKind] = ()) -> None:
         kinds = substitutes([descriptor is not None and os.isatty(descriptor) for descriptor in stdio])
         self.numbers = tuple(number for number, kind in enumerate(kinds) if kind == "terminal")
         self._owned: list[int] = []
@@ -129,6 +140,11 @@ class Relay:
         self._held = self._paused = False
         """``_held``: the terminal is left alone because the process is about to be stopped. ``_paused``: the sandbox
         has been paused for that."""
+        self._signs = signs
+        self._sign: TerminalSign | None = None
+        self._sign_text = ""
+        """The text that the sign should have. Written by the caller's thread."""
+        self._sign_due = False
         self._silent = False
         """Output to the user's terminal is suspended while the user is asked a question there."""
         self._has_left = _thread.allocate_lock()
@@ -154,11 +170,11 @@ class Relay:
 
     def start(self, running: Running) -> None:
         self._running = running
-        self._close_all(self._command_ends)
+        _close_all(self._command_ends)
         self._done.acquire()
         try:
             self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-            self._handlers = {number: signal.signal(number, self._on_word) for number in _RELAYED_SIGNALS}
+            self._handlers = {number: signal.signal(number, _on_word) for number in _RELAYED_SIGNALS}
             self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._on_stop)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is signal.SIG_DFL:
@@ -181,8 +197,8 @@ class Relay:
                 signal.signal(number, handler)
             if self._handlers:
                 signal.set_wakeup_fd(self._wakeup)
-        self._close_all(self._command_ends)
-        self._close_all(self._owned)
+        _close_all(self._command_ends)
+        _close_all(self._owned)
         if self._failure is not None:
             raise self._failure
 
@@ -199,8 +215,24 @@ class Relay:
         finally:
             self._post(_RESUME)
 
-    def _on_word(self, _number: int, _frame: object) -> None:
-        """Do nothing: the relay thread gets the signal by the wakeup pipe."""
+    def is_taken(self) -> bool:
+        """Return whether a program reads keys from the user's terminal by itself: no question can be asked there.
+
+        It has switched off lines (ICANON) or the echo. The modes are those of the command's terminal, which are read at
+        its master (ioctl_tty(2)); where pipes are relayed, those of the user's terminal, which a pager may have."""
+        descriptor = self._master if self.numbers else next((user for user in self._user if user >= 0), -1)
+        try:
+            modes: int = termios.tcgetattr(descriptor)[3]
+        except (termios.error, OSError, ValueError):
+            return False  # it has not begun, or has just ended
+        return modes & (termios.ICANON | termios.ECHO) != termios.ICANON | termios.ECHO
+
+    def sign(self, text: str) -> None:
+        """Show a sign with this text on the user's terminal as soon as the program's output permits it; empty: remove
+        it. Do nothing where pipes are relayed."""
+        if self.numbers and self._signs:
+            self._sign_text = text
+            self._post(_SIGN)
 
     def _on_stop(self, _number: int, _frame: object) -> None:
         """Handle SIGTSTP. The first comes from outside, and the relay thread gets it by the pipe; the second comes from
@@ -254,10 +286,6 @@ class Relay:
         self._owned.append(descriptor)
         return descriptor
 
-    def _close_all(self, descriptors: list[int]) -> None:
-        while descriptors:
-            os.close(descriptors.pop())
-
     # --- in the relay thread ---
 
     def _serve(self) -> None:
@@ -268,6 +296,7 @@ class Relay:
         except BaseException as error:  # noqa: BLE001 - raised by close
             self._failure = error
         finally:
+            _remove(self._sign, self._user[1])
             self._restore_modes()
             if self._channel is not None:
                 self._channel.close()
@@ -306,9 +335,13 @@ class Relay:
             if foreground and not self._held:
                 self._enter_raw_mode()
             ready = self._poll(foreground)
+            if self._sign_due and not any(ready.get(flow.source) for flow in outputs):
+                self._show_sign(outputs[-1])
             for flow in tuple(self._flows):
                 if ready.get(flow.source) and self._may_take(flow, foreground):
                     flow.take()
+                    if self._sign is not None:
+                        self._sign.heard(flow.tail)
                 if flow.waiting and (flow.is_input or not self._silent):
                     flow.give()
                 if flow.is_input and flow.done:
@@ -332,7 +365,8 @@ class Relay:
         poller = select.poll()
         for descriptor, events in events_of.items():
             poller.register(descriptor, events)
-        ready = dict(poller.poll(POKE if self._poke else None if foreground else BACKGROUND))
+        patience = POKE if self._poke else QUIET if self._sign_due else None if foreground else BACKGROUND
+        ready = dict(poller.poll(patience))
         if self._poke and not ready:
             signal.pthread_kill(self._main, signal.SIGWINCH)
         return ready
@@ -373,6 +407,8 @@ class Relay:
             self._stop()
         elif word in (signal.SIGTERM, signal.SIGHUP):
             self._poke = True
+        elif word == _SIGN[0]:
+            self._sign_due = True
         elif word == _GOING_ON[0]:
             self._go_on()
         elif word == _SUSPEND[0]:
@@ -383,6 +419,16 @@ class Relay:
             self._held = self._silent = False
         elif word == _ENDING[0]:
             self._ending = True
+
+    def _show_sign(self, flow: TerminalFlow) -> None:
+        """Show the sign on the terminal to which ``flow`` leads, if its output is between two characters."""
+        from mudroom.sandbox.client.terminal_sign import TerminalSign, is_between
+
+        if flow.waiting or self._silent or not is_between(flow.tail):
+            return
+        self._sign = self._sign or TerminalSign(self._signs)
+        self._sign_due = False
+        flow.waiting = self._sign.change(self._sign_text)
 
     def _pause(self) -> None:
         assert self._running is not None
@@ -444,19 +490,38 @@ class Relay:
 
     def _set_raw(self) -> None:
         if self._before is not None and self._raw is not None and self._in_foreground():
-            self._change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, self._raw or []))
+            _change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, self._raw or []))
 
     def _restore_modes(self) -> None:
         with self._modes:
             before, self._before = self._before, None
             if before is not None and self._in_foreground():
-                self._change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
+                _change_modes(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
 
-    def _change_modes(self, change: Callable[[], None]) -> None:
+
+def _on_word(_number: int, _frame: object) -> None:
+    """Do nothing: the relay thread gets the signal by the wakeup pipe."""
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
+def _change_modes(change: Callable[[], None]) -> None:
+    try:
+        change()
+    except termios.error:
+        pass  # the terminal has gone, and with it its modes
+
+
+def _remove(sign: TerminalSign | None, terminal: int) -> None:
+    """Remove the sign, if it is shown, from a terminal on which no program draws any more."""
+    if sign is not None and sign.is_shown:
         try:
-            change()
-        except termios.error:
-            pass  # the terminal has gone, and with it its modes
+            os.write(terminal, sign.change(""))
+        except OSError:
+            pass  # the terminal has gone
 
 
 def raw(modes: list[Any]) -> list[Any]:

@@ -134,6 +134,11 @@ def run_child(request: Request, descriptors: list[int], report: int, ready: int)
         run_init(request, descriptors, report)
 
 
+IGNORED_SIGNALS = (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGTERM)
+"""The launcher ends with its host. A service manager signals every process of a control group (systemd.kill(5)), the
+launcher included: it must not die before the host has collected the changes of a command."""
+
+
 class Loop:
     """Serves requests until the other end of ``control`` is closed; then kills the remaining children."""
 
@@ -215,10 +220,10 @@ class Loop:
 
 def serve(control: _socket.socket, spare: Spare | None = None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
+    for number in (*IGNORED_SIGNALS, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
     # The host had them blocked while the launcher started.
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     Loop(control, spare).run()
 
 

@@ -6,6 +6,8 @@ Rules of this file:
 3. The approver is asked once per command about a host and port, whatever the answer.
 4. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
 (``RemoteApprover``) does not block: the command and its timeout continue, and it still pauses for the user's commands.
+While a program of the command reads keys from the user's terminal, that is the program's: questions are asked
+elsewhere, and a sign on the terminal says so (``CommandScreen``).
 5. If no approver can receive a question, the connection is refused at once. A later connection is asked about if an
 approver is available by then.
 """
@@ -17,11 +19,12 @@ import _thread
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Running
+from mudroom.session.confinement.host_approver import NoScreen
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
@@ -31,9 +34,9 @@ if TYPE_CHECKING:
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
+    from mudroom.session.confinement.host_approver import Approver, CommandScreen, PendingQuestion, TerminalApprover
 
-    Approver = Callable[[FlowQuestion, int], FlowAnswer]
-    """The descriptor is readable as soon as the answer is not needed any more, because the command has ended."""
+    Answer = TypeVar("Answer", "FlowAnswer", "FlowAnswer | None")
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 _NAMESPACES = ("user", "net")
@@ -42,26 +45,6 @@ _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
 LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
-
-
-class PendingQuestion(Protocol):
-    """A question that is answered elsewhere. No method raises or blocks."""
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when there may be an answer; -1: call ``look`` periodically."""
-
-    def look(self) -> FlowAnswer | None:
-        """Return the answer; None: not yet. The question has a timeout of its own."""
-
-    def close(self) -> None:
-        """Withdraw the question: the answer is not needed any more."""
-
-
-class RemoteApprover(Protocol):
-    """An approver that does not block. An approver with ``begin`` is asked by that method."""
-
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
-    def begin(self, question: FlowQuestion) -> PendingQuestion: ...
 
 
 class Dialler(Protocol):
@@ -73,10 +56,6 @@ class Dialler(Protocol):
 
     def dial(self, host: str, port: int) -> int:
         """Return a connected socket, which the caller closes. Raise MudroomError with the reason."""
-
-
-Hush = Callable[[], AbstractContextManager[None]]
-"""Keeps the command's output off the terminal while a question is shown there."""
 
 
 def _new_gate(upstream: str) -> Gate:
@@ -159,7 +138,7 @@ class Gateway:
     def keeper(
         self,
         entrance: bytes,
-        hush: Hush = nullcontext,
+        screen: CommandScreen | None = None,
         inspection: Inspection | None = None,
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
@@ -169,7 +148,7 @@ class Gateway:
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
         the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
         for connections to other forks."""
-        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork, places, dialler)
+        return Doorkeeper(self, screen or NoScreen(), Entrance(entrance), inspection, fork, places, dialler)
 
 
 class Entrance:
@@ -280,7 +259,7 @@ class Doorkeeper:
     def __init__(
         self,
         gateway: Gateway,
-        hush: Hush,
+        screen: CommandScreen,
         entrance: Entrance,
         inspection: Inspection | None,
         fork: Callable[[], str] = str,
@@ -291,7 +270,7 @@ class Doorkeeper:
         """As in ``SandboxSpec``."""
         self._places = list(places)
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
-        self._gateway, self._hush, self._inspection, self._fork = gateway, hush, inspection, fork
+        self._gateway, self._screen, self._inspection, self._fork = gateway, screen, inspection, fork
         self._dialler = dialler
         self._links: Sequence[HostRule] = dialler.rules if dialler is not None else ()
         self._running: Running | None = None
@@ -465,14 +444,38 @@ class Doorkeeper:
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
+        if hasattr(approver, "elsewhere"):
+            at_terminal = cast("TerminalApprover", approver)
+            answer = self._at_terminal(at_terminal, question)
+            if answer is not None:
+                self._settle(door, question, answer)
+                return
+            approver = at_terminal.elsewhere
         begin = getattr(approver, "begin", None)
         if begin is not None and self._running is not None and not self._running.has_report():
             self._waiting.append((question, begin(question)))
             self._look_elsewhere(door)  # it may have been answered or refused already
+            self._show_sign()
             return
-        with self._hush():
+        with self._screen.suspended():
             answer = self._answer(approver, question)
         self._settle(door, question, answer)
+
+    def _at_terminal(self, approver: TerminalApprover, question: FlowQuestion) -> FlowAnswer | None:
+        """Return the answer given on the user's terminal, or None if a program of the command has it."""
+        screen = self._screen
+        if screen.is_taken():
+            return None
+        with screen.suspended():
+            return self._answer(lambda asked, over: approver.ask(asked, over, screen.is_taken), question)
+
+    def _show_sign(self) -> None:
+        """Have the user's terminal say how many questions wait elsewhere."""
+        hosts = [question.host for question, _waiting in self._waiting]
+        number = f"{len(hosts)} questions wait"
+        self._screen.sign(
+            "" if not hosts else f"mudroom: {number if hosts[1:] else f'allow {hosts[0]}?'} (mudroom approve)"
+        )
 
     def _look_elsewhere(self, door: Door) -> None:
         for question, waiting in list(self._waiting):
@@ -481,6 +484,7 @@ class Doorkeeper:
                 self._waiting.remove((question, waiting))
                 waiting.close()
                 self._settle(door, question, answer)
+                self._show_sign()
 
     def _settle(self, door: Door, question: FlowQuestion, answer: FlowAnswer) -> None:
         if not answer.lasting:
@@ -497,7 +501,9 @@ class Doorkeeper:
             except MudroomError as error:  # the answer is valid for this command
                 self.notes.append(f"the answer about {question.host} could not be kept: {error}")
 
-    def _answer(self, approver: Approver | None, question: FlowQuestion) -> FlowAnswer:
+    def _answer(
+        self, approver: Callable[[FlowQuestion, int], Answer] | None, question: FlowQuestion
+    ) -> Answer | FlowAnswer:
         from mudroom.core.network.flow import FlowAnswer
 
         running = self._running

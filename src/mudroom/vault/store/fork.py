@@ -48,6 +48,13 @@ _LOOK = 0.005
 """Seconds between two tries to take a lock: flock(2) has no timeout."""
 
 
+def interrupted_forks(vault: bytes) -> list[Fork]:
+    """Return the forks of a vault in which a command is running, or was when mudroom was killed, by name."""
+    with os.scandir(vault + b"/forks") as scan:
+        names = sorted(item.name for item in scan if os.path.lexists(item.path + b"/running"))
+    return [Fork(os.fsdecode(name), vault + b"/forks/" + name, vault) for name in names]
+
+
 class Fork:
     """``_lock`` and ``_state`` are written by the thread that holds the fork's lock."""
 

@@ -1,0 +1,149 @@
+"""What a command was refused, told in the summary after it. ``mudroom policy why`` has all of it, with reasons.
+
+refused                          told as
+a host                           a line, with the command that allows it; the first ``MOST_REFUSED_HOSTS``
+a host that a profile denies     counted, in one line of each profile
+new namespaces                   a line: a sandbox of the command's own, with the switch of its agent's profile
+other system calls               their names, in one line
+metadata of files outside        a line; the first ``MOST_REFUSED_PATHS``
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mudroom.core.result import Denial, Result
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+
+if TYPE_CHECKING:
+    from mudroom.cli.terminal.context import Context
+    from mudroom.core.agent.profile import AgentProfile
+
+MOST_REFUSED_HOSTS = 5
+"""Refused hosts that are named after a command."""
+MOST_REFUSED_PATHS = 3
+_MOST_CALLS = 6
+_NAMESPACE_CALLS = (b"clone", b"unshare", b"setns")
+_PROFILE, _DENIES = "profile ", " denies it"
+"""Begin and end of the reason if a rule of a profile denies a host (``core/network/host_rules.py``)."""
+
+
+def refusal_lines(denials: Sequence[Denial], inner: str = "") -> list[str]:
+    """Return the lines. ``inner``: the command's own sandbox and its switch (``inner_sandbox``); empty: unknown."""
+    if not denials:
+        return []
+    hosts = [denial for denial in denials if denial.kind == "network"]
+    calls = [denial for denial in denials if denial.kind == "system call"]
+    return [
+        *_host_lines([denial for denial in hosts if not _profile_of(denial)]),
+        *_profile_lines(hosts),
+        *_namespace_lines([call for call in calls if call.target in _NAMESPACE_CALLS], inner),
+        *_call_lines([call for call in calls if call.target not in _NAMESPACE_CALLS]),
+        *_path_lines([denial for denial in denials if denial.kind == "metadata"]),
+    ]
+
+
+def result_lines(result: Result, argv: Sequence[bytes], context: Context) -> list[str]:
+    """Return the lines of a command's result."""
+    nested = any(denial.target in _NAMESPACE_CALLS for denial in result.denials if denial.kind == "system call")
+    return refusal_lines(result.denials, _inner_sandbox_of(argv, result.level, context) if nested else "")
+
+
+def inner_sandbox(profile: AgentProfile, level: int) -> str:
+    """Return a clause about the agent's own sandbox: how it is switched off. Empty if the profile does not know it."""
+    inner = profile.sandbox
+    if not inner.about:
+        return ""
+    program, variables = profile.programs[0], [f"{name}={value}" for name, value in inner.values]
+    if not inner.arguments and not variables:
+        return f"{profile.name}: {inner.about}"
+    switch = f"this switches it off: {shlex.join([program, *inner.arguments])}"
+    if level == 0:
+        switch = "at level 1 mudroom confines it: --level 1"
+    elif not inner.arguments:
+        switch = f"mudroom agent run -- {program} switches it off ({' '.join(variables)})"
+    return f"{profile.name}'s own sandbox cannot run inside mudroom's; {switch}"
+
+
+def _inner_sandbox_of(argv: Sequence[bytes], level: int, context: Context) -> str:
+    from mudroom.agents.catalog import Catalog
+    from mudroom.policy.config import user_config
+
+    try:
+        profile = Catalog(user_config(context.environ)).of_program(os.fsdecode(os.path.basename(argv[0])))
+    except MudroomError:
+        return ""  # a profile of the user's that cannot be read
+    return inner_sandbox(profile, level) if profile is not None else ""
+
+
+def _times(number: int) -> str:
+    return f", {number:,} times" if number > 1 else ""
+
+
+def _host_lines(hosts: Sequence[Denial]) -> list[str]:
+    if not hosts:
+        return []
+    from mudroom.core.network.allowing import command_to_allow
+
+    lines = []
+    for denial in hosts[:MOST_REFUSED_HOSTS]:
+        command = command_to_allow(show(denial.target), denial.reason)
+        meant = "if that is meant: " if "--private" in command else ""
+        hint = f" ({meant}{command})" if command else ""
+        lines.append(f"refused{_times(denial.times)}: {show(denial.target)}: {denial.reason}{hint}")
+    if len(hosts) > MOST_REFUSED_HOSTS:
+        lines.append(f"refused: {len(hosts) - MOST_REFUSED_HOSTS} more hosts (mudroom net log --denied)")
+    return lines
+
+
+def _profile_of(denial: Denial) -> str:
+    """Return "profile NAME" if a rule of a profile denies the host, else an empty string."""
+    source, colon, rest = denial.reason.partition(": ")
+    return source if colon and source.startswith(_PROFILE) and rest.endswith(_DENIES) else ""
+
+
+def _profile_lines(hosts: Sequence[Denial]) -> list[str]:
+    lines = []
+    for source in dict.fromkeys(filter(None, map(_profile_of, hosts))):
+        denied = [denial for denial in hosts if _profile_of(denial) == source]
+        names = {denial.target.rpartition(b":")[0] or denial.target for denial in denied}
+        requests = _counted(sum(denial.times for denial in denied), "request")
+        lines.append(f"{source}: {requests} to {_counted(len(names), 'host')} of telemetry or updates denied")
+    return lines
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _namespace_lines(calls: Sequence[Denial], inner: str) -> list[str]:
+    if not calls:
+        return []
+    names = " and ".join(dict.fromkeys(show(call.target) for call in calls))
+    unknown = "a sandbox of the command's own (bwrap, a browser's) cannot run inside mudroom's; switch it off there"
+    return [f"refused{_times(sum(call.times for call in calls))}: new namespaces ({names}): {inner or unknown}"]
+
+
+def _call_lines(calls: Sequence[Denial]) -> list[str]:
+    times: dict[str, int] = {}
+    for call in calls:
+        times[show(call.target)] = times.get(show(call.target), 0) + call.times
+    if not times:
+        return []
+    named = [f"{name} ({number:,} times)" if number > 1 else name for name, number in times.items()]
+    more = [f"{len(named) - _MOST_CALLS} more"] if len(named) > _MOST_CALLS else []
+    return [f"refused: system calls: {', '.join([*named[:_MOST_CALLS], *more])} (mudroom policy why)"]
+
+
+def _path_lines(paths: Sequence[Denial]) -> list[str]:
+    lines = [
+        f"refused{_times(denial.times)}: {show(denial.target)}: {denial.reason}"
+        for denial in paths[:MOST_REFUSED_PATHS]
+    ]
+    if len(paths) > MOST_REFUSED_PATHS:
+        lines.append(f"refused: {len(paths) - MOST_REFUSED_PATHS} more paths (mudroom policy why)")
+    return lines

@@ -1,0 +1,108 @@
+"""Signals to mudroom while it runs a command: whatever ends mudroom short of SIGKILL, the command ends first, and its
+changes are collected and journalled.
+
+    signal             sent to the command      mudroom then
+    SIGINT, SIGQUIT    SIGTERM, SIGQUIT         ends with 128 + N if the command ends by a signal, too; else goes on
+    SIGTERM, SIGHUP    SIGTERM                  ends with 128 + N
+    the second one     SIGKILL                  as for the first
+    none in ``GRACE``  SIGKILL
+
+Where the command has a terminal or a pipe of mudroom's in its place, SIGINT and SIGQUIT are keys, and go to the command
+alone (``sandbox/client/terminal.py``). A signal that mudroom was started to ignore (nohup, a shell's ``&``) stays
+ignored. Before there is a command, a signal ends mudroom; SIGINT does not while a
+question is open, which handles it. The launcher is in a session of its own: signals to mudroom's process group do not
+reach it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
+from mudroom.core.result import Result
+from mudroom.errors import MudroomError
+from mudroom.session import Session
+
+GRACE = 5
+"""Seconds between the first signal and SIGKILL for the command."""
+_TOLD = {
+    signal.SIGINT: signal.SIGTERM,
+    signal.SIGQUIT: signal.SIGQUIT,
+    signal.SIGTERM: signal.SIGTERM,
+    signal.SIGHUP: signal.SIGTERM,
+}
+"""Signal to mudroom → first signal to the command."""
+_TYPED = (signal.SIGINT, signal.SIGQUIT)
+
+
+class Terminated(MudroomError):
+    """mudroom was told to end by a signal. The exit code is 128 plus its number, as in a shell."""
+
+    def __init__(self, number: int, hint: str = "") -> None:
+        super().__init__(f"told to end by {signal.Signals(number).name}", hint)
+        self.number = number
+        self.exit_code = 128 + number
+
+
+class CommandSignals:
+    """The signals received. Written by handlers, in the main thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.received: list[int] = []
+
+    def handle(self, number: int, _frame: object) -> None:
+        session = self._session
+        self.received.append(number)
+        told = signal.SIGKILL if len(self.received) > 1 else _TOLD[signal.Signals(number)]
+        if self._send(told):
+            signal.alarm(GRACE)
+        elif not session.sandboxes.has_run:
+            if number != signal.SIGINT:
+                raise Terminated(number)
+            if not session.approval.is_asking:
+                raise KeyboardInterrupt
+
+    def kill(self, _number: int, _frame: object) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> bool:
+        try:
+            return self._session.interrupt(number)
+        except MudroomError:
+            return True  # the launcher is gone, which ends the wait for the command
+
+    def ended_by(self, result: Result) -> int | None:
+        """Return the signal that ended mudroom, or None. A command that ended by itself after SIGINT or SIGQUIT has
+        handled the signal, and mudroom goes on."""
+        ending = (number for number in self.received if result.signal or number not in _TYPED)
+        return next(ending, None)
+
+    def exit_code(self, result: Result) -> int:
+        """Return the exit code of mudroom after a command."""
+        number = self.ended_by(result)
+        if number is not None:
+            return 128 + number
+        return 124 if result.timed_out else result.exit_code
+
+
+@contextmanager
+def command_signals(session: Session) -> Iterator[CommandSignals]:
+    """Handle signals as above for the block. After SIGHUP the terminal's descriptors lead to /dev/null."""
+    signals = CommandSignals(session)
+    terminals = [number for number in (0, 1, 2) if is_terminal(number)]
+    heeded = [number for number in _TOLD if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signals.handle) for number in heeded}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, signals.kill)
+    try:
+        with wake_for_signals():
+            yield signals
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if signal.SIGHUP in signals.received:
+            replace_by_null(terminals)

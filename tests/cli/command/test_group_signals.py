@@ -1,0 +1,191 @@
+"""Whatever ends mudroom, its command is collected and journalled: signals to the whole process group (``timeout``, CI),
+a terminal that closes, SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place, tick
+from screen import BASH, Screen
+from test_agent_verb import write_card
+from test_vault_verb import MUDROOM, Cli
+
+pytestmark = pytest.mark.both_users
+
+PATIENCE = 60.0
+"""Seconds for what is expected to come at once."""
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP]
+WORK = "echo done > report; echo ready; sleep 1000; sleep 1000"
+STUBBORN = "trap '' TERM INT QUIT HUP; echo done > report; echo ready; while :; do sleep 1000; done"
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write("f", "1\n")
+    return Cli(place)
+
+
+def verb(cli: Cli, name: str) -> list[str]:
+    agent = ["agent", "run", write_card(cli.place)] if name == "agent" else []
+    return {"run": ["run", "--yes"], "exec": ["exec", "--fork", "a"], "agent": agent}[name]
+
+
+def started(cli: Cli, words: list[str], script: str) -> subprocess.Popen[bytes]:
+    """A process group with mudroom in it, and its command, which has written a file."""
+    tick()
+    process = subprocess.Popen(
+        [*MUDROOM, *words, "--", "sh", "-c", script],
+        cwd=cli.place.project,
+        env=cli.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def events(cli: Cli, kind: str) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in cli("log", "-n", "0", "--json").stdout.splitlines()]
+    return [row for row in rows if row["kind"] == kind]
+
+
+def collected(cli: Cli) -> dict[str, Any]:
+    """The only ``run`` event; its file is in the fork and not in the project."""
+    (event,) = events(cli, "run")
+    assert event["data"]["changed"] == 1
+    assert not (cli.place.project / "report").exists()
+    assert "+done" in cli("diff", event["fork"]).stdout
+    data: dict[str, Any] = event["data"]
+    return data
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("name", ["run", "exec", "agent"])
+@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+def test_a_signal_to_the_group(cli: Cli, name: str, view: str, number: int) -> None:
+    process = started(cli, [*verb(cli, name), "--view", view], WORK)
+    os.killpg(process.pid, number)
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + number, err
+    assert b"launcher" not in err and b"Traceback" not in err, err
+    assert collected(cli)["exit_code"] == 128 + (number if number == signal.SIGQUIT else signal.SIGTERM)
+
+
+@pytest.mark.parametrize("name", ["run", "exec", "agent"])
+@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+def test_the_second_signal_ends_a_stubborn_command(cli: Cli, name: str, number: int) -> None:
+    process = started(cli, verb(cli, name), STUBBORN)
+    os.killpg(process.pid, number)
+    os.killpg(process.pid, signal.SIGTERM)
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + number, err
+    assert collected(cli)["exit_code"] == 128 + signal.SIGKILL
+
+
+def test_no_command_outlives_the_grace_period(cli: Cli) -> None:
+    process = started(cli, verb(cli, "run"), STUBBORN)
+    os.killpg(process.pid, signal.SIGTERM)
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert collected(cli)["exit_code"] == 128 + signal.SIGKILL
+
+
+def test_a_command_that_heeds_ctrl_c_ends_as_it_likes(cli: Cli) -> None:
+    script = "trap 'exit 7' TERM; echo done > report; echo ready; sleep 1000 & wait"
+    process = started(cli, verb(cli, "exec"), script)
+    os.killpg(process.pid, signal.SIGINT)
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 7, err
+    assert collected(cli)["exit_code"] == 7
+
+
+def test_a_signal_that_is_ignored_stays_ignored(cli: Cli) -> None:
+    """nohup(1)."""
+    script = "echo done > report; echo ready; read line < ../go; echo more >> report"
+    os.mkfifo(cli.place.root / "go")
+    tick()
+    process = subprocess.Popen(
+        ["nohup", *MUDROOM, "exec", "--fork", "a", "--read", str(cli.place.root / "go"), "--", "sh", "-c", script],
+        cwd=cli.place.project,
+        env=cli.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGHUP)
+    (cli.place.root / "go").write_text("\n")
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+
+
+def test_timeout_around_it(cli: Cli) -> None:
+    """As a script has it: GNU timeout signals mudroom, then the group that it is in."""
+    words = ["timeout", "2", *MUDROOM, "run", "--json", "--yes", "--", "sh", "-c", "echo done > report; sleep 1000"]
+    tick()
+    done = subprocess.run(
+        words, cwd=cli.place.project, env=cli.environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert done.returncode == 124, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["exit_code"], result["applied"]) == (128 + signal.SIGTERM, None)
+    collected(cli)
+
+
+@pytest.mark.parametrize("name", ["run", "exec", "agent"])
+def test_a_terminal_that_closes(cli: Cli, name: str) -> None:
+    screen = Screen(cli.place, *MUDROOM, *verb(cli, name), "--", "sh", "-c", WORK)
+    screen.expect("ready")
+    os.close(screen.master)
+    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 128 + signal.SIGHUP
+    collected(cli)
+
+
+@pytest.mark.skipif(not BASH, reason="there is no bash")
+def test_a_terminal_that_has_gone_without_a_signal(cli: Cli) -> None:
+    """In the background nothing tells it of the end of its terminal: every write to it fails."""
+    place, done = cli.place, cli.place.root / "done"
+    os.mkfifo(done)
+    words = " ".join([*MUDROOM, "run", "--yes", "--", "sh", "-c", "'echo done > report; echo ready; cat'"])
+    script = f"set -m; trap '' HUP; ({words} < {done}; echo $? > {place.root}/code; echo > {done}2) & wait"
+    os.mkfifo(f"{done}2")
+    screen = Screen(place, BASH, "-c", script)
+    with done.open("wb", buffering=0) as release:
+        screen.expect("ready")
+        os.close(screen.master)
+        release.write(b"lost\n")
+    Path(f"{done}2").read_text()
+    assert (place.root / "code").read_text() == "0\n"
+    (event,) = events(cli, "run")
+    assert event["data"]["exit_code"] == 0
+    assert (place.project / "report").read_text() == "done\n"
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+@pytest.mark.parametrize("name", ["run", "exec", "agent"])
+def test_after_sigkill_the_next_command_collects_it_and_says_so(cli: Cli, name: str, view: str) -> None:
+    process = started(cli, [*verb(cli, name), "--view", view], WORK)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    (fork,) = [path.parent.name for path in cli.place.state.glob("vaults/*/forks/*/running")]
+    said = cli("run", "--", "true").stderr
+    assert said.splitlines()[0] == (
+        f"note: mudroom was killed while `sh -c {WORK}` ran in {fork}; collected: 1 change (mudroom diff {fork})"
+    )
+    assert cli("run", "--", "true").stderr == "true changed nothing\n"
+    (event,) = events(cli, "recover")
+    assert event["data"]["changed"] == 1
+    assert f"mudroom was killed while the last command ran in {fork}" in cli("policy", "why", "--fork", fork).stderr
+    assert cli("policy", "why").stdout == "nothing was refused to: true\n"
+    assert "+done" in cli("diff", fork).stdout
