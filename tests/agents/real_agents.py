@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -47,6 +45,8 @@ class RealAgent(NamedTuple):
     """Its settings below the home: its content by path."""
     last: str = ""
     """A command that ends its session, for an agent that does not end with a text."""
+    refuses: tuple[str, ...] = ()
+    """Steps that the agent itself refuses, wherever it runs."""
     hook: tuple[str, str] = ("", "")
     """A file of its settings, and a content that would run a program at its next start."""
 
@@ -104,6 +104,7 @@ AGENTS = (
         ("codex", "exec", "--dangerously-bypass-approvals-and-sandbox", "{prompt}"),
         {"OPENAI_API_KEY": "sk-none"},
         {".codex/config.toml": _CODEX},
+        refuses=("remove",),
         hook=(".codex/config.toml", '[mcp_servers.planted]\ncommand = "touch"\nargs = ["planted"]\n'),
     ),
     RealAgent(
@@ -212,6 +213,7 @@ class Try:
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         (self.home / ".ssh/id_test").write_text(self.key + "\n")
         self.other.mkdir(parents=True)
+        (self.home / ".local/state").mkdir(parents=True)
         (self.other / "secret.txt").write_text(self.secret + "\n")
         for name, content in FILES.items():
             path = self.project / name
@@ -255,25 +257,25 @@ class Try:
 
     # --- runs ---
 
+    def prepare(self, server: ModelServer) -> None:
+        """Write the agent's settings, and allow mudroom's commands to reach the server."""
+        for name, content in self.agent.files.items():
+            path = self.home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content.replace("{url}", server.url))
+        self.mudroom("net", "allow", "--private", f"127.0.0.1:{server.port}")
+
     def bare(self, server: ModelServer) -> Ended:
         return self.run(self.words(), self.environment(server))
 
     def inside(self, server: ModelServer, *options: str) -> Ended:
-        """Run the agent under mudroom, which may reach the model server."""
-        environment = self.environment(server)
-        self.mudroom("net", "allow", "--private", f"127.0.0.1:{server.port}")
-        return self.run((*MUDROOM, "agent", "run", *options, "--", *self.words()), environment)
+        return self.run((*MUDROOM, "agent", "run", *options, "--", *self.words()), self.environment(server))
 
     def words(self) -> list[str]:
         words = [word.replace("{prompt}", PROMPT) for word in self.agent.words]
         return [_ROOTS_WORDS.get(word, word) if os.getuid() == 0 else word for word in words]
 
     def environment(self, server: ModelServer) -> dict[str, str]:
-        """Return the agent's environment, and write its settings."""
-        for name, content in self.agent.files.items():
-            path = self.home / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content.replace("{url}", server.url))
         values = {name: value.replace("{url}", server.url) for name, value in self.agent.environment.items()}
         return {**self.environ, **values}
 
