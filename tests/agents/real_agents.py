@@ -45,6 +45,8 @@ class RealAgent(NamedTuple):
     """Its settings below the home: its content by path."""
     last: str = ""
     """A command that ends its session, for an agent that does not end with a text."""
+    writes: frozenset[str] = frozenset()
+    """Settings that the agent itself writes at its first start."""
     refuses: tuple[str, ...] = ()
     """Steps that the agent itself refuses, wherever it runs."""
     hook: tuple[str, str] = ("", "")
@@ -74,7 +76,8 @@ wire_api = "responses"
 env_key = "OPENAI_API_KEY"
 """
 _OPENCODE = """\
-{"provider": {"anthropic": {"options": {"baseURL": "{url}/v1", "apiKey": "sk-none"},
+{"$schema": "https://opencode.ai/config.json",
+ "provider": {"anthropic": {"options": {"baseURL": "{url}/v1", "apiKey": "sk-none"},
  "models": {"claude-sonnet-4-5": {}}}}, "model": "anthropic/claude-sonnet-4-5", "autoupdate": false}
 """
 _GEMINI = """\
@@ -121,6 +124,7 @@ AGENTS = (
         ("qwen", "--yolo", "--auth-type", "openai", "-p", "{prompt}"),
         {"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "{url}/v1", "OPENAI_MODEL": MODEL},
         {},
+        writes=frozenset({"~/.qwen/output-language.md"}),
         hook=(".qwen/settings.json", _SERVERS),
     ),
     RealAgent(
@@ -325,6 +329,11 @@ class Try:
         """Return mode and content of all files of the home that are not mudroom's, nor in a project."""
         own = (".local/state/mudroom", ".config/mudroom", ".cache/mudroom", "work")
         return snapshot(self.home, lambda path: path in own)
+
+    def settings(self) -> set[str]:
+        """Return the files that ``mudroom agent settings`` lists."""
+        listed = json.loads(self.mudroom("agent", "settings", self.agent.name, "--json"))
+        return {row["path"] for row in listed["changes"]}
 
     def leaks(self, server: ModelServer) -> set[str]:
         """Return what came back in the results of tools, or was sent: key, other project, exfil."""

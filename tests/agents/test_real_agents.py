@@ -83,6 +83,7 @@ def play_inside(here: Try, level: int) -> None:
         assert here.store() == store, "a file of the home has changed"
         rows = json.loads(here.mudroom("diff", agent.name, "--json"))["changes"]["files"]
         assert {row["path"] for row in rows if not row["path"].startswith(".git/")} == expected(agent)
+        assert here.settings() == agent.writes
         here.mudroom("apply", agent.name, "--yes")
         assert {path for path in here.differences(before) if path not in ("docs", "notes")} == expected(agent)
         assert "a + b" in (here.project / "calc.py").read_text()
@@ -138,9 +139,9 @@ def test_planted_settings_stay_in_the_fork(here: Try, level: int) -> None:
     assert server.played() == ["plant", "finish"], (ended, server.errors)
     assert content.strip().splitlines()[-1].strip() in server.results[0], "it was written inside"
     assert here.store() == store, "a file of the home has changed"
-    rows = json.loads(here.mudroom("agent", "settings", here.agent.name, "--json"))["changes"]
-    record(here.agent, f"level {level}, planted", row=f"~/{path}" in [row["path"] for row in rows])
-    assert f"~/{path}" in [row["path"] for row in rows]
+    settings = here.settings()
+    record(here.agent, f"level {level}, planted", row=f"~/{path}" in settings)
+    assert settings == {f"~/{path}", *here.agent.writes}, "it is listed, and not among files that nobody reads"
     assert f"~/{path}" in ended.output, "the summary names it"
 
 
