@@ -83,6 +83,7 @@ def play_inside(here: Try, level: int) -> None:
         assert here.store() == store, "a file of the home has changed"
         rows = json.loads(here.mudroom("diff", agent.name, "--json"))["changes"]["files"]
         assert {row["path"] for row in rows if not row["path"].startswith(".git/")} == expected(agent)
+        assert f"--commits as branch mudroom/{agent.name}" in ended.output
         assert here.settings() == agent.writes
         here.mudroom("apply", agent.name, "--yes")
         assert {path for path in here.differences(before) if path not in ("docs", "notes")} == expected(agent)

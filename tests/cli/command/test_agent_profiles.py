@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,19 @@ def test_what_is_chosen_lands_and_is_taken_back(agent: Agent) -> None:
     assert "no settings of an agent have landed" in cli("agent", "settings", "--undo").stderr
     kinds = [json.loads(line)["kind"] for line in cli("log", "-n", "2", "--json").stdout.splitlines()]
     assert kinds == ["settings", "settings"]
+
+
+def test_commits_are_offered_as_a_branch(agent: Agent) -> None:
+    git = "git -c user.name=A -c user.email=a@example.org -c init.defaultBranch=main"
+    subprocess.run(
+        f"{git} init -q && git add f && {git} commit -qm one", shell=True, cwd=agent.place.project, check=True
+    )
+    agent.script(f"echo 2 >>f; {git} commit -qam 'two of it'")
+    said = agent.cli("agent", "run", "--", "claude").stderr
+    assert (
+        "1 commit on main: two of it   (apply --git brings them with the files, --commits as branch mudroom/claude)"
+        in said
+    )
 
 
 def test_an_apply_takes_no_settings_along(agent: Agent) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,6 +98,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         branch = _branch(session, card, run, args, context, signals) if run.result.ran else {}
         settings = agent_settings(session, run.result.fork) if run.result.ran and session.granted().staged else []
         lines = settings_lines(run.result.fork, settings)
+        commits = _commit_lines(session, run, context)
     code = 128 + signals[0] if signals else 124 if run.result.timed_out else run.result.exit_code
     if context.as_json:
         import json
@@ -107,7 +108,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     elif not run.result.ran:
         print_refused(run.result, context)
     else:
-        _print_result(card, run, branch, argv, context)
+        _print_result(card, run, branch, argv, commits, context)
         for line in lines:
             context.terminal.say(line)
     return code
@@ -229,6 +230,15 @@ def _branch(
     return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
 
 
+def _commit_lines(session: Session, run: AgentResult, context: Context) -> Mapping[bytes, str]:
+    """Return the lines about the fork's commits, by repository."""
+    if context.as_json or not run.result.ran:
+        return {}
+    from mudroom.cli.change.preview import commit_lines
+
+    return commit_lines(session, run.result.fork, run.result.changeset.changes)
+
+
 def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: int) -> dict[str, Any]:
     artifacts = run.artifacts
     result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
@@ -248,12 +258,17 @@ def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: in
 
 
 def _print_result(
-    card: AgentCard, run: AgentResult, branch: dict[str, Any], argv: list[bytes], context: Context
+    card: AgentCard,
+    run: AgentResult,
+    branch: dict[str, Any],
+    argv: list[bytes],
+    commits: Mapping[bytes, str],
+    context: Context,
 ) -> None:
     print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
     for note_text in run.notes:
         note(note_text)
-    show_result(run.result, argv, context)
+    show_result(run.result, argv, context, commits)
     artifacts = run.artifacts
     if artifacts.files or artifacts.streams:
         print_line(f"artefacts: {len(artifacts.files):,} files in {show_path(artifacts.place)}")
