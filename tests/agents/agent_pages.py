@@ -50,6 +50,9 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
     if profile.sandbox.about:
         words = f" (`{' '.join(profile.sandbox.arguments)}`)" if profile.sandbox.arguments else ""
         yield f"**Sandbox**: {profile.sandbox.about}{words}"
+    if profile.sandbox.options:
+        changed = (f"`{name} {value}`" if value else f"no `{name}`" for name, value in profile.sandbox.options)
+        yield f"Inside, its options are changed to: {', '.join(changed)}."
     if profile.unattended:
         yield f"**Unattended**: `{' '.join(profile.unattended)}`, which you add yourself."
     yield from profile.notes

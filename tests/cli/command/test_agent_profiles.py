@@ -269,8 +269,12 @@ def test_the_inner_sandbox_is_switched_off_where_mudroom_confines(agent: Agent) 
     done = agent.cli("codex", "exec", "hello")
     assert done.stdout == off
     assert "its own sandbox is off" in done.stderr
-    bare = agent.cli("agent", "run", "--level", "0", "--", "codex", "exec", "hello")
-    assert bare.stdout == "exec hello\n"
+    asked = agent.cli("codex", "exec", "--sandbox", "workspace-write", "hello")
+    assert asked.stdout == off.replace("hello", "--sandbox danger-full-access hello")
+    assert "--sandbox danger-full-access instead of workspace-write" in asked.stderr.splitlines()[0]
+    bare = agent.cli("agent", "run", "--level", "0", "--", "codex", "exec", "-s", "read-only", "hello")
+    assert bare.stdout == "exec -s read-only hello\n"
+    assert "its own sandbox is off" not in bare.stderr
 
 
 def test_an_unknown_program_gets_the_careful_profile(agent: Agent) -> None:
