@@ -41,7 +41,8 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
         yield f"**Transcripts**: {_code(profile.transcripts)}, in the fork."
     yield f"**Hosts** that it may reach: {', '.join(f'`{host}`' for host in profile.network.allow)}."
     if profile.network.deny:
-        yield f"Refused without a question: {', '.join(f'`{host}`' for host in profile.network.deny)}."
+        denied = ", ".join(f"`{host}`" for host in profile.network.deny)
+        yield f"Refused without a question, unless a rule of yours allows one: {denied}."
     if profile.environment.passed:
         yield f"**Variables** that are passed: {', '.join(f'`{name}`' for name in profile.environment.passed)}."
     values = (*profile.environment.values, *profile.sandbox.values)

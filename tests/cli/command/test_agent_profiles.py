@@ -261,6 +261,18 @@ def test_a_host_that_its_profile_denies_is_refused_without_a_question(agent: Age
     assert any("profile claude" in denial["reason"] for denial in result["denials"])
 
 
+def test_a_rule_of_the_users_wins_over_a_denied_host_of_the_profile(agent: Agent) -> None:
+    (agent.home / "prefix/bin/codex").symlink_to(agent.program)
+    agent.script(
+        "curl -sS -m 20 http://registry.npmjs.org/ -o /dev/null; curl -sS -m 20 http://api.github.com/ -o /dev/null"
+    )
+    assert agent.cli("net", "allow", "registry.npmjs.org").returncode == 0
+    result = agent.cli.json("agent", "run", "--json", "--", "codex")
+    reasons = {denial["target"]: denial["reason"] for denial in result["denials"]}
+    assert "profile codex" in reasons["api.github.com:80"]
+    assert "profile codex" not in reasons.get("registry.npmjs.org:80", "")
+
+
 def test_the_inner_sandbox_is_switched_off_where_mudroom_confines(agent: Agent) -> None:
     agent.script('echo "$@"')
     codex = agent.home / "prefix/bin/codex"
