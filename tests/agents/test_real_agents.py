@@ -19,7 +19,7 @@ import pytest
 from model_server import ModelServer
 from real_agents import AGENTS, BY_NAME, DIFFERENCE, Ended, RealAgent, Try
 
-PAIRS = 5
+PAIRS = 3
 CALLS = 10
 LEVELS = (1, 0)
 OPEN_AT_0 = {"other project", "exfil"}
