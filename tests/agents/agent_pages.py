@@ -41,7 +41,8 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
         yield f"**Transcripts**: {_code(profile.transcripts)}, in the fork."
     yield f"**Hosts** that it may reach: {', '.join(f'`{host}`' for host in profile.network.allow)}."
     if profile.network.deny:
-        yield f"Refused without a question: {', '.join(f'`{host}`' for host in profile.network.deny)}."
+        denied = ", ".join(f"`{host}`" for host in profile.network.deny)
+        yield f"Refused without a question, unless a rule of yours allows one: {denied}."
     if profile.environment.passed:
         yield f"**Variables** that are passed: {', '.join(f'`{name}`' for name in profile.environment.passed)}."
     values = (*profile.environment.values, *profile.sandbox.values)
@@ -50,6 +51,9 @@ def _facts(profile: AgentProfile) -> Iterator[str]:
     if profile.sandbox.about:
         words = f" (`{' '.join(profile.sandbox.arguments)}`)" if profile.sandbox.arguments else ""
         yield f"**Sandbox**: {profile.sandbox.about}{words}"
+    if profile.sandbox.options:
+        changed = (f"`{name} {value}`" if value else f"no `{name}`" for name, value in profile.sandbox.options)
+        yield f"Inside, its options are changed to: {', '.join(changed)}."
     if profile.unattended:
         yield f"**Unattended**: `{' '.join(profile.unattended)}`, which you add yourself."
     yield from profile.notes

@@ -215,14 +215,17 @@ def loopback_rules(
 def combined_rules(
     rules: Callable[[], Sequence[HostRule]], extra: tuple[HostRule, ...]
 ) -> Callable[[], Sequence[HostRule]]:
-    """Return a function with both kinds of rules. Its result is the same object as long as ``rules`` returns the same
-    object (``Gateway`` relies on that)."""
+    """Return a function with both kinds of rules. A deny of ``extra`` yields to an allow of the same host in ``rules``:
+    a profile denies a registry for its agent's updates, and the user allows it for the project. The result is the same
+    object as long as ``rules`` returns the same object (``Gateway`` relies on that)."""
     cache: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
 
     def both() -> Sequence[HostRule]:
         current = rules()
         if not cache or cache[0][0] is not current:
-            cache[:] = [(current, (*current, *extra))]
+            allowed = {rule.pattern for rule in current if rule.action == "allow"}
+            kept = (rule for rule in extra if rule.action != "deny" or rule.pattern not in allowed)
+            cache[:] = [(current, (*current, *kept))]
         return cache[0][1]
 
     return both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,19 @@ def test_what_is_chosen_lands_and_is_taken_back(agent: Agent) -> None:
     assert "no settings of an agent have landed" in cli("agent", "settings", "--undo").stderr
     kinds = [json.loads(line)["kind"] for line in cli("log", "-n", "2", "--json").stdout.splitlines()]
     assert kinds == ["settings", "settings"]
+
+
+def test_commits_are_offered_as_a_branch(agent: Agent) -> None:
+    git = "git -c user.name=A -c user.email=a@example.org -c init.defaultBranch=main"
+    subprocess.run(
+        f"{git} init -q && git add f && {git} commit -qm one", shell=True, cwd=agent.place.project, check=True
+    )
+    agent.script(f"echo 2 >>f; {git} commit -qam 'two of it'")
+    said = agent.cli("agent", "run", "--", "claude").stderr
+    assert (
+        "1 commit on main: two of it   (apply --git brings them with the files, --commits as branch mudroom/claude)"
+        in said
+    )
 
 
 def test_an_apply_takes_no_settings_along(agent: Agent) -> None:
@@ -247,6 +261,18 @@ def test_a_host_that_its_profile_denies_is_refused_without_a_question(agent: Age
     assert any("profile claude" in denial["reason"] for denial in result["denials"])
 
 
+def test_a_rule_of_the_users_wins_over_a_denied_host_of_the_profile(agent: Agent) -> None:
+    (agent.home / "prefix/bin/codex").symlink_to(agent.program)
+    agent.script(
+        "curl -sS -m 20 http://registry.npmjs.org/ -o /dev/null; curl -sS -m 20 http://api.github.com/ -o /dev/null"
+    )
+    assert agent.cli("net", "allow", "registry.npmjs.org").returncode == 0
+    result = agent.cli.json("agent", "run", "--json", "--", "codex")
+    reasons = {denial["target"]: denial["reason"] for denial in result["denials"]}
+    assert "profile codex" in reasons["api.github.com:80"]
+    assert "profile codex" not in reasons.get("registry.npmjs.org:80", "")
+
+
 def test_the_inner_sandbox_is_switched_off_where_mudroom_confines(agent: Agent) -> None:
     agent.script('echo "$@"')
     codex = agent.home / "prefix/bin/codex"
@@ -255,8 +281,12 @@ def test_the_inner_sandbox_is_switched_off_where_mudroom_confines(agent: Agent) 
     done = agent.cli("codex", "exec", "hello")
     assert done.stdout == off
     assert "its own sandbox is off" in done.stderr
-    bare = agent.cli("agent", "run", "--level", "0", "--", "codex", "exec", "hello")
-    assert bare.stdout == "exec hello\n"
+    asked = agent.cli("codex", "exec", "--sandbox", "workspace-write", "hello")
+    assert asked.stdout == off.replace("hello", "--sandbox danger-full-access hello")
+    assert "--sandbox danger-full-access instead of workspace-write" in asked.stderr.splitlines()[0]
+    bare = agent.cli("agent", "run", "--level", "0", "--", "codex", "exec", "-s", "read-only", "hello")
+    assert bare.stdout == "exec -s read-only hello\n"
+    assert "its own sandbox is off" not in bare.stderr
 
 
 def test_an_unknown_program_gets_the_careful_profile(agent: Agent) -> None:

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 import os
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 200
 """Lines of one file's diff."""
+_MOST_LISTED = 10
+"""Changes of a store that are listed one by one in a review."""
+_MOST_OF_ONE = 5
+"""Changes below one directory that are listed one by one where there are more changes than that."""
+_CONFLICT = "  (changed on the host, too)"
 CONFLICTS = 3
 
 
@@ -109,7 +115,7 @@ def rows_of(home: AgentHome, changes: list[HomeChange]) -> list[dict[str, Any]]:
 
 def line_of(change: HomeChange) -> str:
     keys = f": {', '.join(change.keys)}" if change.keys else ""
-    conflict = "  (changed on the host, too)" if change.conflict else ""
+    conflict = _CONFLICT if change.conflict else ""
     return f"  ~/{show(change.path)}  {change.change}{_shown(keys)}{conflict}"
 
 
@@ -133,8 +139,27 @@ def _diff(home: AgentHome, change: HomeChange) -> Iterator[str]:
 
 def settings_lines(fork: str, stores: Sequence[tuple[AgentHome, list[HomeChange]]]) -> list[str]:
     """Return the section of a review about the agent's settings; empty if none has changed."""
-    lines = [line_of(change) for _home, changes in stores for change in changes]
+    lines = [line for _home, changes in stores for line in _grouped(changes)]
     if not lines:
         return []
     title = "your agent's settings: they run later, and land only if you choose them"
     return [title, *lines, f"  mudroom agent settings {fork} --diff, --land PATH"]
+
+
+def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
+    """Yield a line for each change of a store; many changes below one directory are one line, so that they do not hide
+    the others."""
+    if len(changes) <= _MOST_LISTED:
+        yield from map(line_of, changes)
+        return
+    top = posixpath.commonpath([posixpath.dirname(change.path) for change in changes])
+    groups: dict[bytes, list[HomeChange]] = {}
+    for change in changes:
+        groups.setdefault(change.path[len(top) :].lstrip(b"/").partition(b"/")[0], []).append(change)
+    for name, group in groups.items():
+        if len(group) <= _MOST_OF_ONE:
+            yield from map(line_of, group)
+            continue
+        kinds = ", ".join(dict.fromkeys(change.change for change in group))
+        conflict = _CONFLICT if any(change.conflict for change in group) else ""
+        yield f"  ~/{show(posixpath.join(top, name))}/  {len(group):,} files: {kinds}{conflict}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mudroom.agents.catalog import Catalog
 from mudroom.cli.project_session import working_directory
 from mudroom.cli.terminal.context import Context
+from mudroom.core.agent.inner_sandbox import InnerSandbox, switched_off
 from mudroom.core.agent.profile import GENERIC, AgentProfile
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.settings import Settings
@@ -50,6 +51,8 @@ class ProfiledAgent(NamedTuple):
     rules: tuple[HostRule, ...]
     environment: tuple[bytes, ...]
     """NAME or NAME=VALUE, beyond those of the settings."""
+    switches: tuple[str, ...]
+    """The words by which its own sandbox is off, as they are printed."""
     notes: tuple[str, ...]
 
 
@@ -60,11 +63,9 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
     if program is None:
         hint = profile.install if profile.install else "name a program that is on PATH, or its path"
         raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
-    inner = profile.sandbox if level else None  # at level 0 its own sandbox works
-    words = [os.fsencode(word) for word in argv]
-    if inner is not None and inner.arguments and not set(inner.arguments[:1]) & (set(argv[1:]) - {"-c"}):
-        words[1:1] = [os.fsencode(word) for word in inner.arguments]
-    values = (*profile.environment.values, *(inner.values if inner is not None else ()))
+    inner = profile.sandbox if level else InnerSandbox()  # at level 0 its own sandbox works
+    words, switches = switched_off(argv[1:], inner)
+    values = (*profile.environment.values, *inner.values)
     passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
     environment = (
         *(os.fsencode(name) for name in passed),
@@ -76,7 +77,8 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
         *(parse_rule(host, "deny", source) for host in profile.network.deny),
     )
     notes = [*profile.notes, *_version_notes(profile, program)]
-    return ProfiledAgent(profile, program, tuple(words), rules, environment, tuple(notes))
+    line = tuple(os.fsencode(word) for word in (argv[0], *words))
+    return ProfiledAgent(profile, program, line, rules, environment, tuple(switches), tuple(notes))
 
 
 def _named(settings: Settings) -> set[bytes]:
@@ -105,8 +107,8 @@ def first_line(agent: ProfiledAgent, context: Context, settings: Settings) -> st
     withheld = withheld_keys(agent, context.environ, settings)
     if withheld:
         parts.append("not passed: " + ", ".join(withheld) + " (--env NAME passes one)")
-    if profile.sandbox.arguments and agent.argv[1:2] == (os.fsencode(profile.sandbox.arguments[0]),):
-        parts.append("its own sandbox is off: " + " ".join(profile.sandbox.arguments))
+    if agent.switches:
+        parts.append("its own sandbox is off: " + ", ".join(agent.switches))
     return "; ".join(parts)
 
 
@@ -176,7 +178,11 @@ def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[
         "deny": list(profile.network.deny),
         "pass": list(profile.environment.passed),
         "set": dict((*profile.environment.values, *profile.sandbox.values)),
-        "sandbox": {"about": profile.sandbox.about, "arguments": list(profile.sandbox.arguments)},
+        "sandbox": {
+            "about": profile.sandbox.about,
+            "arguments": list(profile.sandbox.arguments),
+            "options": dict(profile.sandbox.options),
+        },
         "unattended": list(profile.unattended),
         "notes": list(profile.notes),
     }

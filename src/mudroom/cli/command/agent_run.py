@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.cli.change.agent_settings import rows_of, settings_lines
@@ -95,6 +96,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         )
         settings = agent_settings(session, run.result.fork) if run.result.ran and session.granted().staged else []
         lines = settings_lines(run.result.fork, settings)
+        commits = _commit_lines(session, run, context)
     code = signals.exit_code(run.result)
     if context.as_json:
         import json
@@ -104,7 +106,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     elif not run.result.ran:
         print_refused(run.result, context)
     else:
-        _print_result(card, run, branch, argv, context)
+        _print_result(card, run, branch, argv, commits, context)
         for line in lines:
             context.terminal.say(line)
     return code
@@ -193,6 +195,15 @@ def _branch(
     return {"branch": result.branch, "head": result.head, "commits": len(result.commits)}
 
 
+def _commit_lines(session: Session, run: AgentResult, context: Context) -> Mapping[bytes, str]:
+    """Return the lines about the fork's commits, by repository."""
+    if context.as_json or not run.result.ran:
+        return {}
+    from mudroom.cli.change.preview import commit_lines
+
+    return commit_lines(session, run.result.fork, run.result.changeset.changes)
+
+
 def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: int) -> dict[str, Any]:
     artifacts = run.artifacts
     result = run.result._replace(exit_code=code, notes=(*run.notes, *run.result.notes))
@@ -212,12 +223,17 @@ def _as_json(card: AgentCard, run: AgentResult, branch: dict[str, Any], code: in
 
 
 def _print_result(
-    card: AgentCard, run: AgentResult, branch: dict[str, Any], argv: list[bytes], context: Context
+    card: AgentCard,
+    run: AgentResult,
+    branch: dict[str, Any],
+    argv: list[bytes],
+    commits: Mapping[bytes, str],
+    context: Context,
 ) -> None:
     print_line, note, fork = context.terminal.say, context.terminal.note, run.result.fork
     for note_text in run.notes:
         note(note_text)
-    show_result(run.result, argv, context)
+    show_result(run.result, argv, context, commits)
     artifacts = run.artifacts
     if artifacts.files or artifacts.streams:
         print_line(f"artefacts: {len(artifacts.files):,} files in {show_path(artifacts.place)}")

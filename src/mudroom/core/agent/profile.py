@@ -1,7 +1,7 @@
 """The profile of a known agent: what it needs of mudroom, so that it runs unchanged and without a card. Pure.
 
-A profile is a TOML file (``agents/profiles``), written by mudroom or by the user, never by the agent. docs/AGENTS.md is
-made of the built-in ones; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
+A profile is a TOML file (``agents/profiles``), written by mudroom or by the user, never by the agent. docs/agents has
+a page of each built-in one; docs/profile.schema.json describes the same keys as ``_FIELDS`` here. The rules:
 
 1. The agent's store is the place where it keeps everything: settings, logins, transcripts. ``tokens`` are the files of
    the store that are the user's own, in both directions: a login inside is a login outside. Everything else of the
@@ -34,11 +34,13 @@ from mudroom.core.agent.field import (
     variable,
     variables,
 )
+from mudroom.core.agent.inner_sandbox import InnerSandbox
 from mudroom.core.tree.path import is_below
 
 FORMAT = 1
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _PROGRAM = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z][A-Za-z0-9-]*")
 _LONG = 500
 """Characters of a text."""
 
@@ -54,17 +56,6 @@ class ProfileEnvironment(NamedTuple):
     """Names of the host's variables that are passed if they are set."""
     values: tuple[tuple[str, str], ...] = ()
     """Variables that are set for the agent."""
-
-
-class InnerSandbox(NamedTuple):
-    """The agent's own sandbox, which cannot run inside mudroom's: nested namespaces are refused."""
-
-    about: str = ""
-    """One sentence: what it is, and by which switch it is off here."""
-    arguments: tuple[str, ...] = ()
-    """Words that switch it off, to be put after the program's name."""
-    values: tuple[tuple[str, str], ...] = ()
-    """Variables that switch it off."""
 
 
 class AgentProfile(NamedTuple):
@@ -206,9 +197,23 @@ def _values(value: Any, where: str) -> tuple[tuple[str, str], ...]:
     return tuple((variable(name, where), text(content, where, _LONG)) for name, content in value.items())
 
 
+def _options(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where} is {kind(value)}", 'a table: { "--sandbox" = "off" }')
+    for name in value:
+        if _OPTION.fullmatch(name) is None:
+            raise FieldError(f"{where}: {name!r} is not an option", '{ "--sandbox" = "off" }')
+    return tuple((name, text(content, where, _LONG)) for name, content in value.items())
+
+
 _NETWORK: FieldTable = {"allow": ("allow", _host_list), "deny": ("deny", _host_list)}
 _ENVIRONMENT: FieldTable = {"pass": ("passed", variables), "set": ("values", _values)}
-_SANDBOX: FieldTable = {"about": ("about", _text), "arguments": ("arguments", _texts), "set": ("values", _values)}
+_SANDBOX: FieldTable = {
+    "about": ("about", _text),
+    "arguments": ("arguments", _texts),
+    "options": ("options", _options),
+    "set": ("values", _values),
+}
 _FIELDS: FieldTable = {
     "format": ("format", lambda value, _where: value),
     "name": ("name", _name),
