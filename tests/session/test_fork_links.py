@@ -130,3 +130,12 @@ def test_why_there_is_no_connection(place: Place, port: int, reason: str) -> Non
             session.forks.new("coder")
             answer = asked(session, f"http://coder.mudroom.internal:{port}/")
     assert answer.startswith("502") and reason in answer, answer
+
+
+def test_no_link_counts_where_the_proxy_is_on_the_hosts_loopback(place: Place) -> None:
+    """Other users of the machine can connect to that proxy."""
+    settings = linked("planner -> coder:9123")._replace(network="gate")
+    with place.session(settings, level=0) as session:
+        session.forks.new("coder")
+        answer = asked(session, "http://coder.mudroom.internal:9123/")
+    assert answer.startswith("403") and UNLINKED in answer, answer

@@ -303,7 +303,8 @@ class Machine:
             inspection,
             lambda: fork.name if fork.state.named else "",
             places,
-            dialler_of(self._vault, fork, order.actor.settings.agent_links),
+            # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
+            None if outside else dialler_of(self._vault, fork, order.actor.settings.agent_links),
         )
         return keeper, keeper.listen() if outside else 0
 
