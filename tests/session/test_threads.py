@@ -136,9 +136,9 @@ def test_a_thread_without_the_vault_waits_for_it(place: Place, monkeypatch: pyte
     begin, at_the_door = session.vault.turn.begin, threading.Event()
     order: list[str] = []
 
-    def arriving() -> None:
+    def arriving(waiting: Callable[[], None]) -> None:
         at_the_door.set()
-        begin()
+        begin(waiting)
 
     def run() -> None:
         session.run([b"true"], fork="other")

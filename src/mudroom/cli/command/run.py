@@ -64,8 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ask",
         choices=("terminal", "queue", "never"),
         help="who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
-        "before (default, if there is a terminal); queue: wait for the page or mudroom approve (default without a "
-        "terminal, as long as one of them is open); never: it is refused",
+        "before (default, if there is a terminal; the queue alone while a program reads keys there itself); queue: "
+        "wait for the page or mudroom approve (default without a terminal, as long as one of them is open); never: it "
+        "is refused",
     )
     add_confinement_options(parser)
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
