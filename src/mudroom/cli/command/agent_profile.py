@@ -63,7 +63,8 @@ def profiled(argv: Sequence[str], context: Context, settings: Settings, level: i
     if program is None:
         hint = profile.install if profile.install else "name a program that is on PATH, or its path"
         raise CommandNotStarted(f"{argv[0]}: no such program on PATH", NOT_FOUND, hint)
-    inner = profile.sandbox if level else InnerSandbox()  # at level 0 its own sandbox works
+    # at level 0 nothing else would confine it: it stays on, and where it cannot run the summary names the level
+    inner = profile.sandbox if level else InnerSandbox()
     words, switches = switched_off(argv[1:], inner)
     values = (*profile.environment.values, *inner.values)
     passed = [name for name in profile.environment.passed if os.fsencode(name) in context.environ]
