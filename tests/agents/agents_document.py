@@ -53,7 +53,7 @@ is in it.
 """
 
 
-def read(lines: Iterable[str]) -> dict[str, Rows]:
+def read(lines: Iterable[str]) -> Mapping[str, Rows]:
     """Return the rows by user; a later line replaces an earlier line of the same run."""
     rows: dict[str, dict[tuple[str, str], Row]] = {}
     for line in lines:
