@@ -60,8 +60,8 @@ class RealAgent(NamedTuple):
     def version(self) -> str:
         try:
             return (FETCHED / self.name / "version").read_text().strip()
-        except FileNotFoundError:
-            return ""
+        except OSError:
+            return ""  # not fetched, or closed to us
 
 
 _NPM = "node_modules/.bin"
