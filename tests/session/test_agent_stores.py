@@ -67,3 +67,28 @@ def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place)
     assert run(session, "cat ~/.claude/settings.json").stdout == b"planted\n"
     started.end()
     assert (place.home / ".claude/settings.json").read_text() == "mine\n"
+
+
+def test_every_review_shows_the_settings_and_no_apply_takes_them(place: Place) -> None:
+    """The section of the terminal review and of the page; the command line's is in tests/cli/command."""
+    pytest.importorskip("starlette", reason="the extra web")
+    from mudroom.review.agent_settings import TITLE
+    from mudroom.tui.choice import choice_of, first_choice
+    from mudroom.tui.review_model import ReviewModel
+    from mudroom.tui.summary import before_apply
+    from pageside import PageSide
+
+    session = claude(place)
+    run(session, PLANT + "; echo 1 > new")
+    seen = ReviewModel(session, "f").see()
+    assert seen.settings == ("  ~/.claude/settings.json  changed",)
+    choice = choice_of(seen.items, first_choice(seen.items))
+    assert choice is not None
+    rows = ["".join(text for text, _style in row) for row in before_apply(seen, choice, {}, ())]
+    assert f"{TITLE}: mudroom agent settings f" in rows and seen.settings[0] in rows
+    page = PageSide(place)
+    answer = page.get(f"{page.project}/forks/f/changes")
+    assert answer["settings"] == ["~/.claude/settings.json  changed"]
+    page.apply("f")
+    assert (place.project / "new").read_text() == "1\n"
+    assert (place.home / ".claude/settings.json").read_text() == "mine\n"

@@ -18,6 +18,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.review.activity import DroppedChanges, preview, roll_back
+from mudroom.review.agent_settings import changed_settings
 from mudroom.review.rows import difference, is_masked_conflict, review_fork, stamp_of
 from mudroom.tui.choice import Choice, Item, Pick, items_of
 from mudroom.tui.diffrow import FileRows, FileText
@@ -67,6 +68,8 @@ class SeenFork(NamedTuple):
     running: bool = False
     """A command runs in the fork: its changes are not included yet, and conflicts are not known."""
     summary: Summary = Summary()
+    settings: tuple[str, ...] = ()
+    """Changes of the settings of the fork's agent, in words; they land by ``mudroom agent settings`` alone."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -116,6 +119,7 @@ class ReviewModel:
             self.session.vault.fork(self.fork).credentials,
             running,
             reviewed.summary,
+            tuple(changed_settings(self.session, self.fork)),
         )
 
     def _can_conflict(self, changes: Sequence[Change]) -> bool:

@@ -14,6 +14,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.runs_later import group_later
 from mudroom.core.tree.stack import Checkpoint
+from mudroom.review.agent_settings import TITLE
 from mudroom.tui.choice import Choice, is_covered
 from mudroom.tui.pane import Pieces
 from mudroom.tui.review_model import SeenFork
@@ -51,6 +52,9 @@ def before_apply(
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in seen.remarks if MADE in remark.text]
     if seen.credentials:
         rows.append([("your credentials were open to its commands: " + ", ".join(seen.credentials), "warn")])
+    if seen.settings:
+        rows.append([(f"{TITLE}: mudroom agent settings {seen.fork}", "warn")])
+        rows += [[(line, "warn")] for line in seen.settings]
     rest = len(seen.items) - count
     if rest:
         rows.append([("1 file stays in the fork" if rest == 1 else f"{rest:,} files stay in the fork", "dim")])

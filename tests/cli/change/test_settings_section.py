@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from mudroom.cli.change.agent_settings import settings_lines
 from mudroom.core.agent.agent_store import HomeChange
+from mudroom.review.agent_settings import settings_lines
 
 HOME = cast(Any, None)  # of the copy only the name is asked for, elsewhere
 

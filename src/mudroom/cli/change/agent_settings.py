@@ -6,16 +6,15 @@ import argparse
 import difflib
 import json
 import os
-import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import exclusive, only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.agent_store import HomeChange
-from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.review.agent_settings import line_of, shown
 from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings, land, take_back
 
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 200
 """Lines of one file's diff."""
-_MOST_LISTED = 10
-"""Changes of a store that are listed one by one in a review."""
-_MOST_OF_ONE = 5
-"""Changes below one directory that are listed one by one where there are more changes than that."""
-_CONFLICT = "  (changed on the host, too)"
 CONFLICTS = 3
 
 
@@ -113,17 +107,6 @@ def rows_of(home: AgentHome, changes: list[HomeChange]) -> list[dict[str, Any]]:
     ]
 
 
-def line_of(change: HomeChange) -> str:
-    keys = f": {', '.join(change.keys)}" if change.keys else ""
-    conflict = _CONFLICT if change.conflict else ""
-    return f"  ~/{show(change.path)}  {change.change}{_shown(keys)}{conflict}"
-
-
-def _shown(text: str) -> str:
-    """A sandbox has written it: no control character reaches the terminal."""
-    return escape_line(text.encode("utf-8", "surrogateescape")).text
-
-
 def _diff(home: AgentHome, change: HomeChange) -> Iterator[str]:
     before, after = (
         (content or b"").decode("utf-8", "surrogateescape").splitlines()
@@ -134,32 +117,4 @@ def _diff(home: AgentHome, change: HomeChange) -> Iterator[str]:
         if number == _MOST_LINES:
             yield "    …"
             return
-        yield "    " + _shown(line)
-
-
-def settings_lines(fork: str, stores: Sequence[tuple[AgentHome, list[HomeChange]]]) -> list[str]:
-    """Return the section of a review about the agent's settings; empty if none has changed."""
-    lines = [line for _home, changes in stores for line in _grouped(changes)]
-    if not lines:
-        return []
-    title = "your agent's settings: they run later, and land only if you choose them"
-    return [title, *lines, f"  mudroom agent settings {fork} --diff, --land PATH"]
-
-
-def _grouped(changes: Sequence[HomeChange]) -> Iterator[str]:
-    """Yield a line for each change of a store; many changes below one directory are one line, so that they do not hide
-    the others."""
-    if len(changes) <= _MOST_LISTED:
-        yield from map(line_of, changes)
-        return
-    top = posixpath.commonpath([posixpath.dirname(change.path) for change in changes])
-    groups: dict[bytes, list[HomeChange]] = {}
-    for change in changes:
-        groups.setdefault(change.path[len(top) :].lstrip(b"/").partition(b"/")[0], []).append(change)
-    for name, group in groups.items():
-        if len(group) <= _MOST_OF_ONE:
-            yield from map(line_of, group)
-            continue
-        kinds = ", ".join(dict.fromkeys(change.change for change in group))
-        conflict = _CONFLICT if any(change.conflict for change in group) else ""
-        yield f"  ~/{show(posixpath.join(top, name))}/  {len(group):,} files: {kinds}{conflict}"
+        yield "    " + shown(line)

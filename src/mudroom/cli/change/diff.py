@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterator
 
 from mudroom.cli.change.preview import credentials_line
@@ -80,13 +79,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _settings(session: Session, name: str) -> list[str]:
-    """Return the section about the settings of the fork's agent; most forks have none."""
-    if not os.path.isdir(session.vault.fork(name).path + b"/home"):
-        return []
-    from mudroom.cli.change.agent_settings import settings_lines
-    from mudroom.session.agents.agent_settings import agent_settings
+    """Return the section about the settings of the fork's agent."""
+    from mudroom.review.agent_settings import changed_settings, section
 
-    return settings_lines(name, agent_settings(session, name))
+    return section(name, changed_settings(session, name))
 
 
 def _is_side(session: Session, word: str) -> bool:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.cli.change.agent_settings import rows_of, settings_lines
+from mudroom.cli.change.agent_settings import rows_of
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
 from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
@@ -22,6 +22,7 @@ from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy
+from mudroom.review.agent_settings import settings_lines
 from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent

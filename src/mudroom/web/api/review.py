@@ -12,6 +12,7 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
+from mudroom.review.agent_settings import changed_settings
 from mudroom.review.rows import has_hunks, is_at_rest, review_fork, tags_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, id_of
@@ -67,6 +68,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             list(session.vault.fork(name).credentials),
             reviewed.running,
             session.vault.fork(name).created // 1_000_000,
+            [line.strip() for line in changed_settings(session, name)],
         )
 
 

@@ -69,6 +69,8 @@ class ChangesShape(Struct):
     """A command runs in the fork; its changes may be missing."""
     created: int = 0
     """Creation time of the fork; another fork of the same name has another one."""
+    settings: list[str] = []
+    """Changes of the settings of the fork's agent, in words. They land by ``mudroom agent settings`` alone."""
 
 
 class LineShape(Struct, array_like=True):
