@@ -17,7 +17,7 @@ from real_agents import BY_NAME, MUDROOM, RealAgent, Try
 from test_real_agents import expected, place, record
 from tmux import Tmux
 
-pytestmark = [pytest.mark.deep, pytest.mark.limit(200)]
+pytestmark = [pytest.mark.deep, pytest.mark.both_users, pytest.mark.limit(200)]
 
 
 class Interactive(NamedTuple):
