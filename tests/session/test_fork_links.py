@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,9 +49,9 @@ CARD = {"agentId": "coder", "sandboxLevel": 1, "endpoint": "http://localhost:912
 
 
 @contextmanager
-def served(session: Session, port: int, *, as_agent: bool = False) -> Iterator[None]:
+def served(session: Session, port: int, *, as_agent: bool = False, program: str = SERVER) -> Iterator[None]:
     """Serve in the fork ``coder`` for the block."""
-    argv = [sys.executable.encode(), b"-c", SERVER.encode(), str(port).encode()]
+    argv = [sys.executable.encode(), b"-c", program.encode(), str(port).encode()]
 
     def serve() -> None:
         if as_agent:
@@ -139,3 +141,40 @@ def test_no_link_counts_where_the_proxy_is_on_the_hosts_loopback(place: Place) -
         session.forks.new("coder")
         answer = asked(session, "http://coder.mudroom.internal:9123/")
     assert answer.startswith("403") and UNLINKED in answer, answer
+
+
+SILENT = """
+import socket, sys, time
+server = socket.socket()
+server.bind(("127.0.0.1", 9123))
+server.listen(0)
+full = []
+for _number in range(8):
+    client = socket.socket()
+    client.setblocking(False)
+    client.connect_ex(("127.0.0.1", 9123))
+    full.append(client)
+open("ready", "w").close()
+time.sleep(80)
+"""
+FLOOD = """
+import socket, sys, time
+clients = []
+for _number in range(40):
+    client = socket.create_connection(("coder.mudroom.internal", 9123))
+    client.setblocking(False)
+    clients.append(client)
+print("asked", flush=True)
+time.sleep(80)
+"""
+
+
+def test_a_server_that_accepts_nothing_holds_up_its_own_clients_alone(place: Place) -> None:
+    """Accomplices: one floods, the other lets it wait. The time limit of the first holds all the same."""
+    with place.session(linked("planner -> coder:9123")) as session, served(session, 9123, program=SILENT):
+        began = time.monotonic()
+        result = session.run([sys.executable.encode(), b"-c", FLOOD.encode()], fork="planner", timeout=3)
+        assert result.timed_out and result.stdout == b"asked\n", (result.stdout, result.stderr)
+        assert time.monotonic() - began < 20
+    children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
+    assert not [pid for pid in children if b"late_socket" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -44,6 +44,7 @@ def test_a_link(text: str, link: AgentLink) -> None:
         "a -> a",
         "a -> b:0",
         "a -> b:65536",
+        "a -> b:3128",
         "a -> b:x",
         "a -> B",
         "a -> b c",

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host, parse_port
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
+from mudroom.core.network.loopback import OWN_PORTS
 
 SUFFIX = ".mudroom.internal"
 ENDPOINT_PORT = 80
@@ -73,6 +74,8 @@ def parse_link(text: str) -> AgentLink:
     if source != "*":
         fork_host(source)
     fork_host(target)
+    if port in OWN_PORTS:
+        raise ValueError(f"{text!r}: port {port} inside is the gate's own")
     if source == target:
         raise ValueError(f"{text!r} leads from a fork to itself: a command reaches its own servers at localhost")
     return AgentLink(source, target, port)

@@ -43,8 +43,23 @@ _NAMESPACES = ("user", "net")
 """Names of the descriptors that come with the listeners and are none."""
 _QUEUE = 4096
 """Backlog of a listener (listen(2)): while it is full, a connect(2) of the command blocks."""
+MOST_DIALS = 16
+"""Connections to other forks that are being made at the same time; each is a process."""
 LAST_FLOWS = 5.0
 """Seconds that the gate has after a command to send the last flows."""
+
+
+class PendingConnection(Protocol):
+    """A connection to a server in another fork that is being made."""
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there is a result."""
+
+    def result(self) -> int:
+        """Return the connected socket, which the caller closes. Raise MudroomError with the reason if there is none."""
+
+    def close(self) -> None:
+        """Give the connection up if it is not made."""
 
 
 class Dialler(Protocol):
@@ -54,8 +69,8 @@ class Dialler(Protocol):
     def rules(self) -> Sequence[HostRule]:
         """The rules that let the connections through the gate."""
 
-    def dial(self, host: str, port: int) -> int:
-        """Return a connected socket, which the caller closes. Raise MudroomError with the reason."""
+    def begin(self, host: str, port: int) -> PendingConnection:
+        """Return a connection that is being made. Raise MudroomError with the reason if there can be none."""
 
 
 def _new_gate(upstream: str) -> Gate:
@@ -224,11 +239,13 @@ def short_path(path: bytes) -> Iterator[bytes]:
         os.close(directory)
 
 
-def namespaces_at(path: bytes) -> tuple[int, list[int]]:
+def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:
     """Return a descriptor that reaches its end when the entrance's command has ended, and the descriptors of the
-    command's user and network namespaces. The caller closes all. Raise OSError if no command is running."""
+    command's user and network namespaces. The caller closes all. Raise OSError if no command is running, or its host
+    process does not answer within ``patience`` seconds (None: no limit)."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
     try:
+        asking.settimeout(patience)
         with short_path(path) as short:
             asking.connect(short)
         _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
@@ -272,6 +289,8 @@ class Doorkeeper:
         """Places of the host's loopback that have listeners, or whose listeners could not be made."""
         self._gateway, self._screen, self._inspection, self._fork = gateway, screen, inspection, fork
         self._dialler = dialler
+        self._dials: list[tuple[int, PendingConnection]] = []
+        """Connections to other forks that are being made, with the number of the gate's request."""
         self._links: Sequence[HostRule] = dialler.rules if dialler is not None else ()
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
@@ -318,6 +337,7 @@ class Doorkeeper:
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
             bells = [bell for _question, question in self._waiting if (bell := question.fileno()) >= 0]
+            bells += [connection.fileno() for _identity, connection in self._dials]
             return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
@@ -332,6 +352,7 @@ class Doorkeeper:
             elif self._door is not None and self._door.fileno() in ready:
                 self._hear(self._door)
             elif self._door is not None:
+                self._connected(self._door, ready)
                 self._look_elsewhere(self._door)
             elif self._listeners:
                 self._open()
@@ -433,14 +454,28 @@ class Doorkeeper:
         try:
             if self._dialler is None:
                 raise MudroomError("no link leads from this fork")
-            connection = self._dialler.dial(request.host, request.port)
+            if len(self._dials) >= MOST_DIALS:
+                raise MudroomError(f"{MOST_DIALS} connections to other forks are being made")
+            self._dials.append((request.identity, self._dialler.begin(request.host, request.port)))
         except MudroomError as error:
             door.dialled(request.identity, -1, error.message)
-            return
-        try:
-            door.dialled(request.identity, connection)
-        finally:
-            os.close(connection)
+
+    def _connected(self, door: Door, ready: Collection[int]) -> None:
+        """Hand connections to other forks to the gate as they are made, or fail."""
+        for dial in [dial for dial in self._dials if dial[1].fileno() in ready]:
+            identity, connection = dial
+            self._dials.remove(dial)
+            try:
+                made = connection.result()
+            except MudroomError as error:
+                door.dialled(identity, -1, error.message)
+                continue
+            finally:
+                connection.close()
+            try:
+                door.dialled(identity, made)
+            finally:
+                os.close(made)
 
     def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
@@ -520,6 +555,8 @@ class Doorkeeper:
         door, self._door = self._door, None
         while self._waiting:
             self._waiting.pop()[1].close()
+        while self._dials:
+            self._dials.pop()[1].close()
         if door is not None:
             try:
                 self.flows += door.shut(LAST_FLOWS)

@@ -13,22 +13,31 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.
 _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from mudroom.net.entrances.{name} import main; main()"
 
 
-@contextmanager
-def inside(name: str, words: Sequence[str], namespaces: Sequence[int]) -> Iterator[socket.socket]:
-    """Run the module ``mudroom.net.entrances.NAME`` with ``words`` as its arguments, and yield a socket for its
-    replies. Wait for its end at the end of the block. ``namespaces``: the user and the network namespace of the
+def start(name: str, words: Sequence[str], namespaces: Sequence[int]) -> tuple[int, socket.socket]:
+    """Run the module ``mudroom.net.entrances.NAME`` with ``words`` as its arguments. Return its process id, which the
+    caller waits for, and a socket for its replies. ``namespaces``: the user and the network namespace of the
     command."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
+    with theirs:
         given = (theirs.fileno(), *namespaces)
         above = max(given) + 1  # one step could otherwise close what a later one copies
         moves = [(os.POSIX_SPAWN_DUP2, descriptor, above + number) for number, descriptor in enumerate(given)]
         moves += [(os.POSIX_SPAWN_DUP2, above + number, number) for number in range(len(given))]
         command = [sys.executable, "-I", "-S", "-c", _PROGRAM.format(root=_ROOT, name=name), *words]
-        pid = os.posix_spawn(sys.executable, command, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=moves)
-        theirs.close()
         try:
-            yield ours
-        finally:
+            pid = os.posix_spawn(sys.executable, command, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=moves)
+        except OSError:
             ours.close()
-            os.waitpid(pid, 0)
+            raise
+    return pid, ours
+
+
+@contextmanager
+def inside(name: str, words: Sequence[str], namespaces: Sequence[int]) -> Iterator[socket.socket]:
+    """``start`` a program and yield its socket. Wait for its end at the end of the block."""
+    pid, ours = start(name, words, namespaces)
+    try:
+        yield ours
+    finally:
+        ours.close()
+        os.waitpid(pid, 0)
