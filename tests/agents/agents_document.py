@@ -21,7 +21,7 @@ HEAD = """\
 # Agents that exist, unchanged
 
 Made by `dev/agents --table` of a run of `tests/agents/test_real_agents.py`. The agents are installed from npm and PyPI,
-and run as users run them: bare, and with `mudroom agent run --` in front and no option (level 0: with `--level 0`).
+and run as users run them: bare, and with `mudroom agent run --` in front and no option (levels 0 and 2: with `--level`).
 [docs/agents](agents) has a page of each.
 
 A scripted model on loopback (`tests/agents/model_server.py`) plays ten steps by the agent's own tools: look, read,
@@ -73,7 +73,7 @@ def document(figures: Mapping[str, Rows]) -> str:
     return text
 
 
-HOWS = ("bare", "level 0", "level 1", "in a terminal, level 1")
+HOWS = ("bare", "level 0", "level 1", "level 2", "in a terminal, level 1")
 
 
 def _line(rows: Rows, agent: str, how: str) -> str:

@@ -231,6 +231,7 @@ class Try:
             "TERM": "xterm",
             "USER": os.environ.get("USER", "tester"),
             "GIT_CONFIG_NOSYSTEM": "1",
+            **{name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "DOCKER_HOST") if name in os.environ},
         }
         self.command("git", "init", "-q", "-b", "main")
         self.command("git", "add", "-A")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from model_server import ModelServer
-from real_agents import AGENTS, BY_NAME, DIFFERENCE, Ended, RealAgent, Try
+from real_agents import AGENTS, BY_NAME, DIFFERENCE, MUDROOM, Ended, RealAgent, Try
 
 PAIRS = 3
 CALLS = 10
@@ -118,6 +118,16 @@ def test_ten_steps_bare(here: Try) -> None:
 @every_agent
 def test_ten_steps_inside(here: Try, level: int) -> None:
     play_inside(here, level)
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@pytest.mark.limit(240)
+@every_agent
+def test_ten_steps_in_a_container(here: Try) -> None:
+    if here.run((*MUDROOM, "run", "--no", "--level", "2", "--", "true"), here.environ).code:
+        pytest.skip("no container engine that mudroom can use here")
+    play_inside(here, 2)
 
 
 @pytest.mark.slow

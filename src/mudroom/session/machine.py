@@ -387,7 +387,7 @@ class Machine:
         binds: list[Bind] = []
         for staged in grant.staged:
             home = AgentHome(fork, self.confinement.home, staged)
-            binds += home.prepare(grant.live, mounts=mounts)
+            binds += home.prepare(grant.live, mounts=mounts, owner=self.confinement.owner_inside(grant))
             outcome.note(*home.notes)
         if mounts:
             return grant._replace(live=(*binds, *grant.live))

@@ -474,11 +474,15 @@ class Confinement:
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
         """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
         caches of one image with another."""
-        contained = grant.level == 2 and not os.geteuid()
-        variant = b"contained" if contained else b"host"
+        owner = self.owner_inside(grant)
+        variant = b"contained" if owner else b"host"
         if grant.image:
             variant += b"-image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
-        return CacheUse(variant, agent, share, NOBODY if contained else None)
+        return CacheUse(variant, agent, share, owner)
+
+    def owner_inside(self, grant: Grant) -> tuple[int, int] | None:
+        """Return user and group of the commands of root's containers; None for all others, which are this process's."""
+        return NOBODY if grant.level == 2 and not os.geteuid() else None
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]

@@ -61,9 +61,12 @@ class AgentHome:
         """By absolute path in the home: the target of its link; empty for a mount point."""
         self.notes: list[str] = []
 
-    def prepare(self, logins: Iterable[Bind], *, mounts: bool) -> tuple[Bind, ...]:
+    def prepare(
+        self, logins: Iterable[Bind], *, mounts: bool, owner: tuple[int, int] | None = None
+    ) -> tuple[Bind, ...]:
         """Bring the copy up to date, and return how a command sees it. Raise MudroomError if a sandbox has replaced a
-        place. ``logins``: the host's files that are shown in it; by links if there are no ``mounts``."""
+        place. ``logins``: the host's files that are shown in it; by links if there are no ``mounts``. ``owner``: user
+        and group of commands, where root's are another user's; None: this process's."""
         self._logins = {bind.path: b"" if mounts else bind.source for bind in logins}
         os.makedirs(self._place, mode=0o700, exist_ok=True)  # no sandbox writes here, only in the places below
         self._save(_STORE, _store_to_json(self._store, self._places, self._logins))
@@ -74,6 +77,8 @@ class AgentHome:
         for number, place in enumerate(self._places):
             self._make(number, place)
             self._refresh(number, place, fresh, staged, gone)
+            if not os.geteuid():
+                _give(self._at(number), *(owner or (0, 0)))
         kept = {path: file for path, file in base.items() if path not in fresh and path not in gone}
         self._save(_BASE, {os.fsdecode(path): file for path, file in sorted({**kept, **fresh}.items())})
         return tuple(
@@ -408,6 +413,20 @@ def _remove(root: int, path: bytes) -> None:
             remove_tree(b"/proc/self/fd/%d/" % opened + name)
         else:
             os.unlink(name, dir_fd=opened)
+
+
+def _give(path: bytes, user: int, group: int) -> None:
+    """Make a user the owner of a file, or of a directory with all that is in it. No link is followed."""
+
+    def give(name: bytes, above: int | None) -> None:
+        if os.stat(name, dir_fd=above, follow_symlinks=False).st_uid != user:
+            os.chown(name, user, group, dir_fd=above, follow_symlinks=False)
+
+    give(path, None)
+    if os.path.isdir(path):
+        for _directory, names, files, descriptor in os.fwalk(path):
+            for name in (*names, *files):
+                give(name, descriptor)
 
 
 def _overwrite(path: bytes, content: bytes) -> None:
