@@ -19,7 +19,7 @@ from mudroom.errors import UsageError
 from mudroom.net.entrances.ingress import Ingress, SocketMaker
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
-from mudroom.session.confinement.gateway import namespaces_at
+from mudroom.session.confinement.entrance import namespaces_at
 from town import Town, read_until
 
 pytestmark = pytest.mark.both_users

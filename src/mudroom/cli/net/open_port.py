@@ -11,7 +11,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.session.confinement.gateway import namespaces_at, show_inside
+from mudroom.session.confinement.entrance import namespaces_at, show_inside
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, fork_of, link_rules
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
-from mudroom.session.confinement.gateway import namespaces_at
+from mudroom.session.confinement.entrance import namespaces_at
 from mudroom.session.confinement.namespace_program import start
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.store.store import Vault

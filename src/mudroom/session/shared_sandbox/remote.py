@@ -16,7 +16,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import JoinedCommand, join
-from mudroom.session.confinement.gateway import short_path
+from mudroom.session.confinement.entrance import short_path
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand

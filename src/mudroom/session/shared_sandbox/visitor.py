@@ -25,7 +25,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.launcher.wire import receive, tell
-from mudroom.session.confinement.gateway import short_path
+from mudroom.session.confinement.entrance import short_path
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
 
