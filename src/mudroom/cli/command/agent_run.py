@@ -187,7 +187,7 @@ def _branch(
     name = args.branch if isinstance(args.branch, str) else card.branch if isinstance(card.branch, str) else None
     later = f"mudroom apply {fork} --commits" + (f" --branch {name}" if name else "")
     if args.branch is None or told:
-        return {"later": later} if card.branch or told else {}
+        return {"later": later} if card.branch or args.branch is not None else {}
     try:
         with exclusive(session, context, f"mudroom agent run {card.agent}"):
             result = session.changes.bring_commits(fork, branch=name)

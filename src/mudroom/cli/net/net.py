@@ -242,7 +242,7 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_describe_limits(rule)}")
     for link in settings.agent_links:
         context.terminal.out(f"allow  {link!s:<40}  network.agents")
-    if not rules:
+    if not rules and not settings.agent_links:
         context.terminal.say("no rules: nothing is let through (mudroom net allow HOST, mudroom net presets)")
     _print_mode(settings, context)
     return 0
