@@ -217,7 +217,8 @@ class Try:
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         (self.home / ".ssh/id_test").write_text(self.key + "\n")
         self.other.mkdir(parents=True)
-        (self.home / ".local/state").mkdir(parents=True)
+        for name in (".local/state", ".local/share", ".config", ".cache"):  # Podman makes them, too
+            (self.home / name).mkdir(parents=True)
         (self.other / "secret.txt").write_text(self.secret + "\n")
         for name, content in FILES.items():
             path = self.project / name
@@ -327,8 +328,8 @@ class Try:
         return {path for path in differing if not path.startswith(".git/")}
 
     def store(self) -> dict[str, tuple[int, str]]:
-        """Return mode and content of all files of the home that are not mudroom's, nor in a project."""
-        own = (".local/state/mudroom", ".config/mudroom", ".cache/mudroom", "work")
+        """Return mode and content of all files of the home, without mudroom's, an engine's and projects."""
+        own = (".local/state/mudroom", ".config/mudroom", ".cache/mudroom", "work", ".local/share/containers")
         return snapshot(self.home, lambda path: path in own)
 
     def settings(self) -> set[str]:

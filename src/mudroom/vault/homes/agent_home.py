@@ -231,8 +231,8 @@ class AgentHome:
         inside = {path: file for path, file in fresh.items() if is_below(path, place.path) and staged.get(path) != file}
         removed = [path for path in gone if is_below(path, place.path)]
         if not place.is_directory:
-            for _path in inside:
-                _overwrite(self._at(number), _content_at(self._source(place), b"") or b"")
+            for file in inside.values():
+                _overwrite(self._at(number), _content_at(self._source(place), b"") or b"", file.mode)
             return
         if not inside and not removed:
             return
@@ -429,10 +429,11 @@ def _give(path: bytes, user: int, group: int) -> None:
                 give(name, descriptor)
 
 
-def _overwrite(path: bytes, content: bytes) -> None:
+def _overwrite(path: bytes, content: bytes, mode: int) -> None:
     descriptor = safe_open.open_regular(path, os.O_WRONLY)
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, content, 0)
+        os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)
