@@ -56,12 +56,16 @@ async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> cli
     try:
         async with asyncio.timeout(None) as limit:
             while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
+                if (
+                    server.buffer or server.ended or client.ended
+                ):  # looked at once more: they can come with the last bytes
+                    return "raw"
                 if client.buffer and limit.when() is None:
                     limit.reschedule(asyncio.get_running_loop().time() + FIRST_BYTES)
-                if not await _either(client, server):
-                    return "raw"
+                await asyncio.wait({client.news(), server.news()}, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
-        return "raw"
+        # it begins like a request, which could be sent slowly to be taken for another protocol
+        raise exchange.refuse("the client did not complete its first line in time") from None
     if kind == "tls":
         try:
             async with asyncio.timeout(FIRST_BYTES):
@@ -69,14 +73,6 @@ async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> cli
         except TimeoutError:
             raise exchange.refuse("the client did not complete its ClientHello in time") from None
     return kind
-
-
-async def _either(client: Peer, server: Peer) -> bool:
-    """Wait until the client sends more. Return False if the server was first, or either has ended."""
-    if server.buffer or server.ended or client.ended:
-        return False
-    await asyncio.wait({client.news(), server.news()}, return_when=asyncio.FIRST_COMPLETED)
-    return not server.buffer and not server.ended and not client.ended
 
 
 async def _check_name(client: Peer, exchange: Exchange) -> None:

@@ -26,7 +26,8 @@ class Hello(NamedTuple):
 
 
 def kind_of(data: bytes) -> Kind | None:
-    """Return the protocol that the first bytes of a client indicate, or None if there are too few."""
+    """Return the protocol that the first bytes of a client indicate, or None if there are too few. A request line that
+    ends with LF alone is one, too: servers accept it (RFC 9112, 2.2)."""
     if not data:
         return None
     if data[0] == 0x16:
@@ -34,10 +35,10 @@ def kind_of(data: bytes) -> Kind | None:
     method, space, rest = data.partition(b" ")
     if len(method) > _LONGEST_METHOD or not _METHOD.issuperset(method) or not method:
         return "raw"
-    line, end, _ = rest.partition(b"\r\n")
+    line, end, _ = rest.partition(b"\n")
     if not end:
-        return None if len(data) < LIMIT and b"\n" not in rest[:-1] else "raw"
-    return "http" if space and line[-9:-1] == b" HTTP/1." else "raw"
+        return None if len(data) < LIMIT else "raw"
+    return "http" if space and line.removesuffix(b"\r")[-9:-1] == b" HTTP/1." else "raw"
 
 
 def parse_hello(data: bytes) -> Hello | None:
