@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.store.fork import APART, RELEASED, Fork
@@ -50,14 +51,19 @@ def require_files(fork: Fork) -> None:
         )
 
 
+def _shape(entry: Entry | None) -> tuple[object, ...]:
+    """Return what stays the same when a layer's files are replaced by copies."""
+    return () if entry is None else (entry.kind, entry.size, entry.target)
+
+
 def _has_newer_record(fork: Fork) -> bool:
     """Whether the record is newer than the state, and of files that the sealed layers do not have."""
     record, layers = fork.record, fork.state.layers
     if record is None:
         return False
-    sealed = {change.path: change.staged for change in fork.sealed_changes.changes}
+    sealed = {change.path: _shape(change.staged) for change in fork.sealed_changes.changes}
     above = (change for change in record.changeset.changes if change.staged is not None)
-    if all(sealed.get(change.path) == change.staged for change in above):
+    if all(sealed.get(change.path) == _shape(change.staged) for change in above):
         return False
     if layers and not os.path.lexists(fork.layer(layers[-1]) + b"/record"):
         return False  # what the sealed layers hold is unknown: that record was not durable when the power failed
