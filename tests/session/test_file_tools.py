@@ -16,7 +16,10 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Running
 from mudroom.session import Stdio
+from mudroom.stage.originals.ground import Ground
 from mudroom.vault.forks import flatten
+from mudroom.vault.forks.editor import Editor
+from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
@@ -373,6 +376,68 @@ def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place
     other.forks.discard("f")
     mine.close()
     assert other.vault.find("f") is None
+
+
+def test_nobody_discards_a_fork_before_its_file_tools_show_it_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mudroom.session.forks.PATIENCE", 0.02)
+    mine, other = place.session(), place.session()
+    mine.forks.new("f")
+    mine.forks.files("f").write("a", "1\n")
+    refresh, refusals = Editor.refresh, []
+
+    def beside(editor: Editor) -> None:
+        with pytest.raises(UsageError, match="a command is running in the fork f") as refusal:
+            other.forks.discard("f")
+        refusals.append(refusal)
+        refresh(editor)
+
+    monkeypatch.setattr(Editor, "refresh", beside)
+    mine.close()
+    assert refusals
+    other.forks.discard("f")
+
+
+def test_file_tools_of_a_fork_that_is_discarded_while_all_are_reloaded(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = descriptors()
+    mine, other = place.session(), place.session()
+    for name in ("f", "g"):
+        mine.forks.new(name)
+        mine.forks.files(name).write("a", "1\n")
+        mine.forks.flush(name)
+    ground = OpenFork.ground
+
+    def discarded(opened: OpenFork) -> Ground:
+        if other.vault.find("f") is not None:
+            other.forks.discard("f")
+        return ground(opened)
+
+    monkeypatch.setattr(OpenFork, "ground", discarded)
+    mine.forks.tools.refresh_all()
+    assert mine.forks.files("g").read("a") == b"1\n"
+    with pytest.raises(UsageError, match="no fork named f"):
+        mine.forks.files("f").read("a")
+    mine.close()
+    other.close()
+    assert descriptors() <= before + 3
+
+
+def test_the_record_of_a_fork_that_is_discarded_while_it_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.session()
+    session.run((b"sh", b"-c", b"echo 1 > a"), fork="f")
+    fork = session.vault.fork("f")
+    assert fork.record is not None
+
+    def lexists(path: bytes) -> bool:
+        monkeypatch.undo()
+        place.session().forks.discard("f")
+        return True
+
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    assert fork.record is None
 
 
 def test_a_reader_beside_a_flush_sees_the_old_file_or_the_new_one(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError
+from mudroom.errors import ForkGone, MudroomError
 from mudroom.sandbox.client.client import Running
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork
@@ -131,16 +132,18 @@ class FileTools:
         return refused + [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
 
     def refresh(self, fork: Fork) -> None:
-        """Reload the fork's files: a command has run in it, or its layers have changed."""
+        """Reload the fork's files: a command has run in it, or its layers have changed. Hold the fork's lock."""
         editor = self._editor(fork.name)
         if editor is not None:
             editor.refresh()
 
     def refresh_all(self) -> None:
+        """Reload the files of all forks in use. No lock is held, so a fork may be discarded or renamed meanwhile."""
         for name in self.in_use():
             editor = self._editor(name)
             if editor is not None:
-                editor.refresh()
+                with suppress(ForkGone):  # the next look drops its editor
+                    editor.refresh()
 
     def drop(self, name: str) -> None:
         """Drop the fork's editor with its unflushed writes."""

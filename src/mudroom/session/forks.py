@@ -168,10 +168,10 @@ class Forks:
             self.remarks.extend(self.tools.flush(fork))
             yield fork
             _merge_layers(self.vault, fork)
-        if os.path.isdir(fork.path):
-            self.tools.refresh(fork)
-        else:
-            self.forget(name)
+            if os.path.isdir(fork.path):
+                self.tools.refresh(fork)
+            else:
+                self.forget(name)
 
     @contextmanager
     def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
@@ -338,7 +338,7 @@ class Forks:
         fork = self.vault.fork(name)
         with self.locked(fork, "unmount"):
             changeset = unmount_fork(self.vault, fork, self.clock())
-        self.tools.refresh(fork)
+            self.tools.refresh(fork)
         self.journal("unmount", name, {"changed": len(changeset.changes)})
         return changeset
 

@@ -108,13 +108,16 @@ class Editor:
         pinned = [_pin(path) for path in self._files]  # before the fork is read: a later version is noticed
         try:
             opened = OpenFork(self._vault, self._fork)
+            try:
+                ground = opened.ground()
+            except BaseException:
+                opened.close()
+                raise
         except BaseException:
             _close(pinned)
             raise
         _close(self._pinned)
-        self._pinned = pinned
-        self._opened = opened
-        self._ground = self._opened.ground()
+        self._pinned, self._opened, self._ground = pinned, opened, ground
         self._changed = {change.path for change in self._ground.before.changes}
 
     @property

@@ -329,11 +329,14 @@ def forget_release(vault: bytes, layer: str) -> None:
 
 
 def load_record(path: bytes) -> ForkRecord | None:
+    """Return the record in a file; None if the file does not exist, or its fork is discarded meanwhile."""
     if not os.path.lexists(path):
         return None
     from mudroom.vault.record import ForkRecord, load
 
-    return load(path, ForkRecord)
+    with suppress(FileNotFoundError):
+        return load(path, ForkRecord)
+    return None
 
 
 def fork_directory(name: str) -> bytes:
