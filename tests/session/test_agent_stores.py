@@ -49,6 +49,24 @@ def test_without_namespaces_the_copy_is_behind_links(place: Place) -> None:
     assert run(session, "cat ~/.claude/.credentials.json").stdout == b"token\nmore\n"
 
 
+def test_a_directory_in_the_place_of_a_file_of_the_store_makes_room(place: Place) -> None:
+    session = claude(place)
+    login, settings = place.home / ".claude/.credentials.json", place.home / ".claude/settings.json"
+    login.unlink()
+    settings.unlink()
+    run(session, "mkdir -p ~/.claude/.credentials.json/x")
+    login.write_text("token\n")
+    assert run(session, "cat ~/.claude/.credentials.json").stdout == b"token\n"
+
+
+@pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+def test_the_copy_can_be_changed_in_mode_and_time_without_namespaces(place: Place) -> None:
+    session = claude(place)
+    session.machine.confinement.mode = "landlock"
+    run(session, "chmod 600 ~/.claude/settings.json && touch -d @1 ~/.claude/settings.json")
+    assert (place.home / ".claude/settings.json").stat().st_mtime > 1
+
+
 @pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
 def test_at_level_0_without_namespaces_the_store_is_read_only(place: Place) -> None:
     session = claude(place, level=0)

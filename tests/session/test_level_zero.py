@@ -565,11 +565,11 @@ def test_at_level_1_the_named_store_is_open_and_nothing_else(furnished: Place) -
     session = furnished.session()
     act_as(session, card=AgentCard("a", 1, Requirements(keychain=("gh",))))
     result = session.run(
-        [b"sh", b"-c", b"cd; cat .config/gh/hosts.yml; ls .bashrc; echo x > .config/gh/t; ls -A .config"]
+        [b"sh", b"-c", b"cd; cat .config/gh/hosts.yml; cat .bashrc; echo x > .config/gh/t; ls -A .config"]
     )
     assert result.level == 1
     assert result.credentials == ("gh",)
-    assert result.stdout == b"HIDDENgh\n"
+    assert result.stdout == b"HIDDENfish\ngh\ngit\n"  # fish and git: settings of the fork's own
     assert (furnished.home / ".config/gh/t").read_text() == "x\n"
 
 

@@ -13,7 +13,7 @@ from mudroom.core.tree.path import show
 if TYPE_CHECKING:
     from mudroom.core.agent.agent_store import HomeChange
     from mudroom.session import Session
-    from mudroom.vault.homes.agent_home import AgentHome
+    from mudroom.vault.homes.agent_settings import SettingsHome
 
 TITLE = "your agent's settings: they run later, and land only if you choose them"
 _MOST_LISTED = 10
@@ -25,15 +25,16 @@ _CONFLICT = "  (changed on the host, too)"
 
 def changed_settings(session: Session, fork: str) -> list[str]:
     """Return a line for each change of the settings of the fork's agent, or of many below one directory. Most forks
-    have no staged store."""
-    if not os.path.isdir(session.vault.fork(fork).path + b"/home"):
+    have neither a staged store nor settings of their own."""
+    place = session.vault.fork(fork).path
+    if not any(os.path.isdir(place + name) for name in (b"/home", b"/dotfiles")):
         return []
     from mudroom.session.agents.agent_settings import agent_settings
 
     return [line for _home, changes in agent_settings(session, fork) for line in _grouped(changes)]
 
 
-def settings_lines(fork: str, stores: Sequence[tuple[AgentHome, list[HomeChange]]]) -> list[str]:
+def settings_lines(fork: str, stores: Sequence[tuple[SettingsHome, list[HomeChange]]]) -> list[str]:
     """Return the section of a review about the agent's settings; empty if none has changed."""
     return section(fork, [line for _home, changes in stores for line in _grouped(changes)])
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
-    from mudroom.core.confinement.spec import Bind
     from mudroom.core.network.fork_host import AgentLink
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
@@ -370,30 +369,6 @@ class Machine:
     def cache_view(self, caches: ForkCache, mode: Mode, order: Order) -> CacheView:
         places = self.confinement.cache_places(mode, order.actor.settings, order.grant)
         return caches.view(places, overlay=mode == "overlay", seed=order.actor.settings.copy_limit)
-
-    # --- the stores of agents ---
-
-    def with_home(self, fork: Fork, order: Order, mode: Mode, outcome: Outcome) -> Grant:
-        """Return the grant of a command, with the fork's copies of its agent's store at their places in the home. Hold
-        the fork's lock; no process of the fork may live."""
-        grant, mounts = order.grant, mode not in ELSEWHERE
-        if not grant.staged:
-            return grant
-        if not mounts and not grant.level:
-            outcome.note("the agent's store cannot be staged at level 0 without mounts: its settings are read-only")
-            return grant._replace(live=tuple(bind for bind in grant.live if bind.source == bind.path))
-        from mudroom.vault.homes.agent_home import AgentHome
-
-        binds: list[Bind] = []
-        for staged in grant.staged:
-            home = AgentHome(fork, self.confinement.home, staged)
-            binds += home.prepare(grant.live, mounts=mounts, owner=self.confinement.owner_inside(grant))
-            outcome.note(*home.notes)
-        if mounts:
-            return grant._replace(live=(*binds, *grant.live))
-        links = tuple((bind.source, bind.path) for bind in binds)
-        own = [bind._replace(path=bind.source) for bind in (*binds, *grant.live)]
-        return grant._replace(live=tuple(own), links=links)
 
     # --- around a command ---
 

@@ -12,7 +12,7 @@ from mudroom.sandbox.client.held import hold
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import flows_of, settled_vault, shown
+from mudroom.session.own_sandbox import flows_of, home_grant, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
@@ -88,7 +88,7 @@ class Opening:
         caches = machine.caches(vault, fork, order)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
-            machine.with_home(fork, order, mode, Outcome()), port, shown(equipment),
+            home_grant(machine, fork, order, mode, Outcome()), port, shown(equipment),
             machine.cache_view(caches, mode, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         machine.after_the_last(fork)

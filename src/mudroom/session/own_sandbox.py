@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
     from mudroom.session.confinement.gateway import Doorkeeper
+    from mudroom.session.confinement.grant import Grant
 
 
 class RunningCommand:
@@ -119,6 +120,16 @@ def relay_for(stdio: Stdio) -> Relay | None:
     from mudroom.sandbox.client.terminal import Relay
 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr), stdio.signs)
+
+
+def home_grant(machine: Machine, fork: Fork, order: Order, mode: Mode, outcome: Outcome) -> Grant:
+    """Return the grant of a command, with the parts of an agent's home that are the fork's own. Hold the fork's lock;
+    no process of the fork may live."""
+    if order.actor.card is None:
+        return order.grant
+    from mudroom.session.confinement.staged_home import with_home
+
+    return with_home(machine.confinement, fork, order.grant, mode, outcome.note)
 
 
 def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
@@ -235,7 +246,7 @@ class OwnSandbox:
             try:
                 plan, env = machine.confinement.plan(
                     view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
-                    rlimits, machine.with_home(fork, order, mode, outcome), port, shown(equipment),
+                    rlimits, home_grant(machine, fork, order, mode, outcome), port, shown(equipment),
                     machine.cache_view(self._caches, mode, order),
                     keeper.loopback if keeper is not None else (),
                 )  # fmt: skip

@@ -19,8 +19,7 @@ from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings, land, take_back
 
 if TYPE_CHECKING:
-    from mudroom.vault.homes.agent_home import AgentHome
-    from mudroom.vault.homes.agent_settings import LandedSetting
+    from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome
 
 _MOST_LINES = 200
 """Lines of one file's diff."""
@@ -94,7 +93,7 @@ def _listed(session: Session, fork: str, args: argparse.Namespace, context: Cont
     return 0
 
 
-def rows_of(home: AgentHome, changes: list[HomeChange]) -> list[dict[str, Any]]:
+def rows_of(home: SettingsHome, changes: list[HomeChange]) -> list[dict[str, Any]]:
     return [
         {
             "store": home.name,
@@ -107,7 +106,7 @@ def rows_of(home: AgentHome, changes: list[HomeChange]) -> list[dict[str, Any]]:
     ]
 
 
-def _diff(home: AgentHome, change: HomeChange) -> Iterator[str]:
+def _diff(home: SettingsHome, change: HomeChange) -> Iterator[str]:
     before, after = (
         (content or b"").decode("utf-8", "surrogateescape").splitlines()
         for content in (home.host_content(change.path), home.content(change.path))

@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
             if run.result.ran
             else {}
         )
-        settings = agent_settings(session, run.result.fork) if run.result.ran and session.granted().staged else []
+        settings = agent_settings(session, run.result.fork) if run.result.ran else []
         lines = settings_lines(run.result.fork, settings)
         commits = _commit_lines(session, run, context)
     code = signals.exit_code(run.result)

@@ -85,6 +85,8 @@ class SandboxSpec(NamedTuple):
     """Files that appear empty."""
     files: tuple[tuple[bytes, bytes], ...] = ()
     """(path, content) of files created in the private home."""
+    home_links: tuple[tuple[bytes, bytes], ...] = ()
+    """(target, path) of links created in it. There is no bind or file at these paths."""
     devices: tuple[bytes, ...] = ()
     landlock_abi: int = 0
     """0: the kernel has no Landlock."""

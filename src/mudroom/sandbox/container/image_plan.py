@@ -110,6 +110,7 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
     placed = [place for place in _placed(spec, ()) if _is_private(place[0], spec)]
     steps = _sorted([*placed, (b"/dev/shm", tmpfs(b"/dev/shm", spec.tmpfs.other))])
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    steps += [("symlink", target, path[1:]) for target, path in spec.home_links]
     return [*steps, *own_system(spec)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import git_identity, holds_secret, is_credential
@@ -239,6 +239,25 @@ def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
     """Return the binds of the home that hold no program: settings of git."""
     names = [home + b"/" + name for name in (*_GIT, *_SETTINGS)]
     return tuple(bind for bind in host.home if bind.path in names)
+
+
+def own_settings(
+    binds: tuple[Bind, ...], files: tuple[tuple[bytes, bytes], ...], links: Collection[bytes], home: bytes
+) -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
+    """Return the binds and files of a command with git's settings as files of its own: git replaces them by a rename,
+    which fails at a mount. What is at the paths of ``links`` is left out."""
+    replaced = {home + b"/" + name for name in _GIT}
+    own = [(bind.path, _read(bind.source)) for bind in binds if bind.path in replaced]
+    left = tuple(bind for bind in binds if bind.path not in replaced)
+    return left, tuple((path, content) for path, content in (*files, *own) if path not in links)
+
+
+def _read(path: bytes) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""  # removed since the survey
 
 
 def user_name() -> str:

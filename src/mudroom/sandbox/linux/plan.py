@@ -97,7 +97,8 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     gate = spec.proxy if spec.network == "gate" else 0
     routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi, gate, spec.loopback).items()}
-    mediation = (route(list(routed)), routed, (spec.view.work, spec.scratch))
+    own = (spec.view.work, spec.scratch, *(bind.source for bind in spec.binds if bind.writable))
+    mediation = (route(list(routed)), routed, own)
     steps = tuple(_without_namespaces(spec, spec.view, machine))
     return Plan(0, (b"", b"", False), steps, mediation=mediation)
 
@@ -148,6 +149,7 @@ def ahead(spec: SandboxSpec) -> list[Step]:
     placed = [place for place in _placed(spec) if _is_private(place[0], spec)]
     steps = [step for _path, step in sorted(placed, key=lambda place: place[0])]
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
+    steps += [("symlink", target, path[1:]) for target, path in spec.home_links]
     return [*steps, *own_system(spec)]
 
 

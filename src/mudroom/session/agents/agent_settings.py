@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 from mudroom.core.agent.agent_store import HomeChange
 from mudroom.session.session import Session
-from mudroom.vault.homes.agent_home import AgentHome, homes_of
-from mudroom.vault.homes.agent_settings import LandedSetting, land_settings, undo_settings
+from mudroom.vault.homes.agent_home import homes_of
+from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome, land_settings, undo_settings
+from mudroom.vault.homes.dotfiles import dotfiles_of
 
 
-def agent_settings(session: Session, fork: str) -> list[tuple[AgentHome, list[HomeChange]]]:
-    """Return the changes in each staged store of a fork; stores without changes are left out. Raise UsageError if the
-    fork does not exist."""
-    homes = homes_of(session.vault.fork(fork), session.machine.confinement.home)
+def agent_settings(session: Session, fork: str) -> list[tuple[SettingsHome, list[HomeChange]]]:
+    """Return the changes in each staged store of a fork, and in the user's settings of git and shells; stores without
+    changes are left out. Raise UsageError if the fork does not exist."""
+    opened, home = session.vault.fork(fork), session.machine.confinement.home
+    homes: list[SettingsHome] = [*homes_of(opened, home), *dotfiles_of(opened, home)]
     return [(home, changes) for home in homes if (changes := home.changes())]
 
 

@@ -21,7 +21,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.client import StepFailed
-from mudroom.sandbox.host.host import Host, settings_of, survey, umask, user_name, without
+from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
@@ -102,6 +102,12 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
             "name an image: container.image in the policy, or --image",
         )
     return compile_remote(spec)
+
+
+def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the links that no bind is in the way of: the user shows commands the file itself."""
+    taken = [bind.path for bind in binds]
+    return tuple(link for link in links if not any(is_below(link[1], path) for path in taken))
 
 
 class Confinement:
@@ -237,6 +243,9 @@ class Confinement:
         if not (confined or bare or grant.image):
             resolver = self._resolver() if within else self._own_name()
         self._check_named(grant)
+        binds, files = self._binds(host, confined, settings), host.files
+        if not (confined or bare):
+            binds, files = own_settings(binds, files, [path for _target, path in grant.links], self._home)
         spec = SandboxSpec(
             project=self._vault.project,
             view=view,
@@ -249,10 +258,11 @@ class Confinement:
             ports=USUAL_PORTS,
             loopback=loopback,
             links=host.links,
-            binds=(*self._binds(host, confined, settings), *resolver.binds, *trust),
+            binds=(*binds, *resolver.binds, *trust),
             caches=caches,
             masks=self._masks(host, settings),
-            files=(*host.files, *resolver.files),
+            files=(*files, *resolver.files),
+            home_links=() if confined else _free(grant.links, binds),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,
@@ -362,7 +372,7 @@ class Confinement:
     def _check_named(self, grant: Grant) -> None:
         """Raise UsageError if a named store contains the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
-        copies = {source for source, _path in grant.links}  # of the fork: they are in the state
+        copies = {place for source, _path in grant.links for place in (source, os.path.dirname(source))}  # of the fork
         live = (bind for bind in grant.live if bind.path not in copies)
         reason = in_the_way(live, self._vault.project, state)
         if reason:

@@ -36,7 +36,8 @@ class Grant(NamedTuple):
     staged: tuple[StagedStore, ...] = ()
     """Stores of agents, which the command sees as its fork's own copy."""
     links: tuple[tuple[bytes, bytes], ...] = ()
-    """Without mounts: (target, path in the home) of links to these copies."""
+    """(target, path in the home) of links to the fork's own settings of git and shells, and without mounts to these
+    copies."""
     image: str = ""
     """The image of the command at level 2; empty: the host's own toolchain."""
 

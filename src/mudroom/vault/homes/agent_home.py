@@ -32,6 +32,7 @@ from mudroom.core.agent.agent_store import (
     StorePlace,
     changed_keys,
     home_changes,
+    with_keys,
 )
 from mudroom.core.agent.artifact import matcher
 from mudroom.core.confinement.spec import Bind
@@ -40,7 +41,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file, reach
 from mudroom.stage.copy import copy_content
-from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.layer import remove_at
 from mudroom.vault.store.fork import Fork
 
 MOST_FILES, MOST_BYTES, MOST_LEVELS = 8_192, 128 << 20, 32
@@ -78,7 +79,7 @@ class AgentHome:
             self._make(number, place)
             self._refresh(number, place, fresh, staged, gone)
             if not os.geteuid():
-                _give(self._at(number), *(owner or (0, 0)))
+                give(self._at(number), *(owner or (0, 0)))
         kept = {path: file for path, file in base.items() if path not in fresh and path not in gone}
         self._save(_BASE, {os.fsdecode(path): file for path, file in sorted({**kept, **fresh}.items())})
         return tuple(
@@ -126,6 +127,12 @@ class AgentHome:
         _number, place = self._place_of(path)
         above = self._source(place) or self._home + b"/" + place.path
         return above + path[len(place.path) :]
+
+    def landed(self, change: HomeChange, content: bytes) -> bytes:
+        """Return the content that the host's file gets. Raise ValueError with the reason if it cannot have it."""
+        if not change.keys:
+            return content
+        return with_keys(self.host_content(change.path) or b"{}", content, change.keys, self.keys[change.path])
 
     # --- parts ---
 
@@ -184,7 +191,7 @@ class AgentHome:
         """Return the files of a place that are neither state nor left out, by path."""
         if not place.is_directory:
             content = _content_at(at, b"")
-            return {} if content is None else {place.path: HomeFile(_digest(content), _mode(at))}
+            return {} if content is None else {place.path: HomeFile(digest_of(content), _mode(at))}
         files: dict[bytes, HomeFile] = {}
         root, left = safe_open.open_directory(at), MOST_BYTES
         try:
@@ -246,7 +253,7 @@ class AgentHome:
                     self.notes.append(f"~/{show(path)} is not staged: {error.strerror}")
                     del fresh[path]
             for path in removed:
-                _remove(root, path[len(place.path) + 1 :])
+                remove(root, path[len(place.path) + 1 :])
         finally:
             os.close(root)
             os.close(source)
@@ -317,10 +324,10 @@ def _walk(root: int, skip: Callable[[bytes], bool]) -> Iterator[tuple[bytes, Hom
                         continue  # closed to us, and so to every command
                     with open(read, "rb") as stream:
                         content = stream.read(MOST_BYTES + 1)
-                    yield path, HomeFile(_digest(content), entry.mode & 0o777), len(content)
+                    yield path, HomeFile(digest_of(content), entry.mode & 0o777), len(content)
 
 
-def _digest(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
@@ -375,7 +382,7 @@ def _make_login(root: int, path: bytes, target: bytes) -> None:
             if entry is not None and entry.kind == ("symlink" if target else "file") and entry.target == target:
                 return
             if entry is not None:
-                _remove(opened, name)
+                remove(opened, name)
             if target:
                 os.symlink(target, name, dir_fd=opened)
                 return
@@ -387,7 +394,7 @@ def _copy(source: int, root: int, path: bytes, file: HomeFile) -> None:
     above, _slash, name = path.rpartition(b"/")
     with directory(root, above) as opened:
         if look(opened, name) is not None:
-            _remove(opened, name)
+            remove(opened, name)
         if file.digest.startswith("link:"):
             os.symlink(os.fsencode(file.digest[5:]), name, dir_fd=opened)
             return
@@ -403,30 +410,25 @@ def _copy(source: int, root: int, path: bytes, file: HomeFile) -> None:
             os.close(read)
 
 
-def _remove(root: int, path: bytes) -> None:
+def remove(root: int, path: bytes) -> None:
+    """Remove a file or a tree below a directory. A missing one is no error."""
     above, _slash, name = path.rpartition(b"/")
     with directory(root, above) as opened:
-        entry = look(opened, name)
-        if entry is None:
-            return
-        if entry.kind == "directory":
-            remove_tree(b"/proc/self/fd/%d/" % opened + name)
-        else:
-            os.unlink(name, dir_fd=opened)
+        remove_at(opened, name)
 
 
-def _give(path: bytes, user: int, group: int) -> None:
+def give(path: bytes, user: int, group: int) -> None:
     """Make a user the owner of a file, or of a directory with all that is in it. No link is followed."""
 
-    def give(name: bytes, above: int | None) -> None:
+    def give_one(name: bytes, above: int | None) -> None:
         if os.stat(name, dir_fd=above, follow_symlinks=False).st_uid != user:
             os.chown(name, user, group, dir_fd=above, follow_symlinks=False)
 
-    give(path, None)
+    give_one(path, None)
     if os.path.isdir(path):
         for _directory, names, files, descriptor in os.fwalk(path):
             for name in (*names, *files):
-                give(name, descriptor)
+                give_one(name, descriptor)
 
 
 def _overwrite(path: bytes, content: bytes, mode: int) -> None:

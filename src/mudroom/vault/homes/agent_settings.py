@@ -18,12 +18,15 @@ from _blake2 import blake2b
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.core.agent.agent_store import HomeChange, with_keys
+from mudroom.core.agent.agent_store import HomeChange
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.vault.homes.agent_home import AgentHome
+from mudroom.vault.homes.dotfiles import Dotfiles
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
+
+SettingsHome = AgentHome | Dotfiles
 
 _LIMIT = 128 << 20
 
@@ -42,7 +45,7 @@ class _Write(NamedTuple):
     mode: int
 
 
-def land_settings(vault: Vault, home: AgentHome, changes: Sequence[HomeChange]) -> tuple[list[LandedSetting], str]:
+def land_settings(vault: Vault, home: SettingsHome, changes: Sequence[HomeChange]) -> tuple[list[LandedSetting], str]:
     """Land changes as they were shown. Return the result for each, and the name of the landing; empty if nothing has
     landed."""
     results, writes = [], []
@@ -58,7 +61,7 @@ def land_settings(vault: Vault, home: AgentHome, changes: Sequence[HomeChange]) 
     return results, name
 
 
-def _planned(home: AgentHome, change: HomeChange) -> tuple[_Write | None, str]:
+def _planned(home: SettingsHome, change: HomeChange) -> tuple[_Write | None, str]:
     host = home.host_path(change.path)
     if os.path.islink(host):
         return None, f"{show(host)} is a link: it is not replaced"
@@ -71,12 +74,10 @@ def _planned(home: AgentHome, change: HomeChange) -> tuple[_Write | None, str]:
     content = home.content(change.path)
     if content is None or blake2b(content, digest_size=16).hexdigest() != change.digest:
         return None, "it has changed in the fork since it was shown"
-    if change.keys:
-        try:
-            content = with_keys(home.host_content(change.path) or b"{}", content, change.keys, home.keys[change.path])
-        except ValueError as error:
-            return None, str(error)
-    return _Write(host, content, change.mode), ""
+    try:
+        return _Write(host, home.landed(change, content), change.mode), ""
+    except ValueError as error:
+        return None, str(error)
 
 
 def _record(vault: Vault, writes: Sequence[_Write]) -> str:
