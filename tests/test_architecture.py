@@ -50,7 +50,7 @@ PURE_LIBRARY = {
 LIBRARY_OF = {
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
-LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
+LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "time", "_signal", "_socket"}
 EDGES = ("cli", "policy.config")
 """Modules that may look at the environment, the home directory and the current directory."""
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}

@@ -391,8 +391,9 @@ class Machine:
         with self.containers.lend(plan, order.actor.settings, fork.name, lambda: self.client) as box:
             yield box.client
 
-    def after_the_last(self, fork: Fork) -> None:
-        """Wait until the mount of the fork's last command is gone. Hold the fork's lock."""
+    def after_the_last(self, fork: Fork) -> bool:
+        """Wait until the mount of the fork's last command is gone. Return whether there was one in this session. Hold
+        the fork's lock."""
         before = self._last.pop(fork.name, None)
         if before is not None:
             before.wait_gone()
@@ -401,6 +402,7 @@ class Machine:
                 over = self._last.pop(name, None)
                 if over is not None:
                     over.wait_gone()
+        return before is not None
 
     def leave(self, fork: Fork, running: Running) -> None:
         """Hand over an ended command: only ``after_the_last`` uses ``running`` from now on. Hold the fork's lock."""

@@ -47,7 +47,7 @@ from mudroom.vault.forks.collection import (
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.moment import command_start
+from mudroom.vault.moment import StartBound, command_start, start_bound
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
@@ -173,6 +173,9 @@ class OwnSandbox:
         self._view: View | None = None
         self._output: CapturedOutput | None = None
         self._caches = machine.caches(vault, fork, order)
+        self._follows = self._cleared = False
+        """Whether this session has run a command in the fork before, and whether the work directories of this one are
+        removed by the launcher."""
 
     def close(self) -> None:
         self._running.remove(self._outcome)
@@ -214,11 +217,11 @@ class OwnSandbox:
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome = self._fork, self._outcome
         changeset = gather(fork, self._opened, self._view, command, outcome.started)
-        if isinstance(self._view, OverlayView):
+        if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
-        outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit)
+        outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         self._open.close()
         if outcome.merged is not None:
@@ -253,12 +256,17 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    outcome.started = command_start(self._vault.path, order.called)
+                    bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
+                    outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
-                    running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper)
+                    running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
                     ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
+                    if isinstance(view, OverlayView):
+                        self._cleared = client.clear((view.work, *self._caches.works))
+                    if bound is not None and ended.started:
+                        outcome.started = bound.start(ended.started)
                     if client.launcher_died(ended):
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
                     done, use = self._reached(leaf or client.gauge, ended, timed_out=timed_out, output=output)
@@ -287,11 +295,12 @@ class OwnSandbox:
         relay: Relay | None,
         leaf: Leaf | None,
         keeper: Doorkeeper | None,
+        bound: StartBound | None,
     ) -> Running:
         """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
         through the new mount from now on."""
         fork, tools = self._fork, self._forks.tools
-        self._machine.after_the_last(fork)
+        self._follows = self._machine.after_the_last(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
@@ -299,7 +308,15 @@ class OwnSandbox:
             self._outcome,
             fork,
             lambda: client.run(
-                plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
+                plan,
+                self._order.argv,
+                env,
+                descriptors,
+                want_view=edited,
+                want_gate=gate,
+                leaf=leaf,
+                terminal=numbers,
+                after=bound.after if bound is not None else 0,
             ),
         )
         self._outcome.running = running
@@ -329,7 +346,7 @@ class OwnSandbox:
         return Watch(LOOK, look)
 
     def _meanwhile(self, view: View) -> None:
-        """Do this while the command runs: load modules for collecting, clean up after the previous command, merge
+        """Do this while the command runs: load modules for collecting, clean up after an earlier session, merge
         layers if there are many, and look for files that the overlay cannot change."""
         import mudroom.core.command.program.classification
         import mudroom.stage.originals.collection
@@ -337,9 +354,9 @@ class OwnSandbox:
 
         fork = self._fork
         self._outcome.notes += keep_journal(self._forks, self._order.actor.settings)
-        if isinstance(view, OverlayView):
+        if isinstance(view, OverlayView) and not self._follows:
             view.tidy()
-        self._caches.tidy()
+            self._caches.tidy()
         if len(fork.state.layers) > 1:
             from mudroom.vault.forks.flatten import is_deep, merge_lowest
 

@@ -49,7 +49,7 @@ def open_regular(path: bytes, flags: int = os.O_RDONLY, *, at: int | None = None
 
 def read(path: bytes) -> bytes:
     """Return the whole content. Raise as ``open_regular`` does."""
-    with os.fdopen(open_regular(path), "rb") as stream:
+    with os.fdopen(open_regular(path), "rb", buffering=0) as stream:
         return stream.read()
 
 

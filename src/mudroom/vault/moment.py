@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import NamedTuple
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
 from mudroom.stage.stamp import file_clock
@@ -19,6 +20,8 @@ NAME = b"/clock"
 PATIENCE = 20_000_000
 """Nanoseconds to wait for the next tick of the clock of file systems: two ticks of the slowest kernel (CONFIG_HZ)."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
+_CLOCK_MONOTONIC_COARSE = 6
+"""linux/time.h; Python has no name for it."""
 _READINGS = 3
 _LOOK = 0.0002
 """Seconds between looks at the clock."""
@@ -112,7 +115,7 @@ def command_start(vault: bytes, called: int) -> CommandStart:
 
     A file may have a later ctime than the coarse clock shows when it is written: since Linux 6.13 a file that was
     examined is stamped with the fine clock (Documentation/filesystems/multigrain-ts.rst)."""
-    earlier = (called, os.stat(vault + b"/applies").st_mtime_ns)
+    earlier = _earlier(vault, called)
     until = time.monotonic_ns() + PATIENCE
     while True:
         start = present()
@@ -120,6 +123,40 @@ def command_start(vault: bytes, called: int) -> CommandStart:
         if not must_wait or time.monotonic_ns() >= until:
             return start
         time.sleep(_LOOK)
+
+
+def _earlier(vault: bytes, called: int) -> tuple[int, int]:
+    return called, os.stat(vault + b"/applies").st_mtime_ns
+
+
+class StartBound(NamedTuple):
+    """When a command may start, for a launcher that waits itself, by CLOCK_MONOTONIC_COARSE in nanoseconds: it ticks
+    together with the clock of the file systems."""
+
+    after: int
+    offset: int
+    """What that clock is behind the clock of the file systems."""
+    now: CommandStart
+    """The present time; the command starts later."""
+
+    def start(self, running: int) -> CommandStart:
+        """Return the start of a command, from its time by CLOCK_MONOTONIC_COARSE."""
+        return self.now._replace(time=running + self.offset)
+
+
+def start_bound(vault: bytes, called: int) -> StartBound:
+    """Return the bound that ``command_start`` waits for."""
+    earlier, now = _earlier(vault, called), present()
+    running = _ticks()
+    while (again := file_clock()) != now.time:  # a tick came between the two readings
+        now, running = now._replace(time=again), _ticks()
+    offset = now.time - running
+    ahead = [before for before in earlier if before <= now.time + PATIENCE]
+    return StartBound(max(max(ahead, default=0) - offset, 1), offset, now)
+
+
+def _ticks() -> int:
+    return time.clock_gettime_ns(_CLOCK_MONOTONIC_COARSE)
 
 
 def present() -> CommandStart:

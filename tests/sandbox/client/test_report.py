@@ -42,7 +42,7 @@ def test_what_marshal_writes_is_read_as_marshal_reads_it(word: str, values: list
 @pytest.mark.parametrize(
     "record",
     [
-        ("exited", 0, 0.25, 1.5, 20480, (b"chmod /x", b"call 12 3"), True),
+        ("exited", 0, 0.25, 1.5, 20480, (b"chmod /x", b"call 12 3"), 1 << 60, True),
         ("failed", 7, "overlay", 22, "Invalid argument"),
         ("failed", -1, "clone", 1, ""),
         ("prepared",),
@@ -57,7 +57,7 @@ def test_the_records(record: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [("exited", 0), ("exited", "0", 0.0, 0.0, 0, (), True), ("failed", 1, "op", "1", ""), ("gone",), ("ready", 1)],
+    [("exited", 0), ("exited", "0", 0.0, 0.0, 0, (), 0, True), ("failed", 1, "op", "1", ""), ("gone",), ("ready", 1)],
 )
 def test_a_record_has_what_belongs_to_its_word(record: tuple[Any, ...]) -> None:
     with pytest.raises(ReportError, match="no record of a launcher"):

@@ -63,6 +63,8 @@ class Exit(NamedTuple):
     refused: tuple[bytes, ...] = ()
     """Refused calls, as ``sandbox/host/denials.py`` reads them: metadata changes outside the sandbox's own directories,
     as "chmod /path", and system calls, as "call RULE COUNT"."""
+    started: int = 0
+    """Time by CLOCK_MONOTONIC_COARSE when the command started, in nanoseconds; 0 if ``run`` got no ``after``."""
 
 
 KILLED = Exit(9, 0.0, 0.0, 0)
@@ -347,6 +349,8 @@ class Client:
     most_templates = TEMPLATES
     gauge: Gauge | None = None
     """Effects of a container's limits, if the launcher runs in a container."""
+    awaits_tick = True
+    """Whether its launcher waits for ``after`` of ``run``, and can be trusted with the time of the start."""
     peer = 0
     """The pid of a launcher that is not a child of this process; 0 for a child, or if the pid is not visible here."""
 
@@ -394,6 +398,7 @@ class Client:
         leaf: Leaf | None = None,
         terminal: Sequence[int] = (),
         held: bool = False,
+        after: int = 0,
     ) -> Running:
         """Start a command. ``stdio`` remain the caller's to close. PATH is searched inside the sandbox.
 
@@ -401,7 +406,8 @@ class Client:
         hand over (``Running.listeners``). ``leaf`` is the control group for the whole sandbox; the caller closes it.
         ``terminal`` lists the command's standard descriptors that become a pseudo-terminal of its own; the command
         starts only after ``Running.terminal`` was called. With ``held`` the sandbox gets no command yet, and lives
-        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored.
+        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored. The command starts
+        when CLOCK_MONOTONIC_COARSE is later than ``after``, in nanoseconds: its sandbox is made meanwhile.
 
         The steps that commands share are performed once, from the second command with the same steps on.
         """
@@ -428,6 +434,7 @@ class Client:
             "terminal": tuple(terminal),
             "sockets": sockets,
             "held": held,
+            "after": after,
         }
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
@@ -462,6 +469,17 @@ class Client:
             rest = (("enter",), *plan.steps[plan.shared :])
             return template, plan.namespaces & ~NAMESPACES["user"], rest, plan.steps[own:last]
         return self._launcher, plan.namespaces, plan.steps, plan.steps
+
+    def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Have the launcher remove work directories of overlays, as (parent, name), and return at once. Return False if
+        it cannot: then nothing is done."""
+        if self._launcher is None:
+            return False
+        try:
+            self._launcher.send({"op": "clear", "works": tuple(works)}, ())
+        except MudroomError:
+            return False  # the launcher is gone
+        return True
 
     @property
     def is_shut(self) -> bool:

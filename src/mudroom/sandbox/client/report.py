@@ -123,7 +123,7 @@ _KINDS: dict[str, Callable[[_Reader, int], Any]] = {
 
 
 _SHAPES: dict[str, tuple[type, ...]] = {
-    "exited": (int, float, float, int, tuple, bool),
+    "exited": (int, float, float, int, tuple, int, bool),
     "failed": (int, str, int, str),
     "prepared": (),
     "ready": (),

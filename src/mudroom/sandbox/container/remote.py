@@ -72,8 +72,10 @@ class RemoteClient(Client):
         leaf: Leaf | None = None,
         terminal: Sequence[int] = (),
         held: bool = False,
+        after: int = 0,
     ) -> Running:
-        """As ``Client.run``. Raise Unsupported for a held sandbox."""
+        """As ``Client.run``; the host waits for ``after`` itself. Raise Unsupported for a held sandbox."""
+        assert not after
         if held:
             raise Unsupported(
                 "a command in the background at level 2",

@@ -157,13 +157,13 @@ class Holder:
         end_children(list(self._commands))
         data = os.read(command.result, 65536)
         os.close(command.result)
-        record = marshal.loads(data) if data else ("exited", status, 0.0, 0.0, 0, (), True)
+        record = marshal.loads(data) if data else ("exited", status, 0.0, 0.0, 0, (), 0, True)
         if record[0] == "exited" and self._refusals is not None:
             while self._answer_waiting_call():
                 pass
             counts = {rule: count - command.before.get(rule, 0) for rule, count in self._refusals.counts.items()}
             refused = tuple(b"call %d %d" % (rule, count) for rule, count in counts.items() if count)
-            record = (*record[:5], (*record[5], *refused), True)
+            record = (*record[:5], (*record[5], *refused), 0, True)
         try:
             tell(command.report, record)
         except BrokenPipeError:
@@ -217,7 +217,7 @@ def run_warden(request: Request, descriptors: list[int], result_pipe: int) -> No
         theirs.close()
         refused = mediate(ours, request, command, wake)
     status, usage, _empty = reap(command, False, wake)
-    tell(result_pipe, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), True))
+    tell(result_pipe, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), 0, True))
 
 
 def _open_terminal(context: StepContext) -> None:

@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import os
 import resource  # noqa: F401 - os.wait4 imports it, and must not do so where a command could have put one
+import time
 
 from mudroom.sandbox.launcher.kernel import (
     CLONE_NEWCGROUP,
@@ -111,6 +112,12 @@ NULL_DEVICE = os.makedev(1, 3)
 """/dev/null: Documentation/admin-guide/devices.txt."""
 SI_USER = 0
 """si_code of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
+CLOCK_MONOTONIC_COARSE = 6
+"""linux/time.h. It ticks together with the clock with which files are stamped, and nobody sets it."""
+TICKS = 20_000_000
+"""Nanoseconds: two ticks of the slowest kernel (CONFIG_HZ)."""
+LOOK = 0.0002
+"""Seconds between two looks at that clock."""
 BLOCKED_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
 """Signals that stay blocked, and so pending, until the command has started: no step of the setup is interrupted."""
 # The interpreter ignores some of these at start; a command must not inherit that.
@@ -141,6 +148,16 @@ def mediate(channel: _socket.socket, request: Request, command: int, wake: int) 
     mediator = Mediator(listener, rows, roots)
     mediator.attend(os.pidfd_open(command), wake)
     return list(mediator.refused)
+
+
+def await_tick(after: int) -> int:
+    """Return the time by ``CLOCK_MONOTONIC_COARSE`` in nanoseconds, once it is later than ``after``, which is at most
+    ``TICKS`` ahead. 0 without a wait if ``after`` is 0: the host has waited."""
+    if not after:
+        return 0
+    while (now := time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)) <= after <= now + TICKS:
+        time.sleep(LOOK)
+    return now
 
 
 def spawn(request: Request) -> int:
@@ -324,6 +341,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
     renew_null()
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
+    started = await_tick(request["after"])
     if request["mediation"]:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         command = fork_command(request, report, context.terminal, theirs)
@@ -349,7 +367,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Ste
     own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     status, usage, empty = reap(command, own_pid_namespace, wake, refusals)
     refused += refusals.records() if refusals is not None else ()
-    tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
+    tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), started, empty))
 
 
 def forward_signals(command: int) -> None:

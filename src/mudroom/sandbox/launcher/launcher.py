@@ -36,11 +36,14 @@ and sends a byte whenever the command has been stopped.
 A run that is ``held`` has no command: init writes ``("ready",)`` to the report pipe and receives commands over the
 socket ``door`` (``holder.py``).
 
+``clear`` names work directories of overlays (``clearing.py``). It is not answered.
+
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or ``("exited",
-wait status, user s, system s, max RSS KiB, refused calls, empty)``; ``empty`` says that init is the only process left
-in the sandbox. End of file on the pipe means that init has ended, too.
+wait status, user s, system s, max RSS KiB, refused calls, start, empty)``; ``start`` is the time by
+CLOCK_MONOTONIC_COARSE when the command started, or 0 if ``after`` of the request is 0; ``empty`` says that init is the
+only process left in the sandbox. End of file on the pipe means that init has ended, too.
 """
 
 from __future__ import annotations
@@ -139,6 +142,11 @@ IGNORED_SIGNALS = (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGTERM)
 launcher included: it must not die before the host has collected the changes of a command."""
 
 
+QUIET = 4
+"""Milliseconds without an event after which a template clones the next spare, if the command that has taken the last
+one still runs: while that one starts, it needs the processors."""
+
+
 class Loop:
     """Serves requests until the other end of ``control`` is closed; then kills the remaining children."""
 
@@ -149,9 +157,12 @@ class Loop:
         self._poller.register(control.fileno(), select.POLLIN)
 
     def run(self) -> None:
+        self._refill()
         while True:
-            self._refill()
-            for descriptor, _events in self._poller.poll():
+            ready = self._poller.poll(QUIET if self._wants_spare() else None)
+            if not ready:
+                self._refill()
+            for descriptor, _events in ready:
                 if descriptor in self._runs:
                     self._finish(descriptor)
                 elif descriptor == self._control.fileno():
@@ -166,6 +177,9 @@ class Loop:
             self._runs[run.pidfd] = run
             self._poller.register(run.pidfd, select.POLLIN)
 
+    def _wants_spare(self) -> bool:
+        return self._spare is not None and self._spare.init is None and not self._spare.failed
+
     def _refill(self) -> None:
         if self._spare is not None:
             self._watch(self._spare.refill())
@@ -177,6 +191,10 @@ class Loop:
                     os.kill(run.pid, request["signal"])
         elif request["op"] in ("pause", "resume"):
             self._pause_or_resume(request, descriptors[0])
+        elif request["op"] == "clear":
+            from mudroom.sandbox.launcher.clearing import clear
+
+            clear(request["works"])
         elif self._spare is None:
             self._watch(start(request, descriptors))
         elif not self._spare.take(request, descriptors):
@@ -209,6 +227,7 @@ class Loop:
         os.close(pidfd)
         if run.report >= 0:
             os.close(run.report)
+        self._refill()
 
     def _end(self) -> None:
         for run in self._runs.values():

@@ -35,6 +35,8 @@ _KEPT = 64
 class DarwinClient(Client):
     """``tool`` replaces ``sandbox-exec``."""
 
+    awaits_tick = False
+
     def __init__(self, *, tool: bytes = SANDBOX_EXEC) -> None:
         super().__init__()
         self._tool = tool
@@ -61,13 +63,14 @@ class DarwinClient(Client):
         leaf: Leaf | None = None,
         terminal: Sequence[int] = (),
         held: bool = False,
+        after: int = 0,
     ) -> Running:
         """As ``client.Client.run``. Raise Unsupported for ``held``, ``leaf`` and ``want_gate``, which need
-        namespaces."""
+        namespaces, and for ``after``, which the host waits for here."""
         if held:
             found = "a Mac, where no sandbox lives longer than its command"
             raise Unsupported("a command in the background", "namespaces that others can join", found)
-        if want_gate or leaf is not None:
+        if want_gate or leaf is not None or after:
             raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
         with self._choosing:  # several threads may run commands
             self._reap()

@@ -331,7 +331,7 @@ class WardenWatch:
         status, use = ended
         empty = self._family.end()
         kib = use.ru_maxrss // 1024 if sys.platform == "darwin" else use.ru_maxrss  # getrusage(2): bytes on macOS
-        return ("exited", status, use.ru_utime, use.ru_stime, kib, (), empty)
+        return ("exited", status, use.ru_utime, use.ru_stime, kib, (), 0, empty)
 
     def _look(self) -> tuple[int, Any] | None:
         """Return the command's wait status and resource use if it has ended, else None. A stop is reported where there

@@ -29,7 +29,7 @@ class OverlayView:
         """``layers``: directories of sealed layers, topmost first. ``works``: parent directory of the work
         directories."""
         self._base, self._layers, self._upper, self._works = base, tuple(layers), upper, works
-        self._current = b"1"
+        self._current = b""
         self.is_live = False
         """Whether the view is mounted now: its layers must not be tidied up then."""
 
@@ -49,6 +49,11 @@ class OverlayView:
         finally:
             os.close(upper)
         self._current = new_work_directory(self._works)
+
+    @property
+    def work(self) -> tuple[bytes, bytes]:
+        """The work directory of the mount: its parent, and its name."""
+        return self._works, self._current
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""

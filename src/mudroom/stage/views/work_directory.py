@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from mudroom.stage import safe_open
 from mudroom.stage.layers.layer import remove_at
@@ -18,11 +19,14 @@ _NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EPERM, errno.EACCES
 
 
 def new_work_directory(parent: bytes) -> bytes:
-    """Create the next work directory in ``parent``, which is created too, and return its name."""
-    works = safe_open.make_directory(parent)
+    """Create a work directory in ``parent``, which is created too, and return its name. No other ever has that name: an
+    earlier one may still be about to be removed by it."""
     try:
-        used = [int(name) for name in os.listdir(works) if name.isdigit()]
-        name = b"%d" % (max(used, default=0) + 1)
+        works = safe_open.open_directory(parent)
+    except FileNotFoundError:
+        works = safe_open.make_directory(parent)
+    try:
+        name = os.urandom(8).hex().encode()
         os.mkdir(name, 0o700, dir_fd=works)
         return name
     finally:
@@ -30,12 +34,14 @@ def new_work_directory(parent: bytes) -> bytes:
 
 
 def remove_old_work_directories(parent: bytes, current: bytes) -> None:
-    """Remove all work directories but ``current``. They are empty, but removing them takes time."""
+    """Remove all work directories but ``current``. They are empty, but removing them takes time. Another session may be
+    removing them, too."""
     works = safe_open.open_directory(parent)
     try:
         for name in map(os.fsencode, os.listdir(works)):
             if name != current:
-                remove_at(works, name)
+                with suppress(FileNotFoundError):
+                    remove_at(works, name)
     finally:
         os.close(works)
 

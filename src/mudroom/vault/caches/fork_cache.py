@@ -5,7 +5,7 @@ On disk (``core/confinement/cache_place.py`` has the rules):
     cache/<variant>/<pool>/<name>/   entries of a pool; read-only for commands
     forks/<fork>/caches/pool         the pool that the fork's new entries go to
     forks/<fork>/caches/upper/       its writable layer over the pools
-    forks/<fork>/caches/work/<n>/    of its overlay mounts
+    forks/<fork>/caches/work/<hex>/  of its overlay mounts
     forks/<fork>/caches/plain/       its caches where no overlay is mounted
 
 A container may write to all of ``forks/<fork>/caches``, so it is opened as ``stage/safe_open.py`` says.
@@ -65,14 +65,21 @@ class ForkCache:
         self._work = new_work_directory(self._place + b"/work")
         return CacheView(places, lowers, self._place + b"/upper", self._place + b"/work/" + self._work)
 
+    @property
+    def works(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The work directory of the mount, as its parent and its name; empty if there is none."""
+        return ((self._place + b"/work", self._work),) if self._work else ()
+
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""
         if self._work:
             remove_old_work_directories(self._place + b"/work", self._work)
 
-    def give_back(self, limit: int) -> list[str]:
-        """Move new entries to the fork's pool, and return notes. No process of the fork may live."""
-        open_work_directories(self._place + b"/work")
+    def give_back(self, limit: int, *, cleared: bool = False) -> list[str]:
+        """Move new entries to the fork's pool, and return notes. No process of the fork may live. ``cleared``: somebody
+        else removes the work directory."""
+        if not cleared:
+            open_work_directories(self._place + b"/work")
         pool = recorded_pool(self._fork)
         if pool in (b"", NOWHERE) or self._use.owner is not None:
             return []

@@ -6,7 +6,7 @@ forks/<name>/
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
     lock            flock(2): one command, apply or mount of this fork at a time
     running         start time of the running command, or of the one that ran when mudroom was killed
-    work/<n>/       of the overlay's mounts
+    work/<hex>/     of the overlay's mounts
     caches/         its part of the package managers' caches (vault/caches/fork_cache.py)
     copy/           of the copy view (stage/views/copy_view.py)
     artifacts/<n>/  output of the commands in a copy view; collected files of an agent (vault/forks/artifact.py)
@@ -81,7 +81,7 @@ class Fork:
         if self._state is not None:
             return self._state
         try:
-            with open(self.path + b"/state", "rb") as stream:
+            with open(self.path + b"/state", "rb", buffering=0) as stream:
                 state = TEXTS.parse(stream.read())
             self._state = state if self._lock is not None else None
             return state
@@ -167,7 +167,7 @@ class Fork:
     def begin(self, started: CommandStart) -> None:
         """Note that a command is about to run. Until ``end`` the record does not match the layers."""
         forget_release(self._vault, self.state.upper)
-        with open(self.path + b"/running", "wb") as stream:
+        with open(self.path + b"/running", "wb", buffering=0) as stream:
             stream.write(b"%d %d" % started)
 
     def end(self) -> None:

@@ -1,0 +1,112 @@
+"""What a command costs in a session that has run one before, counted: calls of the host's side into the kernel.
+
+A time on a busy machine proves nothing; a count is the same everywhere. Whoever adds a feature to every command pays
+here, in sight.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place
+
+pytestmark = pytest.mark.both_users
+
+HOST_CALLS = 130
+"""Calls of functions of the system's modules in this process, from the order of a warm command to its result."""
+MODULES = ("posix", "fcntl", "select", "_socket")
+"""Modules whose functions are calls into the kernel."""
+HARMLESS = frozenset({"fspath", "fsencode", "fsdecode", "WIFEXITED", "poll", "register", "fileno", "CMSG_LEN"})
+"""Functions there that are none."""
+KINDS = ("socket", "poll", "ScandirIterator")
+"""Kinds of objects there whose methods are calls into the kernel."""
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count this thread's calls into the kernel."""
+    calls: Counter[str] = Counter()
+
+    def look(_frame: Any, event: str, function: Any) -> None:
+        if event != "c_call" or function.__name__ in HARMLESS:
+            return
+        owner = getattr(function, "__self__", None)
+        module = getattr(owner, "__name__", None) or type(owner).__module__
+        if module in MODULES or type(owner).__name__ in KINDS:
+            calls[function.__name__] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def test_what_a_warm_command_asks_of_the_kernel(place: Place) -> None:
+    session = place.session()
+    for _time in range(3):
+        session.run((b"true",), fork="f")
+    with counted() as calls:
+        result = session.run((b"true",), fork="f")
+    assert result.exit_code == 0
+    assert calls["open"] and calls["mkdir"], "nothing was counted"
+    assert sum(calls.values()) <= HOST_CALLS, calls.most_common()
+
+
+def test_a_warm_command_neither_lists_nor_removes_directories_of_the_one_before(place: Place) -> None:
+    session = place.session()
+    for _time in range(3):
+        session.run((b"true",), fork="f")
+    with counted() as calls:
+        session.run((b"true",), fork="f")
+    assert not calls["rmdir"] and not calls["chmod"], calls.most_common()
+
+
+def works(session: Any) -> list[Path]:
+    fork = Path(os.fsdecode(session.vault.fork("f").path))
+    return [path for parent in (fork / "work", fork / "caches" / "work") for path in parent.iterdir()]
+
+
+def test_no_work_directory_is_left(place: Place) -> None:
+    session = place.session()
+    for _time in range(3):
+        session.run((b"sh", b"-c", b"echo a >> f"), fork="f")
+    session.close()  # waits for the launcher, which removes them
+    assert works(place.session()) == []
+
+
+def test_what_a_killed_session_has_left_goes_with_the_next_command(place: Place) -> None:
+    session = place.session()
+    session.run((b"true",), fork="f")
+    fork = Path(os.fsdecode(session.vault.fork("f").path))
+    left = fork / "work" / "17" / "work" / "incompat"
+    left.mkdir(parents=True)
+    (left / "#1").write_text("of the kernel")
+    left.chmod(0)
+    session.close()
+    with place.session() as again:
+        again.run((b"true",), fork="f")
+    assert works(place.session()) == []
+
+
+def test_the_launcher_is_gone_when_a_command_ends(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the host does it, as for the launcher of a container."""
+    session = place.session()
+    session.run((b"true",), fork="f")
+    monkeypatch.setattr(type(session.machine.client), "clear", lambda *_arguments: False)
+    session.run((b"true",), fork="f")
+    assert all(os.stat(path / "work").st_mode & 0o700 == 0o700 for path in works(session))
+    monkeypatch.undo()
+    session.close()
+    with place.session() as again:
+        again.run((b"true",), fork="f")
+    assert works(place.session()) == []
