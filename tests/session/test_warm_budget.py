@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
@@ -110,3 +111,31 @@ def test_the_launcher_is_gone_when_a_command_ends(place: Place, monkeypatch: pyt
     with place.session() as again:
         again.run((b"true",), fork="f")
     assert works(place.session()) == []
+
+
+def test_a_fork_is_discarded_while_the_launcher_removes_its_work_directories(place: Place) -> None:
+    session = place.session()
+    for _time in range(20):
+        session.run((b"true",), fork="f")
+        session.forks.discard("f")
+    assert not [fork.name for fork in session.vault.forks()]
+
+
+def test_a_tree_is_removed_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of one finds that the other has been there."""
+    (tmp_path / "tree" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "tree" / "a" / "f").touch()
+    chmod, unlink, rmdir = os.chmod, os.unlink, os.rmdir
+
+    def first(real: Any) -> Any:
+        def twice(*arguments: Any, **options: Any) -> None:
+            real(*arguments, **options)
+            if real is not chmod:
+                raise FileNotFoundError(2, "the other was faster")
+
+        return twice
+
+    monkeypatch.setattr(os, "unlink", first(unlink))
+    monkeypatch.setattr(os, "rmdir", first(rmdir))
+    remove_tree(os.fsencode(tmp_path / "tree"))
+    assert os.listdir(tmp_path) == []

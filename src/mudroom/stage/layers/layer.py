@@ -21,7 +21,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
@@ -350,7 +350,8 @@ def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> No
 
 
 def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None) -> None:
-    """Like ``remove_tree``, for a name in an open directory. A missing name is no error."""
+    """Like ``remove_tree``, for a name in an open directory. A missing name is no error, nor is one that somebody else
+    removes meanwhile: the launcher removes work directories while a fork may be discarded."""
     entry = look(at, name)
     if entry is None:
         return
@@ -364,13 +365,18 @@ def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None
         if len(pending[-1]) > _LONG:
             pending[-1] = _move_up(at, name, pending[-1])
         path = pending[-1]
-        below, count = _clear_directory(at, path)
+        try:
+            below, count = _clear_directory(at, path)
+        except FileNotFoundError:
+            pending.pop()
+            continue
         if removed is not None:
             removed(count)
         if below:
             pending += below
         else:
-            os.rmdir(path, dir_fd=at)
+            with suppress(FileNotFoundError):
+                os.rmdir(path, dir_fd=at)
             pending.pop()
 
 
@@ -396,12 +402,13 @@ def _clear_directory(at: int, path: bytes) -> tuple[list[bytes], int]:
     with directory(at, path) as opened, os.scandir(opened) as scan:
         for item in sorted(scan, key=os.DirEntry.inode):  # as rm(1) does: the order of a directory is that of hashes
             name = os.fsencode(item.name)
-            if item.is_dir(follow_symlinks=False):
-                os.chmod(name, 0o700, dir_fd=opened)
-                below.append(path + b"/" + name)
-            else:
-                os.unlink(name, dir_fd=opened)
-                count += 1
+            with suppress(FileNotFoundError):
+                if item.is_dir(follow_symlinks=False):
+                    os.chmod(name, 0o700, dir_fd=opened)
+                    below.append(path + b"/" + name)
+                else:
+                    os.unlink(name, dir_fd=opened)
+                    count += 1
     return below, count
 
 
