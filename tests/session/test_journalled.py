@@ -70,7 +70,7 @@ def test_a_command_that_cannot_be_journalled_has_run_and_its_changes_are_there(
         session.run([b"sh", b"-c", b"echo kept > after; exit 3"], fork="f")
     assert "the command has run (exit code 3), its changes are in the fork f; the journal" in caught.value.message
     assert "cannot be used: database or disk is full" in caught.value.message
-    assert caught.value.hint == "make room on that file system"
+    assert caught.value.hint == "make room on that file system: mudroom discard f gives back what it holds"
     monkeypatch.undo()
     assert {change.path for change in session.changes.of("f").changes} == {b"before", b"after"}
     assert session.vault.fork("f").interrupted is None

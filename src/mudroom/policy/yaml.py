@@ -49,10 +49,14 @@ def compose(data: bytes, name: str) -> Node | None:
         raise UsageError(f"{name}:{line_at(data, error.position)}: this is not YAML: {error.reason}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        if _TOO_DEEP in str(error.problem):
+            raise UsageError(f"{name}:{line}: nested too deeply") from error
         hint = _QUOTES if "alias" in f"{error.context} {error.problem}" else ""
         raise UsageError(f"{name}:{line}: this is not YAML: {error.problem}", hint) from error
 
 
+_TOO_DEEP = "nesting depth"
+"""In what newer libyaml says of a thousand levels, before it gives the events of the first."""
 _QUOTES = 'to YAML a * is a reference; put the text in quotes: "*.example.com"'
 
 

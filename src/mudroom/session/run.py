@@ -161,8 +161,11 @@ def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -
         if outcome.unwritten is not None:
             raise outcome.unwritten
     except MudroomError as error:
+        from mudroom.vault.journal.journal import MAKE_ROOM
+
         done = f"has run (exit code {result.exit_code}), its changes are in the fork {result.fork}"
-        raise MudroomError(f"the command {done}; {error.message}", error.hint) from error
+        room = f": mudroom discard {result.fork} gives back what it holds" if error.hint == MAKE_ROOM else ""
+        raise MudroomError(f"the command {done}; {error.message}", error.hint + room) from error
 
 
 def _journal_uncollected(forks: Forks, order: Order, result: Result, error: MudroomError | OSError) -> None:

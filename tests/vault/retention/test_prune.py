@@ -362,6 +362,7 @@ def test_forks_are_somebodys_work(place: Place) -> None:
     session = place.session()
     run = session.run([b"touch", b"a"]).fork
     session.run([b"touch", b"b"], fork="mine")
+    session.close()  # the launcher, which removes work directories beside us, has ended
     assert sweep(session.vault, later(4000)).forks == ()
     assert old_forks(session.vault, DAY, later()) == [run]
     swept = sweep(session.vault, later(), older=DAY)

@@ -504,9 +504,10 @@ def _cannot_write_beside(path: bytes) -> OSError | None:
     return None
 
 
+MAKE_ROOM = "make room on that file system"
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "make room on that file system",
-    sqlite3.SQLITE_IOERR: "make room on that file system",
+    sqlite3.SQLITE_FULL: MAKE_ROOM,
+    sqlite3.SQLITE_IOERR: MAKE_ROOM,
     sqlite3.SQLITE_BUSY: "another mudroom has locked it for 30 s; is one stopped (Ctrl-Z)?",
     sqlite3.SQLITE_READONLY: "make it writable",
     sqlite3.SQLITE_CANTOPEN: "make it writable",
