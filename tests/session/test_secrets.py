@@ -65,8 +65,11 @@ def vault_holds(place: Place, text: bytes) -> list[str]:
     for directory, _names, files in os.walk(place.state):
         for name in files:
             path = Path(directory, name)
-            if path.is_file() and text in path.read_bytes():
-                found.append(str(path))
+            try:
+                if path.is_file() and text in path.read_bytes():
+                    found.append(str(path))
+            except FileNotFoundError:
+                continue  # of a work directory, which the launcher removes beside the session
     return found
 
 
