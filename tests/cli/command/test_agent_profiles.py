@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing
+from mudroom.cli.command.agent_profile import place_named_by
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
@@ -252,6 +253,37 @@ def test_its_variables_are_passed_and_others_are_named_once(agent: Agent) -> Non
     agent.script("echo $GITHUB_TOKEN.$DISABLE_AUTOUPDATER")
     chosen = agent.run(options=("--env", "GITHUB_TOKEN", "--env", "DISABLE_AUTOUPDATER=0"))
     assert chosen["stdout"] == "ghp_0123456789abcdef.0\n"
+
+
+def test_a_model_server_on_this_machine_that_no_rule_opens_is_named(agent: Agent) -> None:
+    agent.cli.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:8377/v1"
+    agent.script("true")
+    note = "ANTHROPIC_BASE_URL names a server on this machine; to open it: mudroom net allow 127.0.0.1:8377"
+    assert note in agent.cli("claude").stderr
+    assert note in agent.run()["notes"]
+    assert agent.cli("net", "allow", "127.0.0.1:8377").returncode == 0
+    assert "names a server" not in agent.cli("claude").stderr
+    open_network = agent.cli("agent", "run", "--net", "open", "--", "claude")
+    assert "names a server" not in open_network.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("http://127.0.0.1:8377/v1", ("127.0.0.1", 8377)),
+        ("http://localhost/v1", ("localhost", 80)),
+        ("https://user:word@[::1]:11434", ("::1", 11434)),
+        ("127.0.0.1:11434", ("127.0.0.1", 11434)),
+        ("localhost", None),
+        ("https://api.example.com", None),
+        ("http://127.0.0.1:99999", None),
+        ("http://[::1", None),
+        ("/home/me/localhost:80", None),
+        ("", None),
+    ],
+)
+def test_a_place_named_by_a_variable(value: str, place: tuple[str, int] | None) -> None:
+    assert place_named_by(value) == place
 
 
 def test_a_host_that_its_profile_denies_is_refused_without_a_question(agent: Agent) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from mudroom.agents.catalog import Catalog
 from mudroom.cli.project_session import working_directory
@@ -14,6 +15,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.inner_sandbox import InnerSandbox, switched_off
 from mudroom.core.agent.profile import GENERIC, AgentProfile
 from mudroom.core.network.host_rules import HostRule, parse_rule
+from mudroom.core.network.loopback import is_loopback, look_at_loopback
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import secret_variables
 from mudroom.core.tree.path import show
@@ -117,6 +119,32 @@ def withheld_keys(agent: ProfiledAgent, environ: Mapping[bytes, bytes], settings
     """Return the variables of the host that look like keys and are not passed."""
     passed = {name.partition(b"=")[0] for name in agent.environment} | _named(settings)
     return sorted(name for name in secret_variables(environ) if os.fsencode(name) not in passed)
+
+
+_SCHEME_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+def place_named_by(value: str) -> tuple[str, int] | None:
+    """Return host and port if the value of a variable, a URL or HOST:PORT, names this machine's loopback."""
+    try:
+        url = urlsplit(value if "://" in value else f"//{value}")
+        port = url.port or _SCHEME_PORTS.get(url.scheme)
+    except ValueError:
+        return None  # no URL
+    host = url.hostname or ""
+    return (host, port) if port and is_loopback(host) else None
+
+
+def closed_places(agent: ProfiledAgent, environ: Mapping[bytes, bytes], rules: Sequence[HostRule]) -> list[str]:
+    """Return a note for each variable passed to the agent that names a server on this machine which no rule opens."""
+    notes = []
+    for variable in agent.environment:
+        name, assigned, value = variable.partition(b"=")
+        place = place_named_by(os.fsdecode(value if assigned else environ.get(name, b"")))
+        if place is not None and look_at_loopback(*place, rules).action == "deny":
+            server = "{}:{}".format("localhost" if place[0] == "::1" else place[0], place[1])
+            notes.append(f"{os.fsdecode(name)} names a server on this machine; to open it: mudroom net allow {server}")
+    return notes
 
 
 # --- ls and show ---

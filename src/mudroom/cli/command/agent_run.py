@@ -82,6 +82,10 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         directory = os.path.realpath(working_directory())
         cwd = directory if is_below(directory, session.project) else session.project
         warn_if_bare(session, context)
+        closed = _closed_places(session, request, context)
+        if not context.as_json:  # before an agent that cannot reach its model says so in its own words
+            for line in closed:
+                context.terminal.note(line)
         place = os.fsencode(args.artifacts) if args.artifacts else None
         actor = _with_program(session, request, context)
         with command_signals(session) as signals:
@@ -89,7 +93,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
                 session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
             )
         unset = _unset(card, session, context) if request.profiled is None else []
-        run = run._replace(notes=(*hosts.notes, *unset, *run.notes))
+        told = closed if context.as_json else ()
+        run = run._replace(notes=(*hosts.notes, *told, *unset, *run.notes))
         branch = (
             _branch(session, card, run, args, context, told=signals.ended_by(run.result) is not None)
             if run.result.ran
@@ -160,6 +165,16 @@ def _with_program(session: Session, request: _Request, context: Context) -> Acto
     shown = [*(bind.path for bind in binds), *settings.read, session.project]
     places = needed_places(request.profiled.program, search_of(context.environ), confinement.home, shown)
     return session.actor._replace(settings=settings._replace(read=(*settings.read, *places)))
+
+
+def _closed_places(session: Session, request: _Request, context: Context) -> list[str]:
+    """Return notes about servers on this machine that the agent's variables name and no rule opens to it."""
+    level = session.granted().level
+    if request.profiled is None or not level or session.actor.settings.network_at(level) != "gate":
+        return []
+    from mudroom.cli.command.agent_profile import closed_places
+
+    return closed_places(request.profiled, context.environ, session.machine.host_answers[0]())
 
 
 def _require_checked(card: AgentCard, checked: str | None) -> None:
