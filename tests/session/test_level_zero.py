@@ -28,6 +28,7 @@ from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
+from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
@@ -60,8 +61,7 @@ def short() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="mudroom-", dir=above))
     directory.chmod(0o755)
     yield directory
-    subprocess.run(["chmod", "-R", "u+rwx", str(directory)], check=True)
-    shutil.rmtree(directory)
+    remove_tree(os.fsencode(directory))  # the launcher may remove work directories meanwhile
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from mudroom.core.retention import retention_limits
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.buffer.files import Tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import Source, read_all, walk
 from mudroom.stage.views.real_directory import PlainTree
 from mudroom.vault.forks import flatten
@@ -125,8 +126,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.clock.release()
         self.place.close()
-        subprocess.run(["chmod", "-R", "u+rwX", str(self.root)], check=True)
-        shutil.rmtree(self.root)
+        remove_tree(os.fsencode(self.root))  # the launcher may remove work directories meanwhile
 
     def name(self, stem: str) -> str:
         self.count += 1

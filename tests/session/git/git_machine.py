@@ -5,9 +5,9 @@ A step is a value, so a run is a list that can be repeated, and shortened until 
 
 from __future__ import annotations
 
+import os
 import random
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -21,6 +21,7 @@ from git_history import START, environment, make_package_repository, make_reposi
 from mudroom.core.git.ref_plan import HEAD, STASH, RefOutcome
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.client import Client
+from mudroom.stage.layers.layer import remove_tree
 
 EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 FORKS = ("a", "b")
@@ -153,8 +154,7 @@ class GitMachine:
 
     def close(self) -> None:
         self.place.close()
-        subprocess.run(["chmod", "-R", "u+rwX", str(self.root)], check=True)
-        shutil.rmtree(self.root)
+        remove_tree(os.fsencode(self.root))  # the launcher may remove work directories meanwhile
 
     # --- the choice of steps ---
 
