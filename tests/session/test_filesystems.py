@@ -22,6 +22,7 @@ from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage import beneath
 from mudroom.vault.apply.execution import Executor
+from mudroom.vault.store.store import open_vault, spread_layers
 
 pytestmark = pytest.mark.both_users
 
@@ -182,6 +183,39 @@ def test_everything_on_one_file_system_of_a_kind(
     for name in ("project", "home"):
         (mounted / name).mkdir()
     check_apply_and_undo(Split(mounted / "project", mounted / "state", mounted / "home", client))
+
+
+SPREAD = (
+    ("ext4", "50M", (), True),
+    ("ext4", "50M", ("-O", "^has_journal"), True),
+    ("xfs", "400M", (), False),
+    ("btrfs", "200M", (), False),
+    ("tmpfs", "50M", (), False),
+)
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("kind", "size", "options", "has_flag"), SPREAD, ids=("journal", "bare", "xfs", "btrfs", "tmpfs")
+)
+def test_a_vault_spreads_its_layers_where_the_file_system_can(
+    tmp_path: Path, mounted: Path, kind: str, size: str, options: tuple[str, ...], has_flag: bool
+) -> None:
+    make_filesystem(kind, size, tmp_path / "image", mounted, *options)
+    made = open_vault(os.fsencode(mounted), b"/p")
+    assert spread_layers(made) == has_flag
+    for place in (made.path + b"/layers", made.path + b"/forks"):
+        assert is_spread(place) == has_flag
+    layer = made.layer(made.new_layer())
+    os.mkdir(layer + b"/tree")
+    assert not is_spread(layer)
+    assert not is_spread(layer + b"/tree")
+
+
+def is_spread(directory: bytes) -> bool:
+    """Whether lsattr(1) shows the flag ``T``."""
+    done = subprocess.run(["lsattr", "-d", directory], capture_output=True, check=False)
+    return b"T" in done.stdout.partition(b" ")[0]
 
 
 @root_only
