@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import pwd
+import subprocess
+import time
 
 import mudroom
 from mudroom.stage.views.preflight import filesystem, mounts
@@ -13,6 +15,8 @@ from mudroom.stage.views.preflight import filesystem, mounts
 def facts(directory: bytes) -> dict[str, str]:
     return {
         "mudroom": mudroom.__version__,
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "kernel": platform.release(),
         "processors": f"{os.cpu_count()} x {_processor()}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
@@ -21,6 +25,20 @@ def facts(directory: bytes) -> dict[str, str]:
         "user": f"{_user()} (uid {os.geteuid()})",
         "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
     }
+
+
+def commit() -> str:
+    """Return the commit of this checkout, with a + if files differ from it; "unknown" without git."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    git = ["git", "-c", f"safe.directory={os.path.dirname(here)}", "-C", here]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if changed.stdout else "")
 
 
 def _processor() -> str:

@@ -183,12 +183,14 @@ def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
     taken_by: dict[bytes, Op | None] = {}  # each directory once: a chain would cost its depth cubed
     for change in landing.taken if tops else ():
-        path, above, on_the_way = change.path, parent(change.path), []
-        while above and above not in taken_by and above not in tops:
-            on_the_way.append(above)
-            above = parent(above)
-        op = tops.get(above) or taken_by.get(above)
-        taken_by.update(dict.fromkeys(on_the_way, op))
+        path, above = change.path, parent(change.path)
+        if above not in taken_by:
+            at, on_the_way = above, []
+            while at and at not in taken_by and at not in tops:
+                on_the_way.append(at)
+                at = parent(at)
+            taken_by.update(dict.fromkeys((*on_the_way, above), tops.get(at) or taken_by.get(at)))
+        op = taken_by[above]
         if op is not None:
             leaving = op.old is not None and op.old.kind == "directory"
             entry = change.base if leaving else change.staged
