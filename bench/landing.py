@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from bench.measure import (
     Budget,
     Contestant,
     Finding,
+    Found,
     Lap,
     Rival,
     Series,
@@ -51,11 +52,11 @@ for directory, _directories, files in os.walk("."):
             stream.write(b"one more line\\n")
 """
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
-SYNCFS = "syncfs of the same files"
+SYNCFS, _DURABLE = "syncfs of the same files", "rsync -a; sync -f"
 
 
-def many_added(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """One new directory with very many small files."""
+def many_added(base: bytes, scale: Scale, only: Collection[str] = ()) -> Iterator[Finding]:
+    """One new directory with very many small files. ``only``: these contestants, and no round that does not count."""
     with new_place(base, "added") as place:
         fill(place.project, 10)
         source, target = place.root + b"/source", place.root + b"/target"
@@ -64,13 +65,13 @@ def many_added(base: bytes, scale: Scale) -> Iterator[Finding]:
         make = [*_PYTHON, _FILL, str(scale.added)]
         command(make, source)
         ways: dict[str, Argv] = {name: [*name.split(), source + b"/new", target] for name in ("cp -a", "rsync -a")}
-        found = _measure(place, make, ways, target, ("rm -rf", ["rm", "-rf", target + b"/new"]), scale.applies)
+        found = _measure(place, make, ways, target, ("rm -rf", ["rm", "-rf", target + b"/new"]), scale.applies, only)
     relative = {SYNCFS: at_most_times(2)}
     yield from _findings(f"{scale.added:,} new files", found, None, relative, "rm -rf")
 
 
-def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """Very many files changed, each in its own place."""
+def many_modified(base: bytes, scale: Scale, only: Collection[str] = ()) -> Iterator[Finding]:
+    """Very many files changed, each in its own place. ``only``: as for ``many_added``."""
     with new_place(base, "modified") as place:
         fill(place.project, scale.modified)
         source, target, backup = (place.root + b"/" + name for name in (b"source", b"target", b"backup"))
@@ -91,27 +92,33 @@ def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
         back: Argv = ["rsync", "-a", backup + b"/", target + b"/"]
         if not have("rsync"):
             back = ["cp", "-a", backup + b"/.", target]
-        found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies)
+        found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies, only)
     budget = at_most(0.00025 * scale.modified, f"0.25 ms per file: {0.25 * scale.modified / 1000:g} s")
     relative = {"rsync -a": at_most_times(1)}
     yield from _findings(f"{scale.modified:,} modified files", found, budget, relative, "rsync -a back")
 
 
 def _measure(
-    place: Place, make: Sequence[str], ways: Mapping[str, Argv], target: bytes, back: tuple[str, Argv], rounds: int
-) -> dict[str, Series]:
+    place: Place,
+    make: Sequence[str],
+    ways: Mapping[str, Argv],
+    target: bytes,
+    back: tuple[str, Argv],
+    rounds: int,
+    only: Collection[str],
+) -> Found:
     with place.session() as session:
-        contestants = [
-            _apply(session, make, "apply, at once", reviewed=False),
-            _discard(session, make),
-            _apply(session, make, "apply, reviewed", reviewed=True),
-        ]
-        for name, argv in ways.items():
-            contestants.append(_copy(name, [argv], back))
-        contestants.append(_copy("rsync -a; sync -f", [ways["rsync -a"], ["sync", "-f", target]], back))
-        contestants.append(Rival(_dry_run(ways["rsync -a"]), "rsync -ain"))
-        contestants.append(_synced(place, make))
-        return interleave(contestants, rounds)
+        contestants: dict[str, Contestant] = {
+            "apply, at once": _apply(session, make, "apply, at once", reviewed=False),
+            "discard": _discard(session, make),
+            "apply, reviewed": _apply(session, make, "apply, reviewed", reviewed=True),
+            **{name: _copy(name, [argv], back) for name, argv in ways.items()},
+            _DURABLE: _copy(_DURABLE, [ways["rsync -a"], ["sync", "-f", target]], back),
+            "rsync -ain": Rival(_dry_run(ways["rsync -a"]), "rsync -ain"),
+            SYNCFS: _synced(place, make),
+        }
+        chosen = [contestant for name, contestant in contestants.items() if not only or name in only]
+        return interleave(chosen, rounds, warm_up=0 if only else 1)
 
 
 def _apply(session: Session, make: Sequence[str], name: str, *, reviewed: bool) -> Contestant:
@@ -189,10 +196,11 @@ def _dry_run(argv: Argv) -> Contestant:
 def _findings(
     what: str, found: Mapping[str, Series], budget: Budget | None, relative: Mapping[str, Budget], back: str
 ) -> Iterator[Finding]:
-    copies = ("cp -a", "rsync -a", "rsync -a; sync -f", "git apply", SYNCFS)
+    copies = ("cp -a", "rsync -a", _DURABLE, "git apply", SYNCFS)
     yield Finding("apply", f"collect {what}", found["collect"], None, against(found, ["rsync -ain"]))
-    for name in ("apply, at once", "apply, reviewed"):
+    for name in (name for name in ("apply, at once", "apply, reviewed") if name in found):
         verb, _comma, when = name.partition(", ")
         yield Finding("apply", f"{verb} {what}, {when}", found[name], budget, against(found, copies, relative))
     yield Finding("apply", f"undo {what}", found["undo"], None, against(found, [back]))
-    yield Finding("apply", f"discard {what}", found["discard"], None, against(found, ["rm -rf"]))
+    if "discard" in found:
+        yield Finding("apply", f"discard {what}", found["discard"], None, against(found, ["rm -rf"]))

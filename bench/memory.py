@@ -90,7 +90,11 @@ class RootReader:
     """
 
     def __init__(self, end: socket.socket) -> None:
-        self._stream = end.makefile("rw")
+        self._end, self._stream = end, end.makefile("rw")
+
+    def close(self) -> None:
+        self._stream.close()
+        self._end.close()
 
     def ask(self, pid: int) -> float | None:
         self._stream.write(f"{pid}\n")

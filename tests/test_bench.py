@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from bench.measure import (
     reason,
     unmeasured,
 )
+from bench.memory import RootReader, answer
 from bench.place import QUICK
 from bench.table import lines, markdown, to_json
 
@@ -244,6 +247,37 @@ def test_a_part_of_the_table_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch
     rows = list(reach.reach(b"", QUICK))
     assert [row.what for row in rows].count("fine") == 6
     assert [row.why for row in rows if row.why] == ["OSError: [Errno 24] Too many open files"]
+
+
+def test_the_rows_of_the_gate_before_it_fails_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    def gate(_base: bytes, _scale: object) -> Iterator[Finding]:
+        try:
+            squid = Against("squid", Series((10.0,), "MB/s"))
+            yield Finding("gate", "a tunnel, 64 MiB", Series((5.0,), "MB/s"), None, (squid,))
+            raise OSError(24, "Too many open files")
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(reach, "gate", gate)
+    tunnel, new = reach._gate(b"", QUICK)
+    assert tunnel.others[0].budget is not None and not tunnel.met_against(tunnel.others[0])
+    assert new.why == "OSError: [Errno 24] Too many open files"
+    assert ended
+
+
+def test_root_reads_for_another_user() -> None:
+    ours, theirs = socket.socketpair()
+    answering = threading.Thread(target=answer, args=(ours,))
+    answering.start()
+    reader = RootReader(theirs)
+    size = reader.ask(os.getpid())
+    assert size is not None and size > 1e6
+    assert reader.ask(2**22 + 1) is None  # above every pid: proc_sys_kernel(5), pid_max
+    reader.close()
+    answering.join()
+    ours.close()
 
 
 NEEDED = ("sh", "cp", "rm", "sync", "true", "find", "grep", "uname")
