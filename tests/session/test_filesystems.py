@@ -204,12 +204,26 @@ def test_a_vault_spreads_its_layers_where_the_file_system_can(
     make_filesystem(kind, size, tmp_path / "image", mounted, *options)
     made = open_vault(os.fsencode(mounted), b"/p")
     assert spread_layers(made) == has_flag
-    for place in (made.path + b"/layers", made.path + b"/forks"):
-        assert is_spread(place) == has_flag
+    assert is_spread(made.path + b"/layers") == has_flag
     layer = made.layer(made.new_layer())
     os.mkdir(layer + b"/tree")
     assert not is_spread(layer)
     assert not is_spread(layer + b"/tree")
+
+
+@root_only
+def test_forks_of_a_spread_vault_lie_apart(tmp_path: Path, mounted: Path) -> None:
+    """In different flexible block groups, of which this disk has 32: a fork with its layer, whose directory it was made
+    in. Without the flag all are in one."""
+    make_filesystem("ext4", "1G", tmp_path / "image", mounted, "-g", "1024", "-G", "8", "-N", "65536")
+    vault = open_vault(os.fsencode(mounted), b"/p")
+    inodes = 65536 // (1024 * 1024 * 1024 // 4096 // 1024) * 8
+    forks = [vault.new_fork(f"f{number}") for number in range(12)]
+    places = [
+        (os.stat(fork.path).st_ino // inodes, os.stat(fork.layer(fork.state.upper)).st_ino // inodes) for fork in forks
+    ]
+    assert len(set(places)) > 6
+    assert all(fork == layer for fork, layer in places), places
 
 
 def is_spread(directory: bytes) -> bool:
