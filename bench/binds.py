@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
-from bench.measure import Contestant, Finding, Lap, against, at_most, at_most_times, interleave, seconds_of
-from bench.place import BWRAP, Place, Scale, have, new_place
+from bench.measure import Contestant, Finding, Lap, Rival, against, at_most, at_most_times, interleave, seconds_of
+from bench.place import BWRAP, Place, Scale, new_place
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import survey
@@ -25,8 +25,9 @@ def many_binds(base: bytes, scale: Scale) -> Iterator[Finding]:
     count = _FULL if scale.tree > 1_000 else _QUICK
     with new_place(base, "binds") as place:
         paths = _directories(place.root + b"/shown", count)
-        found = interleave([_launcher(place, paths), _launcher(place, []), _bubblewrap(paths)], _ROUNDS)
-    name = f"bwrap, {min(count, _BWRAP_TAKES):,} binds"
+        name = f"bwrap, {min(count, _BWRAP_TAKES):,} binds"
+        rival = Rival(_bubblewrap(paths), name)
+        found = interleave([_launcher(place, paths), _launcher(place, []), rival], _ROUNDS)
     others = against(found, ["mudroom, no bind", name], {name: at_most_times(1)})
     budget = at_most(0.1, "100 ms")
     yield Finding("binds", f"true with {count:,} binds, none of it prepared", found[f"{count} binds"], budget, others)
@@ -74,8 +75,6 @@ def _bubblewrap(paths: list[bytes]) -> Contestant:
     taken = paths[:_BWRAP_TAKES]
 
     def measure() -> Iterator[Lap]:
-        if not have("bwrap"):
-            return
         with tempfile.TemporaryFile() as arguments:
             arguments.write(b"".join(b"--ro-bind\0%s\0%s\0" % (path, path) for path in taken))
             arguments.flush()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, timed
+from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, reason, timed, unmeasured
 from bench.place import Place, Scale, discard, fill, have, new_place, run
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.image import HOST_IMAGE
@@ -25,7 +24,7 @@ _OWN = ["--rm", "--network", "none", "--volume", "/usr:/usr:ro"]
 def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
     """``/bin/true`` in a running session at level 2: in a container that is there, and in a new one each time."""
     if not have("docker"):
-        print("docker is not installed: level 2 is not measured", file=sys.stderr)
+        yield unmeasured("warm", "true in a warm container", "docker is not installed")
         return
     with new_place(base, "warm") as place, new_place(base, "cold") as other:
         fill(place.project, 10)
@@ -40,7 +39,7 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
                 ]  # fmt: skip
                 found = interleave(contestants, scale.cold, warm_up=3)
         except (MudroomError, RuntimeError, subprocess.CalledProcessError) as error:
-            print(f"no container can be had here, and none is measured: {error}", file=sys.stderr)
+            yield unmeasured("warm", "true in a warm container", reason(error))
             return
     yield Finding("warm", "true in a warm container", found["warm"], None, against(found, (_EXEC, _RUN)))
     yield Finding("container", "true in a new container, running session", found["cold"], None, against(found, (_RUN,)))

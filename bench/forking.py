@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from bench.measure import (
@@ -10,6 +10,7 @@ from bench.measure import (
     Contestant,
     Finding,
     Lap,
+    Rival,
     against,
     at_most,
     at_most_times,
@@ -92,7 +93,8 @@ def _alternatives(place: Place, size: int) -> list[Contestant]:
         command([*git, b"add", b"-q", b"--detach", copy], env=place.environ)
         command([*git, b"remove", b"--force", copy], env=place.environ)
 
-    def with_git() -> Iterable[Lap]:
-        return [(f"git worktree add and remove, {size}", seconds_of(worktree))] if have("git") else []
-
-    return [lambda: [(f"cp -a and rm -rf, {size}", seconds_of(copied))], with_git]
+    name = f"git worktree add and remove, {size}"
+    return [
+        lambda: [(f"cp -a and rm -rf, {size}", seconds_of(copied))],
+        Rival(lambda: [(name, seconds_of(worktree))], name),
+    ]

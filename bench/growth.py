@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from bench.measure import Against, Budget, Contestant, Finding, Lap, Series, at_most_times, interleave
+from bench.measure import Against, Budget, Contestant, Finding, Lap, Series, at_most_times, interleave, unmeasured
 from bench.place import Place, Scale, discard, fill_empty, have, new_place, run
 from bench.small import program
 from mudroom.session import Session
@@ -56,6 +56,8 @@ def growth(base: bytes, scale: Scale) -> Iterator[Finding]:
         # the first round lists all directories, and in the second the last stamps have become reliable
         found = interleave(contestants, scale.applies, warm_up=2)
         found |= interleave([_in_session(stack, place, size) for size, place in places.items()], 1, warm_up=1)
+    if not have("strace"):
+        yield unmeasured("growth", "system calls of each verb", "strace is not installed")
     for what in dict.fromkeys((" ".join(verb.arguments[:1]), verb.is_linear) for verb in VERBS):
         yield from _findings(*what, found, scale.stacks)
     yield from _findings("true in a session", False, found, scale.stacks)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from bench.measure import (
     Budget,
     Contestant,
     Finding,
+    Found,
     Lap,
+    Rival,
     Series,
     against,
     at_most,
@@ -28,6 +30,8 @@ from bench.measure import (
 from bench.place import Place, Scale, discard, fill, have, new_place, run, tick
 from mudroom.core.result import Result
 from mudroom.session import Session
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.apply.rename import sync_filesystem
 
 Argv = Sequence[str | bytes]
 
@@ -48,10 +52,11 @@ for directory, _directories, files in os.walk("."):
             stream.write(b"one more line\\n")
 """
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
+SYNCFS, _DURABLE = "syncfs of the same files", "rsync -a; sync -f"
 
 
-def many_added(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """One new directory with very many small files."""
+def many_added(base: bytes, scale: Scale, only: Collection[str] = ()) -> Iterator[Finding]:
+    """One new directory with very many small files. ``only``: these contestants, and no round that does not count."""
     with new_place(base, "added") as place:
         fill(place.project, 10)
         source, target = place.root + b"/source", place.root + b"/target"
@@ -60,12 +65,13 @@ def many_added(base: bytes, scale: Scale) -> Iterator[Finding]:
         make = [*_PYTHON, _FILL, str(scale.added)]
         command(make, source)
         ways: dict[str, Argv] = {name: [*name.split(), source + b"/new", target] for name in ("cp -a", "rsync -a")}
-        found = _measure(place, make, ways, target, ("rm -rf", ["rm", "-rf", target + b"/new"]), scale.applies)
-    yield from _findings(f"{scale.added:,} new files", found, at_most(0.100, "100 ms"), {}, "rm -rf")
+        found = _measure(place, make, ways, target, ("rm -rf", ["rm", "-rf", target + b"/new"]), scale.applies, only)
+    relative = {SYNCFS: at_most_times(2)}
+    yield from _findings(f"{scale.added:,} new files", found, None, relative, "rm -rf")
 
 
-def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """Very many files changed, each in its own place."""
+def many_modified(base: bytes, scale: Scale, only: Collection[str] = ()) -> Iterator[Finding]:
+    """Very many files changed, each in its own place. ``only``: as for ``many_added``."""
     with new_place(base, "modified") as place:
         fill(place.project, scale.modified)
         source, target, backup = (place.root + b"/" + name for name in (b"source", b"target", b"backup"))
@@ -76,35 +82,43 @@ def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
         patch = place.root + b"/patch"
         with open(patch, "wb") as stream:
             words = ["git", "diff", "--no-index", "--no-prefix", "--no-renames", "target", "source"]
-            subprocess.run(words, cwd=place.root, stdout=stream, check=False)  # 1: they differ
+            if have("git"):
+                subprocess.run(words, cwd=place.root, stdout=stream, check=False)  # 1: they differ
         ways: dict[str, Argv] = {
             "rsync -a": ["rsync", "-a", source + b"/", target + b"/"],
             "cp -a": ["cp", "-a", source + b"/.", target],
             "git apply": ["git", "-C", target, "apply", "-p1", "--whitespace=nowarn", patch],
         }
         back: Argv = ["rsync", "-a", backup + b"/", target + b"/"]
-        found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies)
-    budget = at_most(0.0003 * scale.modified, f"0.3 ms per file: {0.3 * scale.modified / 1000:g} s")
+        if not have("rsync"):
+            back = ["cp", "-a", backup + b"/.", target]
+        found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies, only)
+    budget = at_most(0.00025 * scale.modified, f"0.25 ms per file: {0.25 * scale.modified / 1000:g} s")
     relative = {"rsync -a": at_most_times(1)}
     yield from _findings(f"{scale.modified:,} modified files", found, budget, relative, "rsync -a back")
 
 
 def _measure(
-    place: Place, make: Sequence[str], ways: Mapping[str, Argv], target: bytes, back: tuple[str, Argv], rounds: int
-) -> dict[str, Series]:
-    ways = {name: argv for name, argv in ways.items() if have(name.split()[0])}
+    place: Place,
+    make: Sequence[str],
+    ways: Mapping[str, Argv],
+    target: bytes,
+    back: tuple[str, Argv],
+    rounds: int,
+    only: Collection[str],
+) -> Found:
     with place.session() as session:
-        contestants = [
-            _apply(session, make, "apply, at once", reviewed=False),
-            _discard(session, make),
-            _apply(session, make, "apply, reviewed", reviewed=True),
-        ]
-        for name, argv in ways.items():
-            contestants.append(_copy(name, [argv], back))
-        if "rsync -a" in ways:
-            contestants.append(_copy("rsync -a; sync -f", [ways["rsync -a"], ["sync", "-f", target]], back))
-            contestants.append(_dry_run(ways["rsync -a"]))
-        return interleave(contestants, rounds)
+        contestants: dict[str, Contestant] = {
+            "apply, at once": _apply(session, make, "apply, at once", reviewed=False),
+            "discard": _discard(session, make),
+            "apply, reviewed": _apply(session, make, "apply, reviewed", reviewed=True),
+            **{name: _copy(name, [argv], back) for name, argv in ways.items()},
+            _DURABLE: _copy(_DURABLE, [ways["rsync -a"], ["sync", "-f", target]], back),
+            "rsync -ain": Rival(_dry_run(ways["rsync -a"]), "rsync -ain"),
+            SYNCFS: _synced(place, make),
+        }
+        chosen = [contestant for name, contestant in contestants.items() if not only or name in only]
+        return interleave(chosen, rounds, warm_up=0 if only else 1)
 
 
 def _apply(session: Session, make: Sequence[str], name: str, *, reviewed: bool) -> Contestant:
@@ -152,6 +166,25 @@ def _copy(name: str, commands: Sequence[Argv], back: tuple[str, Argv]) -> Contes
         os.sync()
         yield back[0], seconds_of(lambda: command(back[1]))
 
+    return Rival(measure, name)
+
+
+def _synced(place: Place, make: Sequence[str]) -> Contestant:
+    """What syncfs(2) takes after the same command has made the same files without mudroom: less is not durable."""
+
+    def measure() -> Iterator[Lap]:
+        bare = place.root + b"/bare"
+        if os.path.isdir(bare):
+            remove_tree(bare)
+        command(["cp", "-a", place.project, bare])
+        os.sync()
+        command(make, bare)
+        descriptor = os.open(bare, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield SYNCFS, seconds_of(lambda: sync_filesystem(descriptor))
+        finally:
+            os.close(descriptor)
+
     return measure
 
 
@@ -161,12 +194,13 @@ def _dry_run(argv: Argv) -> Contestant:
 
 
 def _findings(
-    what: str, found: Mapping[str, Series], budget: Budget, relative: Mapping[str, Budget], back: str
+    what: str, found: Mapping[str, Series], budget: Budget | None, relative: Mapping[str, Budget], back: str
 ) -> Iterator[Finding]:
-    copies = ("cp -a", "rsync -a", "rsync -a; sync -f", "git apply")
+    copies = ("cp -a", "rsync -a", _DURABLE, "git apply", SYNCFS)
     yield Finding("apply", f"collect {what}", found["collect"], None, against(found, ["rsync -ain"]))
-    for name in ("apply, at once", "apply, reviewed"):
+    for name in (name for name in ("apply, at once", "apply, reviewed") if name in found):
         verb, _comma, when = name.partition(", ")
         yield Finding("apply", f"{verb} {what}, {when}", found[name], budget, against(found, copies, relative))
     yield Finding("apply", f"undo {what}", found["undo"], None, against(found, [back]))
-    yield Finding("apply", f"discard {what}", found["discard"], None, against(found, ["rm -rf"]))
+    if "discard" in found:
+        yield Finding("apply", f"discard {what}", found["discard"], None, against(found, ["rm -rf"]))

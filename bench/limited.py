@@ -6,13 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from bench.measure import (
     Contestant,
     Finding,
     Lap,
+    Rival,
     Series,
     against,
     at_most_times,
@@ -21,7 +22,7 @@ from bench.measure import (
     seconds_of,
     timed,
 )
-from bench.place import BWRAP, Place, Scale, discard, fill, have, new_place, run
+from bench.place import BWRAP, Place, Scale, discard, fill, new_place, run
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
@@ -56,9 +57,9 @@ def limited(base: bytes, scale: Scale) -> Iterator[Finding]:
             except (Unsupported, RuntimeError) as error:
                 print(f"limits cannot be held here, and are not measured: {error}", file=sys.stderr)
                 return
-            rivals = [rival for rival in (_bwrap(), _srt(place), _docker()) if rival is not None]
+            rivals = [Rival(_bwrap(), _BWRAP), Rival(_srt(place), _SRT), Rival(_docker, _DOCKER)]
             with Sandlock() as sandlock:
-                contestants = [_limited(session), *rivals, *([sandlock.lap] if sandlock.found else [])]
+                contestants: list[Contestant] = [_limited(session), *rivals, Rival(sandlock.lap, _SANDLOCK)]
                 found = interleave(contestants, scale.cold, warm_up=2)
         others = against(found, (_BWRAP, _SANDLOCK, _SRT, _DOCKER), {_BWRAP: at_most_times(1)})
         yield Finding("limited", "true with limits, in a running session", found["limited"], None, others)
@@ -73,42 +74,36 @@ def _limited(session: Session) -> Contestant:
     return lap
 
 
-def _bwrap() -> Contestant | None:
-    return timed(_BWRAP, [*BWRAP, TRUE]) if have("bwrap") else None
+def _bwrap() -> Contestant:
+    return timed(_BWRAP, [*BWRAP, TRUE])
 
 
-def _srt(place: Place) -> Contestant | None:
-    program = _rival("srt")
-    if program is None or not have("bwrap"):
-        return None
+def _srt(place: Place) -> Contestant:
     settings = place.root + b"/srt.json"
     with open(settings, "w") as stream:
         stream.write(
             '{"network": {"allowedDomains": [], "deniedDomains": []},'
             ' "filesystem": {"denyRead": [], "allowWrite": ["."], "denyWrite": []}}'
         )
-    return timed(_SRT, [program, "--settings", settings, "-c", TRUE], place.project, place.environ)
+    return timed(_SRT, [installed("srt"), "--settings", settings, "-c", TRUE], place.project, place.environ)
 
 
-def _docker() -> Contestant | None:
+def _docker() -> Iterable[Lap]:
     """With whatever image is there: none can be fetched for a benchmark."""
-    if not have("docker"):
-        return None
-    listed = subprocess.run(["docker", "images", "-q"], capture_output=True, text=True, check=False)
-    if listed.returncode or not listed.stdout.split():
-        return None
+    listed = subprocess.run(["docker", "images", "-q"], capture_output=True, text=True, check=True)
+    if not listed.stdout.split():
+        raise RuntimeError("Docker has no image")
     limits = ["--memory", "1g", "--pids-limit", "200", "--cpus", "2", "--network", "none"]
-    return timed(_DOCKER, ["docker", "run", "--rm", *limits, listed.stdout.split()[0], TRUE])
+    return timed(_DOCKER, ["docker", "run", "--rm", *limits, listed.stdout.split()[0], TRUE])()
 
 
 class Sandlock:
     """Its library, imported once, in its own Python."""
 
     def __init__(self) -> None:
-        beside = _rival("sandlock-mcp")
-        self.found = beside is not None
+        beside = installed("sandlock-mcp")
         self._child: subprocess.Popen[str] | None = None
-        if beside is not None:
+        if os.path.isabs(beside):
             python = os.path.join(os.path.dirname(beside), "python3")
             pipe = subprocess.PIPE
             self._child = subprocess.Popen([python, "-c", _SANDLOCK_LOOP], stdin=pipe, stdout=pipe, text=True)
@@ -117,7 +112,8 @@ class Sandlock:
         return self
 
     def lap(self) -> Iterator[Lap]:
-        assert self._child is not None and self._child.stdin is not None and self._child.stdout is not None
+        if self._child is None or self._child.stdin is None or self._child.stdout is None:
+            raise RuntimeError("sandlock is not installed")
         self._child.stdin.write("go\n")
         self._child.stdin.flush()
         yield _SANDLOCK, float(self._child.stdout.readline())
@@ -127,10 +123,11 @@ class Sandlock:
             self._child.communicate()
 
 
-def _rival(name: str) -> str | None:
-    """On PATH, or in one of the directories of MUDROOM_RIVALS."""
+def installed(name: str) -> str:
+    """Return the path of a program in one of the directories of MUDROOM_RIVALS or on PATH; else the name itself, of
+    which the start fails."""
     path = os.environ.get("MUDROOM_RIVALS", "") + os.pathsep + os.environ.get("PATH", os.defpath)
-    return shutil.which(name, path=path)
+    return shutil.which(name, path=path) or name
 
 
 def at_once(base: bytes, scale: Scale) -> Iterator[Finding]:
@@ -138,10 +135,11 @@ def at_once(base: bytes, scale: Scale) -> Iterator[Finding]:
     with new_place(base, "at-once") as place:
         fill(place.project, 10)
         with Session.open(place.project, state=place.state, home=place.home, environ=place.environ) as session:
-            contestants = [_many(lambda: session.run([TRUE.encode()], fork=None), session)]
-            if have("bwrap"):
-                contestants.append(_many_plain(_BWRAP, [*BWRAP, TRUE]))
-            contestants.append(_many_plain("subprocess.run", [TRUE]))
+            contestants: list[Contestant] = [
+                _many(lambda: session.run([TRUE.encode()], fork=None), session),
+                Rival(_many_plain(_BWRAP, [*BWRAP, TRUE]), _BWRAP),
+                _many_plain("subprocess.run", [TRUE]),
+            ]
             found = interleave(contestants, max(2, scale.looks), warm_up=1)
         others = against(found, (_BWRAP, "subprocess.run"), {_BWRAP: at_most_times(1)})
         ours: Series = found["mudroom"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from bench.measure import Against, Finding, Series, at_most
-from bench.place import BWRAP, Place, Scale, discard, fill, have, new_place, run
+from bench.measure import NONE, Against, Finding, Series, at_most, reason
+from bench.place import BWRAP, Place, Scale, discard, fill, new_place, run
 
 _COMMANDS = 20
 _SETTLE = 0.3  # seconds in which the launcher prepares the next sandbox and the last one ends
@@ -27,8 +28,11 @@ def launcher_memory(base: bytes, scale: Scale) -> Iterator[Finding]:
 def _measure(place: Place) -> Iterator[Finding]:
     with ExitStack() as stack, place.session() as session:
         others = {"an idle python -I -S": _start(stack, _IDLE)}
-        if have("bwrap"):
+        missing = ""
+        try:
             others["bwrap, running a command"] = _start(stack, [*BWRAP, "sh", "-c", "echo; exec cat"])
+        except OSError as error:
+            missing = reason(error)
         for _ in range(_COMMANDS):
             discard(session, run(session, "/bin/true"))
         launcher = session.machine.client._pid
@@ -38,6 +42,7 @@ def _measure(place: Place) -> Iterator[Finding]:
             beside = [(name, measure(pid)) for name, pid in others.items()]
             if ours is not None:
                 known = tuple(Against(name, _megabytes(size)) for name, size in beside if size is not None)
+                known += (Against("bwrap, running a command", NONE, None, missing),) if missing else ()
                 yield Finding("memory", f"launcher, {what}", _megabytes(ours), at_most(15, "15 MB"), known)
         yield from _with_helpers(launcher)
 
@@ -72,8 +77,48 @@ def proportional(pid: int) -> float | None:
     try:
         with open(f"/proc/{pid}/smaps_rollup") as stream:
             return next(int(line.split()[1]) * 1024.0 for line in stream if line.startswith("Pss:"))
-    except (PermissionError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError):
         return None
+    except PermissionError:
+        return _root.ask(pid) if _root is not None else None
+
+
+class RootReader:
+    """Asks a process of root's for what only root may read: the share of a process that cannot be dumped.
+
+    The child of ``--user`` has one end, its parent answers at the other (``answer``) until the child has ended.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._stream = end, end.makefile("rw")
+
+    def close(self) -> None:
+        self._stream.close()
+        self._end.close()
+
+    def ask(self, pid: int) -> float | None:
+        self._stream.write(f"{pid}\n")
+        self._stream.flush()
+        said = self._stream.readline().strip()
+        return float(said) if said else None
+
+
+def answer(end: socket.socket) -> None:
+    """Answer a ``RootReader`` until its process has ended."""
+    with end.makefile("rw") as stream:
+        for line in stream:
+            size = proportional(int(line))
+            stream.write(f"{'' if size is None else size}\n")
+            stream.flush()
+
+
+_root: RootReader | None = None
+
+
+def read_as_root(end: socket.socket) -> None:
+    """Let this process ask at ``end`` for what it may not read itself."""
+    global _root  # noqa: PLW0603 - set once, when the process has become another user
+    _root = RootReader(end)
 
 
 def descendants(pid: int) -> list[int]:

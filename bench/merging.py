@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from bench.measure import Budget, Contestant, Finding, against, at_most, command, interleave, seconds_of
+from bench.measure import Budget, Contestant, Finding, Rival, against, at_most, command, interleave, seconds_of
 from bench.place import Scale
 from mudroom.core.merge.diff3 import merge3
 from mudroom.stage.layers.layer import remove_tree
@@ -56,7 +56,9 @@ def _measure(root: bytes, name: str, triple: Triple, budget: Budget | None) -> F
         "merge3": lambda: merge3(base, ours, theirs).content(),
         "git merge-file": lambda: command(git, root),
     }
-    found = interleave([_contestant(way, act) for way, act in ways.items()], _ROUNDS, warm_up=1)
+    contestants = [_contestant(way, act) for way, act in ways.items()]
+    contestants[1] = Rival(contestants[1], "git merge-file")
+    found = interleave(contestants, _ROUNDS, warm_up=1)
     return Finding("merge", name, found["merge3"], budget, against(found, ["git merge-file"]))
 
 

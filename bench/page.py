@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from bench.measure import Contestant, Finding, Lap, against, at_most, clocked, command, interleave, timed
+from bench.measure import Contestant, Finding, Lap, against, at_most, clocked, command, interleave, timed, unmeasured
 from bench.place import Place, Scale, fill, have, new_place, run
 
 _STATUS, _DIFF = "git status", "git diff of one file"
@@ -40,6 +40,7 @@ class _Server(NamedTuple):
 def page(base: bytes, scale: Scale) -> Iterator[Finding]:
     """A fork with as many changed files as an apply is measured with."""
     if importlib.util.find_spec("starlette") is None or not have("git"):
+        yield unmeasured("page", "the page", "starlette or git is not installed")
         return
     with new_place(base, "page") as place:
         fork, name = _prepare(place, scale.modified)

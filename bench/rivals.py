@@ -267,15 +267,15 @@ def snapshots(place: Place, fill: Callable[[bytes], None]) -> Iterator[Snapshots
         os.unlink(image)
 
 
-def absent() -> Iterator[str]:
+def absent() -> Iterator[tuple[str, str]]:
     """Rivals that cannot be measured here, each with the reason."""
     if not have("git"):
-        yield "git worktree: git is not installed"
+        yield Worktrees.name, "git is not installed"
     why = _no_snapshots()
     if why:
-        yield f"btrfs snapshot: {why}"
+        yield Snapshots.name, why
     if sandfs() is None:
-        yield "sandfs: not installed (pip install sandfs)"
+        yield Sandfs.name, "not installed (pip install sandfs)"
 
 
 def can_snapshot() -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from bench.measure import (
     Contestant,
     Finding,
     Lap,
+    Rival,
     against,
     at_most,
     at_most_over,
@@ -20,7 +21,7 @@ from bench.measure import (
     seconds_of,
     timed,
 )
-from bench.place import BWRAP, Scale, discard, fill, have, new_place, run
+from bench.place import BWRAP, Scale, discard, fill, new_place, run
 from mudroom.session import Session
 from mudroom.vault.forks.collection import view_of
 from mudroom.vault.forks.open_fork import OpenFork
@@ -63,13 +64,10 @@ def _contestants(session: Session) -> list[Contestant]:
     def plain() -> object:
         return subprocess.run([TRUE], check=True)
 
-    def bubblewrap() -> Iterable[Lap]:
-        return [(_BWRAP, seconds_of(lambda: subprocess.run([*BWRAP, TRUE], check=True)))] if have("bwrap") else []
-
     return [
         in_session,
         lambda: [("subprocess.run", seconds_of(plain))],
-        bubblewrap,
+        Rival(timed(_BWRAP, [*BWRAP, TRUE]), _BWRAP),
         _bare_launcher(session),
         in_a_row,
         plain_in_a_row,
@@ -101,12 +99,11 @@ def cold_command(base: bytes, scale: Scale) -> Iterator[Finding]:
     with new_place(base, "cold") as place:
         fill(place.project, 10)
         cwd, env = place.project, place.environ
-        contestants = [
+        contestants: list[Contestant] = [
             timed("mudroom", [*program(), "run", "--yes", "--", "true"], cwd, env),
             timed("python -c pass", [sys.executable, "-c", "pass"], cwd, env),
+            Rival(timed(_BWRAP, [*BWRAP, TRUE], cwd, env), _BWRAP),
         ]
-        if have("bwrap"):
-            contestants.append(timed(_BWRAP, [*BWRAP, TRUE], cwd, env))
         found = interleave(contestants, scale.cold, warm_up=2)
     others = against(found, ("python -c pass", _BWRAP))
     yield Finding(

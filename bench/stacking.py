@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from bench.measure import (
     clocked,
     interleave,
     seconds_of,
+    unmeasured,
 )
 from bench.place import Place, Scale, fill, fill_empty, have, make_repository, new_place
 from bench.rivals import Copies, Mudroom, Rival, Sandfs, Worktrees, absent, can_snapshot, sandfs, snapshots
@@ -43,8 +43,8 @@ _PAUSE = 1.1
 
 
 def stacks(base: bytes, scale: Scale) -> Iterator[Finding]:
-    for reason in absent():
-        print(f"not compared with {reason}", file=sys.stderr)
+    for rival, why in absent():
+        yield unmeasured("stack", f"the same by {rival}", why)
     with ExitStack() as stack:
         warm = stack.enter_context(_warm(base))
         begun: list[Contestant] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bench.measure import Budget, Finding, Series
+from bench.measure import Against, Budget, Finding, Series
 
-SCHEMA = "mudroom.bench/1"
+SCHEMA = "mudroom.bench/2"
 _WIDTHS = (48, 9, 17, 8, 24)
 
 
@@ -20,11 +20,42 @@ def header(facts: Mapping[str, str]) -> Iterator[str]:
 
 def lines(finding: Finding) -> Iterator[str]:
     """One line for what was measured, an indented one for each alternative."""
-    yield _line(finding.what, *_numbers(finding.ours), "", _text(finding.budget), _said(finding.met()))
+    if finding.ours.values:
+        yield _line(finding.what, *_numbers(finding.ours), "", _text(finding.budget), _said(finding.met()))
+    else:
+        yield f"{finding.what:<{_WIDTHS[0]}} not measured: {finding.why}"
     for other in finding.others:
+        if not finding.compares(other):
+            yield f"{'    ' + other.name:<{_WIDTHS[0]}} not measured: {other.why or finding.why}"
+            continue
         ratio = f"{_number(finding.ratio(other))}x"
         met = _said(finding.met_against(other))
         yield _line("    " + other.name, *_numbers(other.series), ratio, _text(other.budget), met)
+
+
+def markdown(findings: Iterable[Finding]) -> Iterator[str]:
+    """The findings as the table of README: a row for each rival that has a budget, bold where it is missed."""
+    yield "| what | mudroom | against | ratio: median, best | goal |"
+    yield "| --- | --- | --- | --- | --- |"
+    for finding in findings:
+        if not finding.ours.values:
+            yield f"| {finding.what} | not measured: {finding.why} | | | |"
+            continue
+        ours = _numbers(finding.ours)[0]
+        if finding.budget is not None:
+            yield f"| {finding.what} | {_bold(ours, finding.met())} | | | {finding.budget.text} |"
+        for other in finding.others:
+            goal = _text(other.budget)
+            if finding.compares(other):
+                ratio = _bold(f"{_number(finding.ratio(other))}x", finding.met_against(other))
+                theirs, best = _numbers(other.series)[0], f"{_number(finding.best_ratio(other))}x"
+                yield f"| {finding.what} | {ours} | {other.name} {theirs} | {ratio}, {best} | {goal} |"
+            else:
+                yield f"| {finding.what} | {ours} | {other.name}: not measured, {other.why} | | {goal} |"
+
+
+def _bold(text: str, met: bool | None) -> str:
+    return f"**{text}**" if met is False else text
 
 
 def summary(findings: Iterable[Finding]) -> str:
@@ -37,27 +68,28 @@ def to_json(facts: Mapping[str, str], quick: bool, findings: Iterable[Finding]) 
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    others = [
-        {
-            "name": other.name,
-            **_series(other.series),
-            "ratio": round(finding.ratio(other), 4),
-            "budget": _budget(other.budget, finding.met_against(other)),
-        }
-        for other in finding.others
-    ]
     budget = _budget(finding.budget, finding.met())
     return {
         "bench": finding.bench,
         "what": finding.what,
-        **_series(finding.ours),
+        **_series(finding.ours, finding.why),
         "budget": budget,
-        "against": others,
+        "against": [_other(finding, other) for other in finding.others],
     }
 
 
-def _series(series: Series) -> dict[str, Any]:
+def _other(finding: Finding, other: Against) -> dict[str, Any]:
+    budget = _budget(other.budget, finding.met_against(other))
+    row = {"name": other.name, **_series(other.series, other.why or finding.why), "budget": budget}
+    if finding.compares(other):
+        row |= {"ratio": round(finding.ratio(other), 4), "best_ratio": round(finding.best_ratio(other), 4)}
+    return row
+
+
+def _series(series: Series, why: str) -> dict[str, Any]:
     values = series.values
+    if not values:
+        return {"missing": why}
     return {
         "unit": series.unit,
         "median": series.median,

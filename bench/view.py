@@ -10,19 +10,19 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
-from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave
+from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave, unmeasured
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run
 from mudroom.session import Session
 
 _TIMES = 5
-_LOOP = """
+LOOP = """
 import subprocess, sys, time
 for _ in range(int(sys.argv[1])):
     started = time.perf_counter()
     subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL, check=True)
     print(time.perf_counter() - started)
 """
-_WRITE = """
+WRITE = """
 import os, sys
 for number in range(int(sys.argv[1])):
     with open(f"new-{number}", "wb") as stream:
@@ -30,7 +30,7 @@ for number in range(int(sys.argv[1])):
 for number in range(int(sys.argv[1])):
     os.unlink(f"new-{number}")
 """
-_PYTHON = [sys.executable, "-I", "-S", "-c"]
+PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
 def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
     commands = {
         f"find . -type f, {scale.tree:,} files": ["find", ".", "-type", "f"],
         f"grep -r, {scale.tree:,} files": ["grep", "-r", "file 123", "."],
-        f"write and remove {writes:,} files": [*_PYTHON, _WRITE, str(writes)],
+        f"write and remove {writes:,} files": [*PYTHON, WRITE, str(writes)],
     }
     with new_place(base, "view") as place:
         fill(place.project, scale.tree)
@@ -48,6 +48,8 @@ def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
         with place.session() as session:
             contestants = [one for name, argv in commands.items() for one in _pair(name, place, session, argv)]
             found = interleave(contestants, scale.looks)
+    if not have("git"):
+        yield unmeasured("view", f"git status, {scale.tree:,} files", "git is not installed")
     for name in commands:
         for turn in ("first in its mount", "again"):
             bare = against(
@@ -57,7 +59,7 @@ def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
 
 
 def _pair(name: str, place: Place, session: Session, argv: list[str]) -> tuple[Contestant, Contestant]:
-    loop = [*_PYTHON, _LOOP, str(_TIMES), *argv]
+    loop = [*PYTHON, LOOP, str(_TIMES), *argv]
 
     def staged() -> Iterable[Lap]:
         result = run(session, *loop)

@@ -22,6 +22,7 @@ from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage import beneath
 from mudroom.vault.apply.execution import Executor
+from mudroom.vault.store.store import open_vault, spread_layers
 
 pytestmark = pytest.mark.both_users
 
@@ -182,6 +183,53 @@ def test_everything_on_one_file_system_of_a_kind(
     for name in ("project", "home"):
         (mounted / name).mkdir()
     check_apply_and_undo(Split(mounted / "project", mounted / "state", mounted / "home", client))
+
+
+SPREAD = (
+    ("ext4", "50M", (), True),
+    ("ext4", "50M", ("-O", "^has_journal"), True),
+    ("xfs", "400M", (), False),
+    ("btrfs", "200M", (), False),
+    ("tmpfs", "50M", (), False),
+)
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("kind", "size", "options", "has_flag"), SPREAD, ids=("journal", "bare", "xfs", "btrfs", "tmpfs")
+)
+def test_a_vault_spreads_its_layers_where_the_file_system_can(
+    tmp_path: Path, mounted: Path, kind: str, size: str, options: tuple[str, ...], has_flag: bool
+) -> None:
+    make_filesystem(kind, size, tmp_path / "image", mounted, *options)
+    made = open_vault(os.fsencode(mounted), b"/p")
+    assert spread_layers(made) == has_flag
+    assert is_spread(made.path + b"/layers") == has_flag
+    layer = made.layer(made.new_layer())
+    os.mkdir(layer + b"/tree")
+    assert not is_spread(layer)
+    assert not is_spread(layer + b"/tree")
+
+
+@root_only
+def test_forks_of_a_spread_vault_lie_apart(tmp_path: Path, mounted: Path) -> None:
+    """In different flexible block groups, of which this disk has 32: a fork with its layer, whose directory it was made
+    in. Without the flag all are in one."""
+    make_filesystem("ext4", "1G", tmp_path / "image", mounted, "-g", "1024", "-G", "8", "-N", "65536")
+    vault = open_vault(os.fsencode(mounted), b"/p")
+    inodes = 65536 // (1024 * 1024 * 1024 // 4096 // 1024) * 8
+    forks = [vault.new_fork(f"f{number}") for number in range(12)]
+    places = [
+        (os.stat(fork.path).st_ino // inodes, os.stat(fork.layer(fork.state.upper)).st_ino // inodes) for fork in forks
+    ]
+    assert len(set(places)) > 6
+    assert all(fork == layer for fork, layer in places), places
+
+
+def is_spread(directory: bytes) -> bool:
+    """Whether lsattr(1) shows the flag ``T``."""
+    done = subprocess.run(["lsattr", "-d", directory], capture_output=True, check=False)
+    return b"T" in done.stdout.partition(b" ")[0]
 
 
 @root_only

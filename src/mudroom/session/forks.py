@@ -489,9 +489,10 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
     fork's lock; no command may be running in it."""
     from mudroom.vault.forks.apart import set_apart
 
-    replaced = set_apart(forks.vault, fork)
+    if not set_apart(forks.vault, fork):
+        return
     record = fork.record
-    if replaced and record is not None:
+    if record is not None:
         with OpenFork(forks.vault, fork) as opened:
             view = view_of(forks.vault, fork, opened, "copy" if fork.has_copy else "overlay")
             if not os.path.isdir(view.staged[0]):

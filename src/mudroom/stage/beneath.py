@@ -172,6 +172,59 @@ def look_beneath(root: int, path: bytes) -> Entry | None:
         raise
 
 
+class LastDirectory:
+    """Directories below ``root``, of which the last one entered stays open: paths in walking order mostly share one.
+
+    The descriptor is that of the directory which was at the path when it was entered, whatever has been renamed since.
+    So this is for what is checked again afterwards, and for trees in which only mudroom renames. To change the user's
+    files, open their directory anew. The owner closes it; one thread uses it at a time.
+    """
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+        self._path: bytes | None = None
+        self._opened = -1
+
+    def __enter__(self) -> LastDirectory:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def enter(self, path: bytes) -> int:
+        """Return a descriptor of the directory, which stays open until the next one is entered. Raise OSError as
+        ``open_beneath`` does."""
+        if path != self._path:
+            self.close()
+            self._opened = open_beneath(self.root, path, os.O_RDONLY | os.O_DIRECTORY)
+            self._path = path
+        return self._opened
+
+    def close(self) -> None:
+        """Close the directory. It may be entered again."""
+        if self._path is not None:
+            os.close(self._opened)
+            self._path = None
+
+    def look(self, path: bytes) -> Entry | None:
+        """As ``look_beneath``."""
+        above, _slash, name = path.rpartition(b"/")
+        try:
+            return look(self.enter(above), name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return None
+            raise
+
+    def open_file(self, path: bytes) -> int:
+        """As ``open_file``."""
+        above, _slash, name = path.rpartition(b"/")
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.enter(above))
+
+
 def entries(directory_fd: int) -> dict[bytes, Entry]:
     """Return the entries of an open directory by name."""
     by_name = {}

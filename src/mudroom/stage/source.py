@@ -99,6 +99,8 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         if size > limit:
             return None
         data = os.read(descriptor, size + 1)
+        if len(data) == size:
+            return data
         while len(data) <= limit and (more := os.read(descriptor, 1 << 20)):
             data += more
         return data if len(data) <= limit else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import top_directory
 from mudroom.stage.layers import layer
 from mudroom.vault.record import ForkRecord, load
-from mudroom.vault.store.store import open_vault, vault_path
+from mudroom.vault.retention.schedule import tidy
+from mudroom.vault.store.store import open_vault, spread_layers, vault_path
 
 
 def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:
@@ -33,6 +37,45 @@ def test_a_vault_is_private_and_found_again(tmp_path: Path) -> None:
     assert [fork.name for fork in again.forks()] == ["f"]
     with pytest.raises(UsageError, match="there is a fork named f already"):
         again.new_fork("f")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ioctls that are made, on a disk that says that it is ext4."""
+    made: list[int] = []
+    real = fcntl.ioctl
+
+    def noted(descriptor: int, number: int, *rest: Any) -> Any:
+        made.append(number)
+        return real(descriptor, number, *rest)
+
+    monkeypatch.setattr(top_directory, "filesystem_magic", lambda _path: 0xEF53)
+    monkeypatch.setattr(fcntl, "ioctl", noted)
+    return made
+
+
+def test_a_vault_spreads_its_layers_once(tmp_path: Path, calls: list[int]) -> None:
+    """The flags are read and set; neither opening the vault again nor a fork asks any more."""
+    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    assert 1 <= len(calls) <= 2
+    calls.clear()
+    open_vault(os.fsencode(tmp_path), b"/p").new_fork("f")
+    assert not calls
+    tidy(vault, Settings(), 10**18)
+    assert 1 <= len(calls) <= 2, "an older vault is marked with the day's upkeep"
+
+
+@pytest.mark.parametrize("number", [errno.ENOTTY, errno.EOPNOTSUPP, errno.EPERM, errno.EACCES])
+def test_a_file_system_that_refuses_to_spread(
+    tmp_path: Path, calls: list[int], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_arguments: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "ioctl", refused)
+    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    assert spread_layers(vault) is False
+    assert vault.new_fork("f")
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TypeVar
 
 from mudroom.core.tree.entry import Entry
@@ -98,6 +98,36 @@ def entered(root: int, path: bytes) -> Iterator[int]:
     ends."""
     with _opened_up(root, path) if os.geteuid() else nullcontext(), directory(root, path) as opened:
         yield opened
+
+
+class LastEntered:
+    """As ``entered`` for many paths in walking order: the last directory stays open, and enterable, until ``leave`` or
+    the next one. One thread uses it at a time."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._path: bytes | None = None
+        self._opened = -1
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LastEntered:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.leave()
+
+    def enter(self, path: bytes) -> int:
+        """Return a descriptor of the directory at ``path``. Raise OSError as open(2) and chmod(2) do."""
+        if path != self._path:
+            self.leave()
+            opened = self._stack.enter_context(entered(self._root, path))
+            self._path, self._opened = path, opened
+        return self._opened
+
+    def leave(self) -> None:
+        """Close the directory, and restore the modes on the way."""
+        self._path = None
+        self._stack.close()
 
 
 @contextmanager

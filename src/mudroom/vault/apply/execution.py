@@ -153,10 +153,10 @@ class Executor:
     def _slot(self, op: Op) -> At:
         return (self._slots, b"%d" % op.slot)
 
-    def leave_imprint(self, place: bytes, state: str, began: int) -> None:
+    def leave_imprint(self, place: bytes, state: str, began: int, digests: Mapping[bytes, bytes]) -> None:
         """Write the imprint of what was done (``imprint.py``) into the directory of the apply. ``state``: the one that
-        it has then."""
-        take_imprint(place, state, self._root, self.done, self._trees, began)
+        it has then. ``digests``: by path, those that are known."""
+        take_imprint(place, state, self._root, self.done, self._trees, began, digests)
 
     def holds_new(self, op: Op) -> bool:
         """Whether the slot holds the new file, so that it holds no file of the project."""
@@ -164,8 +164,15 @@ class Executor:
         return entry is not None and op.new is not None and _same_inode(entry, op.new)
 
     def _place(self, op: Op, at: At) -> str:
-        current, slot = look(*at), self._slot(op)
+        slot = self._slot(op)
         assert op.new is not None
+        if not self._again:
+            try:
+                move_tree(slot, at, op.new)
+                return ""
+            except (FileExistsError, FileNotFoundError):
+                pass  # below it is examined which of the two is not as it should be
+        current = look(*at)
         if current is not None and _same_inode(current, op.new):
             if self._again and is_same_file(slot, at):  # interrupted in the middle of a move by link
                 os.unlink(slot[1], dir_fd=slot[0])
@@ -188,19 +195,25 @@ class Executor:
         if current is not None and _same_inode(current, op.new):
             settle(at, op.new)
             return ""
-        slot_entry = look(*slot)
-        if slot_entry is not None and _same_inode(slot_entry, op.old):
-            return ""  # swapped before; the user has replaced the new file
-        if slot_entry is None:
-            return MISSING
-        if not self._is_expected(op.old, current):
+        expected = self._is_expected(op.old, current)
+        if self._again or not expected:
+            slot_entry = look(*slot)
+            if slot_entry is not None and _same_inode(slot_entry, op.old):
+                return ""  # swapped before; the user has replaced the new file
+            if slot_entry is None:
+                return MISSING
+        if not expected:
             return EDITED
         try:
             exchange_trees(slot, op.new, at, op.old)
         except FileExistsError:
             self._keep_aside(op, slot)
             raise
-        return "" if self._holds_old(op, slot) else self._undo_swap(op, slot, at)
+        except FileNotFoundError:
+            if look(*slot) is None:
+                return MISSING
+            raise
+        return "" if self._holds_old(op, look(*slot), slot) else self._undo_swap(op, slot, at)
 
     def _keep_aside(self, op: Op, slot: At) -> None:
         """Note the file that is left at ``aside_of(slot)``: without an atomic exchange, the user may create a new file
@@ -223,14 +236,17 @@ class Executor:
 
     def _remove(self, op: Op, at: At) -> str:
         current, slot = look(*at), self._slot(op)
-        if look(*slot) is not None:
+        if self._again and look(*slot) is not None:
             return ""  # removed by us before; a file at the path is a new one of the user's
         if current is None:
             return NOTHING
         if op.old is None or not self._is_expected(op.old, current):
             return EDITED
-        move_tree(at, slot, op.old, take)
-        return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
+        try:
+            move_tree(at, slot, op.old, take)
+        except FileExistsError:
+            return ""  # the slot holds it already
+        return "" if self._holds_old(op, look(*slot), slot) else self._bring_back(slot, at)
 
     def _is_expected(self, expected: Entry | None, current: Entry | None) -> bool:
         """Whether the project holds what was planned.
@@ -253,10 +269,10 @@ class Executor:
                 return ""  # the user has created a new file there, which stays; undo restores the earlier one
         return EDITED
 
-    def _holds_old(self, op: Op, slot: At) -> bool:
-        """Whether the slot holds the expected old entry, including every file of a directory."""
+    def _holds_old(self, op: Op, entry: Entry | None, slot: At) -> bool:
+        """Whether the slot, with this entry, holds the expected old one, including every file of a directory."""
         try:
-            if not is_unchanged(op.old, look(*slot)):
+            if not is_unchanged(op.old, entry):
                 return False
             directory = op.old is not None and op.old.kind == "directory"
             return not directory or first_difference(walk(slot, ours=True), self._trees.get(op.slot, {})) is None
@@ -270,7 +286,8 @@ class Executor:
         done, self.done = self.done, []
         for op in done:
             slot = self._slot(op)
-            if op.kind not in ("swap", "remove") or look(*slot) is None or self._holds_old(op, slot):
+            taken = look(*slot) if op.kind in ("swap", "remove") else None
+            if taken is None or self._holds_old(op, taken, slot):
                 self.done.append(op)
             elif self._give_back(op, slot):
                 self.undone.append(op)

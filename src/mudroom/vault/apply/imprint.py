@@ -23,7 +23,7 @@ from typing import NamedTuple
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage import safe_open
-from mudroom.stage.beneath import look_beneath, open_beneath
+from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
 from mudroom.stage.stamp import file_clock, is_telling
 
@@ -32,6 +32,7 @@ FILES, BYTES = 1024, 32 * 1024 * 1024
 """Number and size together of the files of one apply of which a digest is kept."""
 
 
+_BLOCK = 1 << 20
 _IN_DOUBT = -1
 """Instead of a ctime that a later edit can have, too. No file has it."""
 
@@ -56,11 +57,37 @@ class Imprint(NamedTuple):
 Trees = Mapping[int, Mapping[bytes, Entry]]
 
 
-def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees, began: int) -> None:
-    """Write the imprint of the entries that ``ops`` have just put into the project."""
+def take(
+    place: bytes,
+    state: str,
+    project: int,
+    ops: Iterable[Op],
+    trees: Trees,
+    began: int,
+    digests: Mapping[bytes, bytes],
+) -> None:
+    """Write the imprint of the entries that ``ops`` have just put into the project. ``digests``: by path, those of new
+    content that was read on its way."""
+    with LastDirectory(project) as reader:
+        imprint = _imprint(state, reader, ops, trees, began, digests)
+    import msgspec
+
+    with open(place + NAME + b".new", "wb") as stream:
+        stream.write(msgspec.msgpack.encode(imprint))
+    os.rename(place + NAME + b".new", place + NAME)
+
+
+def _imprint(
+    state: str,
+    project: LastDirectory,
+    ops: Iterable[Op],
+    trees: Trees,
+    began: int,
+    digests: Mapping[bytes, bytes],
+) -> Imprint:
     files: dict[bytes, FileImprint] = {}
     ended, left, room, now = began, FILES, BYTES, file_clock()
-    weak = has_weak_ctime(b"/proc/self/fd/%d" % project)
+    weak = has_weak_ctime(b"/proc/self/fd/%d" % project.root)
     for op in ops:
         entry = _look(project, op.path) if op.new is not None and op.kind in ("place", "swap", "chmod") else None
         if entry is None or not same_stamp(op.new, entry):
@@ -70,23 +97,19 @@ def take(place: bytes, state: str, project: int, ops: Iterable[Op], trees: Trees
         inside = ((op.path + b"/" + path, child, 0) for path, child in below.items() if child.kind == "file")
         for path, child, known in ((op.path, entry, entry.ctime), *inside):
             tells = is_telling(child.ctime, now) and not (weak and is_weak(child))
-            found, ctime = b"", known if tells else _IN_DOUBT
-            if child.kind == "file" and left > 0 and child.size <= room:
+            found, ctime = digests.get(path, b""), known if tells else _IN_DOUBT
+            if not found and child.kind == "file" and left > 0 and child.size <= room:
                 left, room = left - 1, room - child.size
-                found = digest_at(project, path)
+                found = digest_at(project, path, child.size)
             if ctime or found:
                 files[path] = FileImprint(ctime, found)
-    import msgspec
-
-    with open(place + NAME + b".new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(Imprint(state, began, ended, files)))
-    os.rename(place + NAME + b".new", place + NAME)
+    return Imprint(state, began, ended, files)
 
 
-def _look(project: int, path: bytes) -> Entry | None:
+def _look(project: LastDirectory, path: bytes) -> Entry | None:
     """Return the entry; None if what has landed has closed its directory."""
     try:
-        return look_beneath(project, path)
+        return project.look(path)
     except PermissionError:
         return None
 
@@ -102,16 +125,26 @@ def load(place: bytes, state: str) -> Imprint | None:
     return imprint if imprint.state == state else None
 
 
-def digest_at(root: int, path: bytes) -> bytes:
-    """Return the digest of a file; empty if it cannot be read."""
+def digest_of(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def digest_at(project: LastDirectory, path: bytes, size: int) -> bytes:
+    """Return the digest of a file; empty if it cannot be read. ``size``: the one that it should have, so that its end
+    is known without another read(2)."""
     hasher = blake2b(digest_size=16)
     try:
-        descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = project.open_file(path)
     except OSError:
         return b""
     try:
-        while block := os.read(descriptor, 1 << 20):
+        done, asked = 0, min(size, _BLOCK) + 1
+        while block := os.read(descriptor, asked):
             hasher.update(block)
+            done += len(block)
+            if done == size and len(block) < asked:
+                break
+            asked = _BLOCK
     except OSError:
         return b""
     finally:
@@ -122,7 +155,7 @@ def digest_at(root: int, path: bytes) -> bytes:
 class Recognition:
     """Compares entries of the project with what was put there."""
 
-    def __init__(self, imprint: Imprint | None, project: int) -> None:
+    def __init__(self, imprint: Imprint | None, project: LastDirectory) -> None:
         self._imprint, self._project = imprint, project
 
     def is_same(self, path: bytes, expected: Entry | None, current: Entry | None) -> bool:
@@ -138,4 +171,4 @@ class Recognition:
                     return True
             elif is_untouched(expected, current) or self._imprint.began <= current.ctime <= self._imprint.ended:
                 return True
-        return bool(known.digest) and digest_at(self._project, path) == known.digest
+        return bool(known.digest) and digest_at(self._project, path, current.size) == known.digest

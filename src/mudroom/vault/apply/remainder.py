@@ -16,7 +16,7 @@ from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
-from mudroom.stage.beneath import nameless
+from mudroom.stage.beneath import LastDirectory, nameless
 from mudroom.stage.layers.landed import KEPT, LANDED, LandedPaths, add_landed, elsewhere, keep_original
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import Union
@@ -89,7 +89,7 @@ def restart(vault: Vault, fork: Fork) -> None:
     vault.empty_trash()
 
 
-def _look(live: OpenSource, path: bytes) -> Entry | None:
+def _look(live: LastDirectory, path: bytes) -> Entry | None:
     """Return the entry, or None if its directory has just been closed; a later change of the fork there is a
     conflict.
     """
@@ -108,7 +108,7 @@ def _as_landed(
     parts: Mapping[bytes, PartialChoice],
 ) -> dict[bytes, LandedPaths]:
     rows = {}
-    with OpenSource(project) as live:
+    with OpenSource(project) as source, LastDirectory(source.root) as live:
         for change in changes:
             path, staged = change.path, change.staged
             if staged is not None and path in parts:

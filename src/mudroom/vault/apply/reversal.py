@@ -12,7 +12,7 @@ from mudroom.core.merge.made_undo import repositories_in, undo_of_repositories
 from mudroom.core.merge.operations import Op, expand, inverse
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
-from mudroom.stage.beneath import directory, look_beneath, open_root
+from mudroom.stage.beneath import LastDirectory, directory, open_root
 from mudroom.stage.layers.landed import elsewhere
 from mudroom.vault.apply.imprint import Recognition
 from mudroom.vault.apply.imprint import load as load_imprint
@@ -30,7 +30,8 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
     """
     record, staying = _with_repositories(record)
     root, slots = open_root(record.project), open_root(record.slots)
-    recognition = Recognition(load_imprint(place, state), root)
+    reader = LastDirectory(root)
+    recognition = Recognition(load_imprint(place, state), reader)
     trees = dict(record.trees)
     numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
@@ -46,11 +47,12 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> tuple[ApplyRecord,
                 parts = expand(op, trees[op.slot], free)
                 free += len(parts)
                 kept = (part for part in parts if not any(is_below(part.path, top) for top in staying))
-                ops += [_recognised(root, part, recognition) for part in kept]
+                ops += [_recognised(reader, part, recognition)[0] for part in kept]
             else:
-                known = _recognised(root, op, recognition)
-                ops.append(unmerge.op(known) if state == "done" else known)
+                known, current = _recognised(reader, op, recognition)
+                ops.append(unmerge.op(known, current) if state == "done" else known)
     finally:
+        reader.close()
         os.close(root)
         os.close(slots)
     return record._replace(ops=tuple(ops), trees=trees), unmerge.merged, staying
@@ -72,19 +74,19 @@ def _present_tree(root: int, op: Op, recognition: Recognition, tree: dict[bytes,
     return present if present.keys() == tree.keys() else None
 
 
-def _recognised(root: int, op: Op, recognition: Recognition) -> Op:
+def _recognised(reader: LastDirectory, op: Op, recognition: Recognition) -> tuple[Op, Entry | None]:
     """Return the operation with the present entry of a file or link that is the applied one, or with an entry that no
-    file has if it is another one."""
+    file has if it is another one; and the present entry, if it was read."""
     if op.old is None or op.old.kind == "directory":
-        return op
+        return op, None
     try:
-        current = look_beneath(root, op.path)
+        current = reader.look(op.path)
     except PermissionError:  # the apply has closed its directory, which an earlier operation opens
-        return op._replace(old=op.old._replace(ctime=0))
+        return op._replace(old=op.old._replace(ctime=0)), None
     if current is None or current.kind != op.old.kind:
-        return op
+        return op, current
     same = recognition.is_same(op.path, op.old, current)
-    return op._replace(old=current if same else elsewhere(op.old))
+    return op._replace(old=current if same else elsewhere(op.old)), current
 
 
 def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:

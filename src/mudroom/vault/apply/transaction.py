@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import look, mount_of, open_root
-from mudroom.stage.layers.closed_directory import entered, look_through
+from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
 from mudroom.vault.apply.execution import FEW, Executor, Progress
@@ -56,6 +57,7 @@ from mudroom.vault.sync import sync_directory
 State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 KEPT = "keeps the edits made since"
 _NO_MODES: Mapping[bytes, int] = MappingProxyType({})
+_NO_DIGESTS: Mapping[bytes, bytes] = MappingProxyType({})
 _ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
 
 
@@ -181,12 +183,14 @@ def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
     taken_by: dict[bytes, Op | None] = {}  # each directory once: a chain would cost its depth cubed
     for change in landing.taken if tops else ():
-        path, above, on_the_way = change.path, parent(change.path), []
-        while above and above not in taken_by and above not in tops:
-            on_the_way.append(above)
-            above = parent(above)
-        op = tops.get(above) or taken_by.get(above)
-        taken_by.update(dict.fromkeys(on_the_way, op))
+        path, above = change.path, parent(change.path)
+        if above not in taken_by:
+            at, on_the_way = above, []
+            while at and at not in taken_by and at not in tops:
+                on_the_way.append(at)
+                at = parent(at)
+            taken_by.update(dict.fromkeys((*on_the_way, above), tops.get(at) or taken_by.get(at)))
+        op = taken_by[above]
         if op is not None:
             leaving = op.old is not None and op.old.kind == "directory"
             entry = change.base if leaving else change.staged
@@ -229,17 +233,14 @@ def apply(
             _make_slots(record)  # after the plan: recovery must find what is in the project
             _sync_above(record)
         record = _fill_slots(record, merged, modes, verify_fork=verify_fork)
-        slots = open_root(record.slots)
-        try:
-            keep_applied(place.path, slots, record.ops)
-        finally:
-            os.close(slots)
+        with _slots_of(record) as slots:
+            digests = keep_applied(place.path, slots, record.ops)
     except (MudroomError, OSError):
         place.cancel(record)
         raise
     place.write("ready", record)
     place.drop("prepare")
-    return _finish(place, record, "ready", "done", progress)
+    return _finish(place, record, "ready", "done", progress, digests=digests)
 
 
 def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
@@ -319,15 +320,17 @@ def _finish(
     progress: Progress | None,
     *,
     again: bool = False,
+    digests: Mapping[bytes, bytes] = _NO_DIGESTS,
 ) -> ApplyResult:
-    """Perform the operations and advance the state. ``again``: some operations may have been done before."""
+    """Perform the operations and advance the state. ``again``: some operations may have been done before. ``digests``:
+    by path, those of new files that are known."""
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
     try:
         executor.run(record.ops, progress)
         held = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
-            executor.leave_imprint(place.path, new, place.began())
+            executor.leave_imprint(place.path, new, place.began(), digests)
     finally:
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
@@ -366,17 +369,20 @@ def _count_files(op: Op, record: ApplyRecord) -> int:
 
 def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], *, verify_fork: bool) -> ApplyRecord:
     """Put the new files into the slots, durably. Return the record with the entries as they are in the slots."""
-    slots = open_root(record.slots)
     trees = dict(record.trees)
     ops: list[Op] = []
-    try:
+    with _slots_of(record) as slots, _fork_of(record) as fork:
+        filled = {os.fsencode(name) for name in os.listdir(slots)}
+        fill = functools.partial(fill_slot, record.contents, fork, slots, filled)
         for op in record.ops:
             if not op.slot or op.new is None:
                 ops.append(op)
                 continue
+            if op.whole:
+                fork.leave()  # the modes of directories below are read
             if verify_fork and op.whole and op.new.kind == "directory":
                 _verify_tree(record.contents, op, trees[op.slot])
-            entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
+            entry = fill_merged(merged, slots, op) if op.merged else fill(op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and modes and entry.kind == "directory":
@@ -386,10 +392,34 @@ def _fill_slots(record: ApplyRecord, merged: bytes, modes: Mapping[bytes, int], 
             if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy has other inodes
             ops.append(op._replace(new=entry))
+        fork.leave()  # before what was done to the fork is made durable
         _make_durable(slots, ops)
+    return record._replace(ops=tuple(ops), trees=trees)
+
+
+@contextmanager
+def _slots_of(record: ApplyRecord) -> Iterator[int]:
+    slots = open_root(record.slots)
+    try:
+        yield slots
     finally:
         os.close(slots)
-    return record._replace(ops=tuple(ops), trees=trees)
+
+
+@contextmanager
+def _fork_of(record: ApplyRecord) -> Iterator[LastEntered]:
+    """Yield the directories of the layer from which files are moved into the slots. A fork of several layers has
+    none: its files are copied."""
+    moves = len(record.contents) == 1 and any(
+        op.slot and op.new is not None and not op.merged and not op.copy for op in record.ops
+    )
+    layer = open_root(record.contents[0]) if moves else -1
+    try:
+        with LastEntered(layer) as fork:
+            yield fork
+    finally:
+        if moves:
+            os.close(layer)
 
 
 def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, same_stamp
@@ -24,7 +24,7 @@ from mudroom.stage.beneath import (
     open_root,
 )
 from mudroom.stage.copy import clone, copy_open_file
-from mudroom.stage.layers.closed_directory import entered, through
+from mudroom.stage.layers.closed_directory import LastEntered, entered, through
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import Source
@@ -90,16 +90,16 @@ def _is_as_reviewed(reviewed: Entry, current: Entry | None) -> bool:
     return reviewed.kind == "directory" and is_reviewed(reviewed._replace(mode=reviewed.mode | 0o200), current)
 
 
-def settle(at: At, entry: Entry) -> None:
-    """Remove the temporary write permission of a directory, in case the move was interrupted before that."""
+def settle(at: At, entry: Entry) -> Entry | None:
+    """Remove the temporary write permission of a directory, in case the move was interrupted before that. Return the
+    entry that is there now."""
     current = look(*at)
-    if (
-        current is not None
-        and current.kind == "directory"
-        and current.mode != entry.mode
-        and is_unchanged(entry, current)
-    ):
-        set_mode(at, entry.mode)
+    if current is None or current.kind != "directory" or current.mode == entry.mode:
+        return current
+    if not is_unchanged(entry, current):
+        return current
+    set_mode(at, entry.mode)
+    return look(*at)
 
 
 def move_tree(old: At, new: At, entry: Entry, by: Callable[[At, At], None] = move) -> None:
@@ -169,18 +169,19 @@ def set_mode(at: At, mode: int) -> None:
         os.close(descriptor)
 
 
-def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
+def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: Collection[bytes], op: Op) -> Entry:
     """Bring the staged entry of ``op`` into its slot, by rename on one file system, else by copy. Repeatable.
+
+    ``fork``: the directories of ``contents[0]``. ``filled``: the names of slots that hold something already.
 
     Return the entry as it is in the slot, with its reviewed mode, if the file system keeps modes (FAT does not). Raise
     ForkMoved if the fork does not hold the reviewed entry.
     """
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
-    if look(*slot) is None:
-        _fill(contents, slot, op, op.new)
-    settle(slot, op.new)
-    arrived = look(*slot)
+    if slot[1] not in filled:
+        _fill(contents, fork, slot, op, op.new)
+    arrived = settle(slot, op.new)
     assert arrived is not None
     if arrived.mode == op.new.mode or arrived.kind != op.new.kind:
         return arrived
@@ -214,27 +215,25 @@ def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
     return arrived
 
 
-def _fill(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
-    if len(contents) > 1 or op.copy or not _move_in(contents[0], slot, op, new):
+def _fill(contents: Sequence[bytes], fork: LastEntered, slot: At, op: Op, new: Entry) -> None:
+    if len(contents) > 1 or op.copy or not _move_in(fork, slot, op, new):
+        fork.leave()  # the modes of directories are read below
         with Union(contents, None) as staged:
             if not _is_as_reviewed(new, staged.look(op.path)):
                 raise ForkMoved(op.path, show(op.path))
             _copy_in(staged, slot, op.path, new)
 
 
-def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
+def _move_in(fork: LastEntered, slot: At, op: Op, new: Entry) -> bool:
     """Move the staged entry into the slot. Return False if the slot is on another file system."""
     above, _slash, name = op.path.rpartition(b"/")
-    root = open_root(content)
     try:
-        with entered(root, above) as opened:
-            if not _is_as_reviewed(new, look(opened, name)):
-                raise ForkMoved(op.path, show(op.path))
-            return _rename((opened, name), slot, new)
+        opened = fork.enter(above)
+        if not _is_as_reviewed(new, look(opened, name)):
+            raise ForkMoved(op.path, show(op.path))
+        return _rename((opened, name), slot, new)
     except (FileNotFoundError, NotADirectoryError):
         raise ForkMoved(op.path, show(op.path)) from None
-    finally:
-        os.close(root)
 
 
 def _rename(old: At, new: At, entry: Entry) -> bool:

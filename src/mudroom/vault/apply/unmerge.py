@@ -13,16 +13,19 @@ from mudroom.core.merge.merge import combine_modes
 from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.beneath import look, look_beneath, open_beneath
+from mudroom.stage.beneath import look, open_beneath
 from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
+from mudroom.vault.apply.imprint import digest_of
 from mudroom.vault.apply.tree import is_unchanged
 from mudroom.vault.conflict.reconciliation import merge_texts
 from mudroom.vault.sync import sync_directory
 
 
-def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
-    """Keep the texts that are about to replace others. Durable when the next plan is written beside them."""
+def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, bytes]:
+    """Keep the texts that are about to replace others. Durable when the next plan is written beside them. Return the
+    digests of the files that were read (``imprint.py``), by path."""
+    digests: dict[bytes, bytes] = {}
     kept = Originals([place])
     source = DirectorySource(slots)
     for op in ops:
@@ -31,10 +34,13 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
         if op.new.size > SMALL or not op.new.mode & 0o400:
             continue
         content = read_all(source, b"%d" % op.slot, SMALL)
-        if content is not None and not is_binary(content):
+        if content is None:
+            continue
+        digests[op.path] = digest_of(content)
+        if not is_binary(content):
             kept.keep(op.path, op.new, content)
     if not kept:
-        return
+        return digests
     kept.save()
     for name in (b"pack", b"index"):
         descriptor = os.open(place + b"/originals/" + name, os.O_RDONLY | os.O_CLOEXEC)
@@ -43,6 +49,7 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
         finally:
             os.close(descriptor)
     sync_directory(place + b"/originals")
+    return digests
 
 
 class Unmerge:
@@ -56,15 +63,12 @@ class Unmerge:
         self._originals = Originals([place])
         self.merged: list[bytes] = []
 
-    def op(self, op: Op) -> Op:
+    def op(self, op: Op, current: Entry | None) -> Op:
         """Return the operation that undoes the apply: ``op`` (already inverted), or one that places merged content over
-        the user's edit. Return ``op`` unchanged, to be a conflict, if the edits cannot be merged.
+        the user's edit. Return ``op`` unchanged, to be a conflict, if the edits cannot be merged. ``current``: the
+        project's present entry; None if there is none or its directory may not be entered.
         """
         if op.kind != "swap" or op.whole or op.old is None or op.new is None or op.new.kind != "file":
-            return op
-        try:
-            current = look_beneath(self._root, op.path)
-        except PermissionError:
             return op
         if current is None or current.kind != "file" or is_unchanged(op.old, current):
             return op

@@ -17,7 +17,7 @@ from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.stage import xattr
-from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
+from mudroom.stage.beneath import LastDirectory, directory, entries, look, look_beneath, open_root
 from mudroom.stage.copy import copy_open_file, listed
 from mudroom.stage.filesystem_kind import FUSE, OVERLAYFS, filesystem_magic, has_weak_ctime, is_weak
 from mudroom.stage.layers.layer import remove_tree
@@ -61,6 +61,7 @@ class Reconciler:
         self._place, self._partial, self._answer = place, partial or {}, answer
         self.partial: Collection[bytes] = self._partial.keys()
         self._live = OpenSource(project)
+        self._reader = LastDirectory(self._live.root)
         self._merged = b""
         self._count = 0
         self._recent: _RecentFiles | None = None
@@ -78,6 +79,7 @@ class Reconciler:
         self.close()
 
     def close(self) -> None:
+        self._reader.close()
         self._live.close()
         if self._merged:
             remove_tree(self._merged)
@@ -89,6 +91,10 @@ class Reconciler:
         return self._merged
 
     def live(self) -> LiveProject:
+        """Return the project as it is from now on. A directory that is renamed while a plan is made may be seen in its
+        old place; the operations open it anew."""
+        self._reader.close()
+
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
             return _is_same_tree(self._live.root, path, expected)
 
@@ -97,7 +103,7 @@ class Reconciler:
             return decision or (self._answer_with_markers(sides) if self._markers and sides is not None else None)
 
         return LiveProject(
-            self._live.look,
+            lambda path: self._reader.look(path or b"."),
             self._same_as_staged,
             same_tree,
             self._git_moved,

@@ -8,7 +8,7 @@ from mudroom.core.clock import VaultClock
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.vault.moment import note, save
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import Vault, spread_layers
 
 if TYPE_CHECKING:
     from mudroom.vault.retention.prune import PruneResult
@@ -39,6 +39,7 @@ def _tidy(vault: Vault, settings: Settings, clock: VaultClock, now: int, *, due:
 
     if not due:
         return PruneResult(applies=tuple(sweep_applies(vault, retention_limits(settings), clock, now)))
+    spread_layers(vault)  # of a vault that an earlier mudroom has made, or that was copied
     swept = collect_garbage(vault, retention_limits(settings), now)
     save(vault.path, clock._replace(swept=clock.age))
     return swept

@@ -430,4 +430,14 @@ def _make_vault(path: bytes, project: bytes) -> Vault:
             f"the vault {os.fsdecode(path)} cannot be made: {error.strerror}",
             "set MUDROOM_STATE to a directory you may write to",
         ) from error
-    return Vault(path, project)
+    vault = Vault(path, project)
+    spread_layers(vault)
+    return vault
+
+
+def spread_layers(vault: Vault) -> bool:
+    """Let ext4 put each layer into a block group of its own, and with it its fork, which is made in there
+    (``Vault.add_fork``). Return whether it does (``stage/top_directory.py``)."""
+    from mudroom.stage.top_directory import spread
+
+    return spread(vault.path + b"/layers")
