@@ -77,15 +77,6 @@ class Approval:
         """Return the case of a command before it runs."""
         return OWN if order.actor.agent is None else Case(self._judged(order)[0])
 
-    def told(self, order: Order, case: Case) -> Case:
-        """Return the case for the result. The user's own command, which is not judged, gets its classes."""
-        if case is not OWN:
-            return case
-        from mudroom.core.command.program.classification import classify_words
-
-        classes = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd).classes
-        return Case(case.verdict._replace(classes=classes))
-
     def _judged(self, order: Order) -> tuple[Verdict, Classification]:
         from mudroom.core.command.policy import decide
         from mudroom.core.command.program.classification import classify_words

@@ -348,7 +348,6 @@ class OwnSandbox:
     def _meanwhile(self, view: View) -> None:
         """Do this while the command runs: load modules for collecting, clean up after an earlier session, merge
         layers if there are many, and look for files that the overlay cannot change."""
-        import mudroom.core.command.program.classification
         import mudroom.stage.originals.collection
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 

@@ -77,8 +77,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
             if is_new:
                 parts.forks.take_back(fork)
             return refused(parts, order, case.changed())
-        final = parts.approval.told(order, case)
-        result = result_of(fork.name, order, final, outcome, end)._replace(changeset=changeset, duration=duration)
+        result = result_of(fork.name, order, case, outcome, end)._replace(changeset=changeset, duration=duration)
         _journal_run(parts.forks, order, result, outcome)
         return result
 
