@@ -19,6 +19,7 @@ from mudroom.core.command.verdict import ACTIONS
 from mudroom.core.journal.event import ChainCheck, Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import ROWS
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
@@ -153,7 +154,7 @@ def _selection(args: argparse.Namespace, now: int) -> EventFilter:
     return EventFilter(kinds, tuple(args.fork or ()), args.agent, since, until, args.verdict, args.grep)
 
 
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
+_AGE = regex(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 

@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mudroom.core.text.regex import regex
+
+if TYPE_CHECKING:
+    import re
 
 MARK = "[redacted]"
 LONGEST = 32_768
@@ -233,7 +237,7 @@ def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequ
     return redacted
 
 
-_LINE = re.compile(r"-[a-z]*[ce]")
+_LINE = regex(r"-[a-z]*[ce]")
 """An option whose value is a line of shell or a program: ``-c``, ``-lc``, ``-e``."""
 
 
@@ -385,6 +389,8 @@ def _is_value(word: str) -> bool:
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
+    import re
+
     return re.compile(pattern)
 
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mudroom.core.journal.event import ChainHead, Event
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 _FORMAT = 1
-_NAME = re.compile(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
+_NAME = regex(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
 _LEVEL = 6
 WINDOW = 16 << 20
 """Bytes of lines that are held in memory when an archive is read from its end."""
