@@ -6,13 +6,13 @@ the module of the verb that is called is imported.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom import __version__
+from mudroom.cli.plain_options import read_plain
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
@@ -79,18 +79,6 @@ VERBS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"{self.prog} --help")
-
-
-def _format(prog: str) -> argparse.HelpFormatter:
-    # A fixed width: asking for that of the terminal imports shutil, and argparse makes a formatter for every option.
-    return argparse.RawDescriptionHelpFormatter(prog, width=100)
-
-
 def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
     terminal = Terminal(environ)
     try:
@@ -138,26 +126,35 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
     row = VERBS[verb]
-    module: Any = importlib.import_module(f"mudroom.cli.{row.folder}.{verb}")
-    parser = _Parser(
-        prog=f"mudroom {verb}",
-        description=row.help[0].upper() + row.help[1:] + ".",
-        formatter_class=_format,
-        epilog=getattr(module, "EXAMPLES", None),
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
-    module.configure(parser)
+    module = _module(f"mudroom.cli.{row.folder}.{verb}")
+
+    def configure(parser: Any) -> None:
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+        parser.add_argument(
+            "--project", metavar="DIR", help="the project; default: the one the current directory is in"
+        )
+        module.configure(parser)
+
     command = None
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
-    args = parser.parse_args(argv[1:]) if row.in_order else parser.parse_intermixed_args(argv[1:])
+    args: Any = read_plain(configure, argv[1:])
+    if args is None:
+        from mudroom.cli.parser import parse
+
+        epilog = getattr(module, "EXAMPLES", None)
+        args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order)
     if row.splits_command:
         args.command = command
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
+
+
+def _module(name: str) -> Any:
+    __import__(name)  # importlib has modules of its own
+    return sys.modules[name]
 
 
 def _agents(environ: Mapping[bytes, bytes]) -> Catalog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import os
@@ -19,6 +18,8 @@ from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings, land, take_back
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome
 
 _MOST_LINES = 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import json
 from collections.abc import Sequence
@@ -20,6 +19,8 @@ from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import LandingResult, Session, Verification
     from mudroom.session.commit_apply import CommittedApply
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,8 @@ from mudroom.cli.terminal.pager import page
 from mudroom.core.result import path_fields, text
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import Session
     from mudroom.vault.git.commit_diff import CommitDiff, CommitFile
     from mudroom.vault.git.log import CommitIdentity, CommitLog

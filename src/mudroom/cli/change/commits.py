@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from mudroom.core.result import text
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import Session
     from mudroom.vault.git.commits import Commit
     from mudroom.vault.git.transfer import TransferResult

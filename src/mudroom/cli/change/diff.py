@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mudroom.cli.change.preview import credentials_line
 from mudroom.cli.project_session import only_fork, open_session, project_paths
@@ -14,6 +14,9 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING
 
 from mudroom.cli.change.undo import print_turned
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -17,6 +16,8 @@ from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import ForkConflict, Session
 
 EXAMPLES = """\

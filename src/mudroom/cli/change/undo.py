@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +12,8 @@ from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import ApplyResult
 
 EXAMPLES = """\

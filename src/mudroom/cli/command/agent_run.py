@@ -6,7 +6,6 @@ stay in its fork, are collected and journalled, and only then does mudroom end.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +28,8 @@ from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.cli.command.agent_profile import ProfiledAgent
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings

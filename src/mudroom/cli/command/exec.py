@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from mudroom.cli.command.run import (
     show_result,
     warn_if_bare,
 )
+from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
@@ -30,6 +30,8 @@ from mudroom.policy.config import load_card
 from mudroom.session import Background, Client, Session
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.core.agent.card import AgentCard
 
 EXAMPLES = """\
@@ -58,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
     add_confinement_options(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_ask_option(parser: argparse.ArgumentParser) -> None:

@@ -3,10 +3,10 @@ questions."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
@@ -16,6 +16,9 @@ from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
+from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
 from mudroom.cli.terminal.command_signals import CommandSignals, command_signals
 from mudroom.cli.terminal.context import Context
@@ -22,6 +22,9 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.policy.config import count, image, least, or_off, processors, seconds, size, with_setting
 from mudroom.session import Client, Session, Stdio
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:
@@ -70,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_confinement_options(parser)
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from typing import TYPE_CHECKING
 
 from mudroom.cli.command.exec import run_command
 from mudroom.cli.command.run import add_confinement_options
 from mudroom.cli.terminal.context import Context
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

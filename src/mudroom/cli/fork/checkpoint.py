@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.fork_report import checkpoints_to_json
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -14,6 +13,9 @@ from mudroom.core.tree.path import show
 from mudroom.session import Session
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    import argparse
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,

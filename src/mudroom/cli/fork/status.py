@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from typing import TYPE_CHECKING
 
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.session.retention import cache_bytes
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -13,6 +13,9 @@ from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

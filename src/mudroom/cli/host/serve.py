@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -19,6 +18,8 @@ from mudroom.policy.config import load_card, load_policy, places
 from mudroom.session.confinement.grant import promised
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.core.agent.card import AgentCard
     from mudroom.web.server.cookie_key import CookieKey
     from mudroom.web.server.registry import RunningServer, ServerRegistry

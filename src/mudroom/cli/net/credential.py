@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def manage_credentials(args: argparse.Namespace, context: Context) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from mudroom import __version__
 from mudroom.cli.project_session import open_session
@@ -15,6 +15,9 @@ from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.har import to_har
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    import argparse
 
 _PAUSE = 0.2
 """Seconds between two reads of the journal."""

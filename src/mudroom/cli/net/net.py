@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.net.credential import manage_credentials
 from mudroom.cli.net.log import print_log
@@ -24,6 +23,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load, missing_answers
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

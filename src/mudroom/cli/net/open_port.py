@@ -3,15 +3,18 @@ command runs."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.confinement.entrance import namespaces_at, show_inside
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:

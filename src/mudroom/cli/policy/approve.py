@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
@@ -28,6 +27,8 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session.upkeep import Queue
 
 EXAMPLES = """\

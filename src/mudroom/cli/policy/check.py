@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import left_out, not_above, project_of
 from mudroom.cli.terminal.context import Context
@@ -19,6 +19,9 @@ from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.session import policy_above
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 from mudroom.cli.policy.trust import note_change
 from mudroom.cli.project_session import project_of
@@ -17,6 +17,9 @@ from mudroom.policy.config import places, user_config
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
+
+if TYPE_CHECKING:
+    import argparse
 
 SCHEMA_FILE = b"policy.schema.json"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -16,6 +15,9 @@ from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

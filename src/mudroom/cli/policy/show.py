@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import left_out, project_of
 from mudroom.cli.terminal.context import Context
@@ -15,6 +15,9 @@ from mudroom.policy.config import load_policy, user_config
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import ROWS
 from mudroom.policy.trust import describe
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:

@@ -3,10 +3,10 @@ machine."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
@@ -16,6 +16,9 @@ from mudroom.policy.combine import project_items, read, roles_of
 from mudroom.policy.config import places, user_config
 from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
 from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import project_of, settings_of, working_directory
 from mudroom.cli.terminal.context import Context
@@ -14,6 +14,9 @@ from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def judge(args: argparse.Namespace, context: Context) -> int:

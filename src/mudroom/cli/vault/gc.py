@@ -3,12 +3,12 @@ about."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
@@ -17,6 +17,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_policy, places, seconds
 from mudroom.session import upkeep
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def sweep(args: argparse.Namespace, context: Context) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import re
@@ -10,6 +9,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -23,6 +23,9 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
@@ -17,6 +16,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, size
 from mudroom.session import upkeep
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:
