@@ -6,10 +6,11 @@ Most commands use none of the expressions that their modules define. Compiling c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, AnyStr
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import re
+    from typing import AnyStr
 
 _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "pattern", "flags", "groups")
 
