@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO as IO
     from typing import Any as Any
+    from typing import AnyStr as AnyStr
     from typing import BinaryIO as BinaryIO
     from typing import ClassVar as ClassVar
     from typing import Literal as Literal
@@ -34,7 +35,7 @@ else:
     import sys
     from _collections import _tuplegetter
 
-    IO = Any = BinaryIO = ClassVar = NoReturn = TypeAlias = None
+    IO = Any = AnyStr = BinaryIO = ClassVar = NoReturn = TypeAlias = None
     _new = tuple.__new__
     _make_function = type(lambda: None)
 

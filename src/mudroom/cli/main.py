@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom import __version__
@@ -18,6 +17,8 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from mudroom.agents.catalog import Catalog
 
 

@@ -10,9 +10,11 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 REMAINDER = "..."
 """``argparse.REMAINDER``: this argument takes all words from the first that is no option, or ``--``."""

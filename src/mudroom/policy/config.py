@@ -16,31 +16,9 @@ from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.setting_row import with_setting
-from mudroom.policy.setting_type import count, image, least, or_off, processors, seconds, size
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-
-__all__ = [
-    "Places",
-    "count",
-    "environment",
-    "image",
-    "least",
-    "load_card",
-    "load_policy",
-    "load_settings",
-    "or_off",
-    "parse_settings",
-    "places",
-    "processors",
-    "seconds",
-    "size",
-    "trusts_any",
-    "user_config",
-    "with_setting",
-]
 
 POLICY = b".mudroom/policy.yaml"
 ANSWERS = b".mudroom/local/permissions.yaml"

@@ -360,12 +360,15 @@ class Changes:
 
     def applies(self) -> list[dict[str, str]]:
         """Return every apply of this project, oldest first, with its state in words."""
+        paths = self._vault.applies()
+        if not paths:
+            return []
         from mudroom.vault.apply.transaction import ApplyDirectory
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
         words["redoing"] = "interrupted"
         rows = []
-        for path in self._vault.applies():
+        for path in paths:
             place = ApplyDirectory(path)
             state = place.state()
             if state is not None:

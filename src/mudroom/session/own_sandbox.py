@@ -346,9 +346,8 @@ class OwnSandbox:
         return Watch(LOOK, look)
 
     def _meanwhile(self, view: View) -> None:
-        """Do this while the command runs: load modules for collecting, clean up after an earlier session, merge
+        """Do this while the command runs: load modules for the journal, clean up after an earlier session, merge
         layers if there are many, and look for files that the overlay cannot change."""
-        import mudroom.stage.originals.collection
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 
         fork = self._fork

@@ -45,11 +45,6 @@ def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -
     return AutoApply(not reason, reason or setting)
 
 
-def own_level(settings: Settings) -> Settings:
-    """Return the settings with the level for the user's own commands."""
-    return settings if settings.user_level is None else settings._replace(level=settings.user_level)
-
-
 def is_trusted(argv: Sequence[bytes], settings: Settings) -> bool:
     """Return whether the first words, as the program is given them, are trusted: ``sh -c 'npm ci'`` is sh."""
     part = CommandPart(tuple(argv), True, (), "")

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mudroom.cli.change.preview import commit_lines
 from mudroom.cli.command.run import (
     add_confinement_options,
     adjusted,
     asked_level,
+    commits_of,
     own_stdio,
     print_json,
     show_result,
@@ -23,16 +23,16 @@ from mudroom.cli.project_session import full_disk_hint, open_session, working_di
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_card
-from mudroom.session import Background, Client, Session
+from mudroom.session import Client
 
 if TYPE_CHECKING:
     import argparse
 
     from mudroom.core.agent.card import AgentCard
+    from mudroom.core.result import Result
+    from mudroom.session import Background, Session
 
 EXAMPLES = """\
 examples:
@@ -118,7 +118,7 @@ def run_command(
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
             with command_signals(session) as signals, full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
-            commits = {} if context.as_json else commit_lines(session, result.fork, result.changeset.changes)
+            commits = {} if context.as_json else commits_of(session, result)
     finally:
         client.close()
     return _print_outcome(result, argv, context, signals.exit_code(result), commits)
@@ -128,6 +128,8 @@ def _open(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
     if args.card:
+        from mudroom.policy.config import load_card
+
         return _by_card(load_card(os.fsencode(args.card)), args, context, client, agent, ask)
     adjust = functools.partial(adjusted, args)
     return open_session(context, client=client, adjust=adjust, level=asked_level(args), agent=agent, ask=ask)

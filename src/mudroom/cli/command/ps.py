@@ -13,7 +13,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import seconds
+from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
+from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         rows = fork_rows(session)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
+        context.terminal.out(to_json_text({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:
         context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
     else:

@@ -15,7 +15,8 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_policy, places, seconds
+from mudroom.policy.config import load_policy, places
+from mudroom.policy.setting_type import seconds
 from mudroom.session import upkeep
 
 if TYPE_CHECKING:

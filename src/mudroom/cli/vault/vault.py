@@ -14,7 +14,8 @@ from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import places, size
+from mudroom.policy.config import places
+from mudroom.policy.setting_type import size
 from mudroom.session import upkeep
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ import os
 import select
 import stat
 import sys
-import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -97,7 +96,9 @@ def resize(pipe: int, size: int) -> None:
 
 def unread(pipe: int) -> int:
     """Return the number of bytes in a pipe (FIONREAD, pipe(7))."""
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
+    from termios import FIONREAD  # few commands need it
+
+    return int.from_bytes(fcntl.ioctl(pipe, FIONREAD, bytes(4)), "little")
 
 
 class OutputRelay:
