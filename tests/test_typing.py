@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib
 import inspect
 import pickle
 import subprocess
 import sys
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,6 +174,7 @@ def test_literals_are_those_of_typing_for_whoever_asks() -> None:
     ours = mudroom.typing.Literal
     kind = ours["a", "b"]
     assert (kind.__origin__, kind.__args__) == (typing.Literal, ("a", "b"))  # type: ignore[attr-defined]
+    assert mudroom.typing.get_args(kind) == ("a", "b")
     assert (kind | None) == typing.Optional[typing.Literal["a", "b"]]  # noqa: UP045
     assert ours["a"].__args__ == ("a",)  # type: ignore[attr-defined]
 
@@ -182,3 +186,40 @@ def test_it_loads_nothing() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["__future__", "_collections", "mudroom", "mudroom.typing"]
+
+
+def test_msgspec_reads_the_annotations_of_both_alike() -> None:
+    told = []
+    for source in (mudroom.typing, typing):
+        space = {"Kind": source.Literal["a", "b"], "NamedTuple": source.NamedTuple, "__name__": "shapes"}
+        exec(
+            "from __future__ import annotations\n"
+            "class Row(NamedTuple):\n    kind: Kind\n    more: tuple[Kind, ...] = ()\n    last: Kind | None = None\n",
+            space,
+        )
+        sys.modules["shapes"] = types.ModuleType("shapes")
+        vars(sys.modules["shapes"]).update(space)
+        row: Any = space["Row"]
+        data = msgspec.msgpack.encode(row("a", ("b",), "b"))
+        read = msgspec.msgpack.decode(data, type=row)
+        with pytest.raises(msgspec.ValidationError) as error:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(["z"]), type=row)
+        told.append([data, read, type(read) is row, str(error.value), msgspec.json.schema(row)])
+    del sys.modules["shapes"]
+    assert told[0] == told[1]
+
+
+RECORDS = (
+    "vault.record:ForkRecord", "vault.record:ApplyRecord", "vault.apply.imprint:Imprint",
+    "vault.apply.git_landing:RepositoryMoves", "vault.approvals.question:QueuedQuestionRecord",
+    "vault.approvals.question:QueueDecision", "vault.conflict.resolution:Resolution", "core.tree.entry:Entry",
+    "stage.originals.original:Original", "stage.views.copy_view:Manifest", "stage.layers.landed:LandedPaths",
+    "core.agent.endpoint:AgentEndpoint",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_stored_records_have_only_types_that_are_read(record: str) -> None:
+    module, _colon, name = record.partition(":")
+    kind = getattr(importlib.import_module(f"mudroom.{module}"), name)
+    assert "CustomType" not in repr(msgspec.inspect.type_info(kind))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
 
 from mudroom.errors import UsageError
+from mudroom.typing import Any, NoReturn
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard

@@ -8,10 +8,9 @@ that is not written as lists of texts is then left unchanged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mudroom.core.text.regex import regex
 from mudroom.policy.yaml import compose, items
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from yaml.nodes import Node, SequenceNode

@@ -7,7 +7,6 @@ is a missing protection. This module decides nothing: ``policy/combine.py`` merg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.settings import Settings
@@ -19,6 +18,7 @@ from mudroom.policy.setting_row import SettingRow, with_setting
 from mudroom.policy.setting_type import ValueType
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

@@ -12,7 +12,6 @@ from __future__ import annotations
 import _thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
@@ -21,6 +20,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import OWN, Case, Order
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
@@ -17,6 +16,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.forks import Forks
 from mudroom.session.retention import tidy
+from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 

@@ -6,11 +6,11 @@ import _thread
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError
 from mudroom.sandbox.client.client import Running
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -27,6 +26,7 @@ from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,

@@ -10,7 +10,6 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.confinement.limit import (
@@ -34,6 +33,7 @@ from mudroom.session.retention import keep_journal
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.tree.change import Changeset
@@ -17,6 +16,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Case, CommandEnd, Order, Outcome
 from mudroom.session.sandboxes import Sandboxes
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.git.ref_plan import HEAD, RefOutcome
 from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.result import text
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from mudroom.cli.change.preview import credentials_line
 from mudroom.cli.project_session import only_fork, open_session, project_paths
@@ -14,6 +13,7 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session, print_recovered
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

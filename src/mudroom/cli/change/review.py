@@ -7,13 +7,13 @@ import json
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

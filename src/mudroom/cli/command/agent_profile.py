@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from mudroom.agents.catalog import Catalog
 from mudroom.cli.project_session import working_directory
@@ -20,6 +19,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.policy.config import user_config
 from mudroom.sandbox.host.program import HostProgram, find_program
+from mudroom.typing import Any, NamedTuple
 
 _GENERIC = "generic"
 _NAME = regex(r"[^A-Za-z0-9_.-]+")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.cli.change.agent_settings import rows_of
 from mudroom.cli.command.exec import print_refused
@@ -26,6 +25,7 @@ from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import argparse

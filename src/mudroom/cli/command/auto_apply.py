@@ -9,7 +9,6 @@ later or is a link that leads out of the project (unless ``auto_apply_flagged: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import CommandRule, matches
@@ -21,6 +20,7 @@ from mudroom.core.tree.landing_form import LEADS_OUT
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.runs_later import group_later
 from mudroom.session import Session
+from mudroom.typing import NamedTuple
 
 _FLAGS = {
     "executes-later": "runs by itself later",

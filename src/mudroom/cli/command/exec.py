@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from mudroom.cli.command.run import (
     add_confinement_options,
@@ -26,6 +25,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session import Client
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level
@@ -16,6 +15,7 @@ from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

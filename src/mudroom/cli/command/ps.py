@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -15,6 +14,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

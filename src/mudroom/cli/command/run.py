@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
@@ -17,6 +16,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session, Stdio
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.command.exec import run_command
 from mudroom.cli.command.run import add_confinement_options
 from mudroom.cli.terminal.context import Context
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.fork_report import checkpoints_to_json
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

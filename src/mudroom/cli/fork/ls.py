@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
@@ -11,6 +9,7 @@ from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

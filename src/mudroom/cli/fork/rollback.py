@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from mudroom.cli.change.preview import preview
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

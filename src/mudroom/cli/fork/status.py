@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
@@ -11,6 +10,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.text.json_text import to_json_text
 from mudroom.session.retention import cache_bytes
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

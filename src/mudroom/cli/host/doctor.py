@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -13,6 +12,7 @@ from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -16,6 +15,7 @@ from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.session.images import MadeImage, listed, make, remove
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import host_answers, project_of
 from mudroom.cli.terminal.context import Context
@@ -16,6 +15,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.session.confinement.grant import promised
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from mudroom import __version__
 from mudroom.cli.project_session import open_session
@@ -15,6 +14,7 @@ from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.har import to_har
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

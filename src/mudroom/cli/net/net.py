@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.net.credential import manage_credentials
 from mudroom.cli.net.log import print_log
@@ -23,6 +22,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load, missing_answers
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

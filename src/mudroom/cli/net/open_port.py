@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.confinement.entrance import namespaces_at, show_inside
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import left_out, not_above, project_of
 from mudroom.cli.terminal.context import Context
@@ -19,6 +18,7 @@ from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.session import policy_above
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

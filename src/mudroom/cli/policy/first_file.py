@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING
 
 from mudroom.cli.policy.trust import note_change
 from mudroom.cli.project_session import project_of
@@ -17,6 +16,7 @@ from mudroom.policy.config import places, user_config
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -15,6 +14,7 @@ from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

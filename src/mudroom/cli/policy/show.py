@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import left_out, project_of
 from mudroom.cli.terminal.context import Context
@@ -15,6 +14,7 @@ from mudroom.policy.config import load_policy, user_config
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import ROWS
 from mudroom.policy.trust import describe
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session, project_of
 from mudroom.cli.terminal.context import Context
@@ -16,6 +15,7 @@ from mudroom.policy.combine import project_items, read, roles_of
 from mudroom.policy.config import places, user_config
 from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
 from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import project_of, settings_of, working_directory
 from mudroom.cli.terminal.context import Context
@@ -14,6 +13,7 @@ from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import signal

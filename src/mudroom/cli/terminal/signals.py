@@ -19,7 +19,8 @@ import os
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import signal

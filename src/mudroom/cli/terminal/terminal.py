@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
@@ -18,6 +17,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import load_policy, places
 from mudroom.policy.setting_type import seconds
 from mudroom.session import upkeep
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -9,7 +9,6 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -23,6 +22,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
@@ -17,6 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.policy.setting_type import size
 from mudroom.session import upkeep
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

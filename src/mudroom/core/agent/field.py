@@ -7,10 +7,10 @@ returns the checked value or raises FieldError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 MOST_ENTRIES = 64
 """Entries of one list, at most."""

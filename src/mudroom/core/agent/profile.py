@@ -14,8 +14,6 @@ a page of each built-in one; docs/profile.schema.json describes the same keys as
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from mudroom.core.agent.agent_store import AgentStore
 from mudroom.core.agent.artifact import pattern_error
 from mudroom.core.agent.card import AgentCard, Requirements
@@ -36,6 +34,7 @@ from mudroom.core.agent.field import (
 from mudroom.core.agent.inner_sandbox import InnerSandbox
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
+from mudroom.typing import Any, NamedTuple
 
 FORMAT = 1
 _NAME = regex(r"[a-z0-9][a-z0-9-]{0,39}")

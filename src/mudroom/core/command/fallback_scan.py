@@ -7,10 +7,9 @@ command.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.command.locations import CommandContext

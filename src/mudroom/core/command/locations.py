@@ -7,11 +7,11 @@ the boundary, not this check.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 Where = Literal["inside", "unknown", "outside"]
 _RANK: tuple[Where, ...] = ("inside", "unknown", "outside")

@@ -9,10 +9,10 @@ programs without such a variable. A sandbox without an inspecting rule gets none
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 PLACES = (
     b"/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine, Gentoo

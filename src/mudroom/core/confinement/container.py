@@ -13,9 +13,9 @@ Sources: docker-run(1), podman-run(1), `container run --help` of Apple's contain
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 EngineKind = Literal["docker", "podman", "container"]
 KINDS: tuple[EngineKind, ...] = ("docker", "podman", "container")

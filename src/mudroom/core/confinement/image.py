@@ -10,10 +10,10 @@ and ``podman image inspect``, passwd(5), group(5).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
+from mudroom.typing import Any, NamedTuple
 
 HOST = "host"
 """Not an image: the host's own system directories and toolchains, mounted read-only."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.image import LABEL, own_name_error
 from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["host", "debootstrap", "containerfile"]
 KINDS: tuple[Kind, ...] = ("host", "debootstrap", "containerfile")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.text.regex import regex
@@ -21,6 +20,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, git_directory, git_runs, is_protected, is_repository, is_setting
 from mudroom.core.tree.path import is_below, name, parent, show
 from mudroom.core.tree.quote import show_words
+from mudroom.typing import Literal, NamedTuple
 
 _PLAIN_KEYS = frozenset(
     b"""core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase

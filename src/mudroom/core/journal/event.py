@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.sha256 import sha256_hex
+from mudroom.typing import Any, Literal, NamedTuple
 
 GENESIS = "0" * 64
 NEAR = 50

@@ -10,9 +10,9 @@ the refused addresses; no rule opens metadata services, link-local addresses and
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 IPV4_MAPPED = bytes(10) + b"\xff\xff"
 """::ffff:0:0/96, RFC 4291 2.5.5.2."""

@@ -6,9 +6,9 @@ Users, passwords and queries of URLs are not recorded, since they may hold secre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
 
 from mudroom.core.text.regex import regex
+from mudroom.typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
 """How the exchange arrived: CONNECT, a plain HTTP request, an HTTP request inside inspected TLS, SOCKS5, TLS or other

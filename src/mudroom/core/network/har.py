@@ -8,10 +8,10 @@ kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from mudroom.core.network.flow import Fields, Flow
 from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 HIDDEN = "(not kept)"
 _SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")

@@ -10,11 +10,11 @@ lookalike name visible.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import IPV4_MAPPED, parse_ipv4, parse_ipv6, show_address
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["name", "ipv4", "ipv6"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host import parse_authority
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 MARK = "mudroom"
 """Part of every placeholder, so that people can tell its origin."""

@@ -11,10 +11,10 @@ Spans count characters; ``utf16`` converts them to the UTF-16 code units of Java
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
 from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 Span = tuple[int, int]
 """Half-open range."""

@@ -4,7 +4,8 @@ reading, which most commands do not do."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from mudroom.typing import Any
 
 _make_encoder: Any
 _quoted: Any

@@ -7,10 +7,10 @@ are not marked. Marks are always correct: without the marked characters, both li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block, diff_lines
 from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 Span = tuple[int, int]
 Pair = tuple[int, int]

@@ -7,9 +7,9 @@ a manifest that cannot be parsed, and every other kind, names each word in it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 LIMIT = 1 << 20
 """Bytes. A larger manifest is not read: it may name any file."""

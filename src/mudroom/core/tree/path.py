@@ -8,9 +8,9 @@ display; ``show`` converts other bytes for display.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NewType
 
 from mudroom.core.text.invisible_characters import CHOICE, PASSED
+from mudroom.typing import NewType
 
 RelPath = NewType("RelPath", bytes)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import HFS_IGNORES
 from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
+from mudroom.typing import NamedTuple
 
 _SHORT = regex(rb"([^.~]{1,6})~[1-9][0-9]?(?:\.([^.]{0,3}))?")
 """A short name of NTFS or FAT: six characters, a number, and three characters of the extension."""

@@ -25,7 +25,8 @@ import select
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+from mudroom.typing import Any
 
 CAREFUL = 1 << 20
 CHUNK = 1 << 20

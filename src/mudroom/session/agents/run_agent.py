@@ -15,7 +15,6 @@ import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.endpoint import AgentEndpoint
@@ -26,6 +25,7 @@ from mudroom.errors import UsageError
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
+from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.vault.forks.endpoint import register, withdraw
 from mudroom.vault.forks.open_fork import OpenFork

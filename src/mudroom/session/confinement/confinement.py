@@ -7,7 +7,6 @@ import resource
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
@@ -26,6 +25,7 @@ from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 

@@ -7,11 +7,11 @@ import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import entries, open_root
+from mudroom.typing import NamedTuple
 
 MARKERS = (b".mudroom", b".git")
 _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")

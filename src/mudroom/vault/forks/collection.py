@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.clock import CommandStart, edit_window
 from mudroom.core.confinement.fallback import Mode
@@ -15,6 +14,7 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.typing import NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import upper_is_empty
 from mudroom.vault.moment import present

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 TREE, LINK, FILE, PROGRAM, MODULE = b"40000", b"120000", b"100644", b"100755", b"160000"
 _MODES = frozenset((TREE, LINK, FILE, PROGRAM, MODULE))

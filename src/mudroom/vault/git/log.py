@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.git.ref_plan import HEAD, HEADS, STASH, TAGS
 from mudroom.core.text.escaping import escape_line
@@ -20,6 +19,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.commits import directories_in_view, require_dulwich
 from mudroom.vault.git.fork_refs import ForkFiles, SideFiles, SideRefs, changed_refs
 from mudroom.vault.git.history import History

@@ -15,7 +15,6 @@ import os
 import stat
 from _blake2 import blake2b
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.git.exclude import with_excluded
@@ -28,6 +27,7 @@ from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, walk
 from mudroom.stage.stamp import is_settled, stamp_of
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import (
     RepositoryPlace,
     alternates,

@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from mudroom.core.journal.event import ChainHead, Event
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 
 _FORMAT = 1
 _NAME = regex(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")

@@ -23,13 +23,13 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
 from mudroom.errors import FULL, MudroomError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.journal.archives import (
     DamagedArchive,
     JournalArchive,

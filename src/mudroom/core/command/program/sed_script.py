@@ -7,9 +7,9 @@ Conservative: a script with anything unrecognised counts as running commands.
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from mudroom.core.text.regex import regex
+from mudroom.typing import Literal
 
 Does = Literal["edits", "writes", "runs"]
 _BLANK = regex(rb"[\s;]*")

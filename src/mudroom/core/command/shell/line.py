@@ -14,7 +14,6 @@ The syntax tree comes from tree-sitter's grammar of bash, which differs from bas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.fallback_scan import scan_line
 from mudroom.core.command.locations import CommandContext, change_directory, names_credentials
@@ -26,6 +25,7 @@ from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -6,10 +6,10 @@ Source: bash(1), QUOTING and EXPANSION.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.word import UNKNOWN, Word, concatenate
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node

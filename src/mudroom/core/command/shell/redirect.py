@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.locations import CommandContext, locate, names_credentials
 from mudroom.core.command.table_rule import tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -7,12 +7,11 @@ tree-sitter's grammar of bash is not bash itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from mudroom.core.command.shell.arithmetic import Numbers
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tree_sitter import Node
