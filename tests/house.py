@@ -34,6 +34,7 @@ _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "agents", "sess
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
     "typing": Room("names of typing at run time, without its cost"),
+    "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",
         ("typing",),
@@ -92,7 +93,7 @@ ROOMS: Mapping[str, Room] = {
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "review", "doctor", "tui", "web"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

@@ -20,6 +20,9 @@ def main() -> None:
 
         sys.exit(main_on_windows())
 
+    from mudroom.importer import install
+
+    install()
     from mudroom.cli.main import run
 
     code = run(sys.argv[1:], os.environb)
