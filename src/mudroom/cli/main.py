@@ -92,8 +92,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
         return 130
     except BrokenPipeError:
         return 141
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and "failed to map segment" not in str(error):  # dlopen(3) without memory
+    except (MemoryError, ImportError, SystemError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in _WITHOUT_MEMORY):
             raise
         terminal.error("out of memory", "permit more of it: ulimit -v unlimited")
         return 125
@@ -103,6 +103,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
         return 125
 
 
+_WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")
+"""Of dlopen(3), and of an interpreter that could not allocate a function or a frame."""
 _HINTS = {
     11: "permit more processes: ulimit -u",
     12: "permit more memory: ulimit -v unlimited",
