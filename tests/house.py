@@ -28,14 +28,16 @@ class Room(NamedTuple):
     the modules that lie directly in the room."""
 
 
-_BASE = ("core", "errors")
+_BASE = ("core", "errors", "typing")
 _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "agents", "session")
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room("exceptions by the party at fault, with exit codes"),
+    "typing": Room("names of typing at run time, without its cost"),
+    "importer": Room("finder of the modules of a command that starts"),
     "core": Room(
         "values and decisions; pure: no files, clock, randomness, sockets, threads",
-        (),
+        ("typing",),
         (
             ("text",),
             ("tree",),
@@ -91,7 +93,7 @@ ROOMS: Mapping[str, Room] = {
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "review", "doctor", "tui", "web"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
@@ -161,7 +163,12 @@ def read(root: Path = ROOT) -> Structure:
     modules = {_name(path, source): path for path in sorted(source.rglob("*.py"))}
     trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
     imports = {name: frozenset(_targets(tree, modules) - {name}) for name, tree in trees.items()}
-    classes = [found for name, tree in trees.items() for found in _classes(name, tree, modules[name].read_text())]
+    classes = [
+        found
+        for name, tree in trees.items()
+        if name != "typing"  # its classes stand for those of the standard library
+        for found in _classes(name, tree, modules[name].read_text())
+    ]
     return Structure(modules, imports, tuple(classes))
 
 

@@ -45,7 +45,7 @@ PURE = {
 NOT_PURE = {"net.protocol.wire"}
 PURE_LIBRARY = {
     "__future__", "_blake2", "_sha1", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools",
-    "hashlib", "itertools", "json", "re", "struct", "tomllib", "types", "typing", "unicodedata",
+    "hashlib", "itertools", "_json", "json", "re", "struct", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 LIBRARY_OF = {
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
@@ -217,6 +217,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 HEAVY = {
+    "argparse", "ast", "datetime", "enum", "inspect", "json", "re", "signal", "termios", "threading", "typing",
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
     "jeepney", "tree_sitter", "mudroom.core.network.preset", "mudroom.policy.host_answers",
@@ -231,6 +232,35 @@ HEAVY = {
 def test_the_fast_path_loads_nothing_heavy(statement: str) -> None:
     before = loaded_by("pass")
     assert HEAVY & (loaded_by(statement) - before) == set()
+
+
+def names_from_typing(name: str) -> set[str]:
+    """Return the names that a module imports from ``typing``."""
+    tree = ast.parse(HOUSE.modules[name].read_text())
+    rows = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "typing"]
+    return {alias.name for node in rows for alias in node.names}
+
+
+def takes_typing_itself(name: str) -> bool:
+    """Return whether a module may import ``typing``: it is loaded there anyway, and msgspec reads its annotations."""
+    return name == "typing" or name.startswith(("web.", "tui.", "sandbox.launcher.")) or imports_msgspec(name)
+
+
+def imports_msgspec(name: str) -> bool:
+    body = ast.parse(HOUSE.modules[name].read_text()).body
+    modules = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
+    return "msgspec" in modules
+
+
+@pytest.mark.parametrize("name", [name for name in HOUSE.filled if not takes_typing_itself(name)])
+def test_names_of_typing_come_from_mudroom_typing(name: str) -> None:
+    assert names_from_typing(name) == set()
+
+
+@pytest.mark.parametrize("name", [name for name in HOUSE.filled if takes_typing_itself(name) and name != "typing"])
+def test_a_module_whose_annotations_are_read_takes_typing_itself(name: str) -> None:
+    assert "typing" not in HOUSE.imports[name]
 
 
 def test_the_launcher_loads_nothing_else() -> None:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 from fsspec.transaction import Transaction  # type: ignore[import-untyped]
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.buffer.files import Draft, Files, os_error
+from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from mudroom.session import Session

@@ -19,8 +19,8 @@ from mudroom.core.confinement.limit import OFF, Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.policy.config import Places, load_settings, parse_settings, places, seconds, size
-from mudroom.policy.setting_type import shown
+from mudroom.policy.config import Places, load_settings, parse_settings, places
+from mudroom.policy.setting_type import seconds, shown, size
 from mudroom.policy.settings_table import SECTIONS
 
 

@@ -6,18 +6,19 @@ the module of the verb that is called is imported.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+import sys
 
 from mudroom import __version__
+from mudroom.cli.plain_options import read_plain
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from mudroom.agents.catalog import Catalog
 
 
@@ -79,18 +80,6 @@ VERBS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"{self.prog} --help")
-
-
-def _format(prog: str) -> argparse.HelpFormatter:
-    # A fixed width: asking for that of the terminal imports shutil, and argparse makes a formatter for every option.
-    return argparse.RawDescriptionHelpFormatter(prog, width=100)
-
-
 def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
     terminal = Terminal(environ)
     try:
@@ -103,8 +92,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
         return 130
     except BrokenPipeError:
         return 141
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and "failed to map segment" not in str(error):  # dlopen(3) without memory
+    except (MemoryError, ImportError, SystemError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in _WITHOUT_MEMORY):
             raise
         terminal.error("out of memory", "permit more of it: ulimit -v unlimited")
         return 125
@@ -114,6 +103,8 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
         return 125
 
 
+_WITHOUT_MEMORY = ("failed to map segment", "error return without exception set")
+"""Of dlopen(3), and of an interpreter that could not allocate a function or a frame."""
 _HINTS = {
     11: "permit more processes: ulimit -u",
     12: "permit more memory: ulimit -v unlimited",
@@ -138,26 +129,35 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
     row = VERBS[verb]
-    module: Any = importlib.import_module(f"mudroom.cli.{row.folder}.{verb}")
-    parser = _Parser(
-        prog=f"mudroom {verb}",
-        description=row.help[0].upper() + row.help[1:] + ".",
-        formatter_class=_format,
-        epilog=getattr(module, "EXAMPLES", None),
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
-    module.configure(parser)
+    module = _module(f"mudroom.cli.{row.folder}.{verb}")
+
+    def configure(parser: Any) -> None:
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+        parser.add_argument(
+            "--project", metavar="DIR", help="the project; default: the one the current directory is in"
+        )
+        module.configure(parser)
+
     command = None
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
-    args = parser.parse_args(argv[1:]) if row.in_order else parser.parse_intermixed_args(argv[1:])
+    args: Any = read_plain(configure, argv[1:])
+    if args is None:
+        from mudroom.cli.parser import parse
+
+        epilog = getattr(module, "EXAMPLES", None)
+        args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order)
     if row.splits_command:
         args.command = command
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
+
+
+def _module(name: str) -> Any:
+    __import__(name)  # importlib has modules of its own
+    return sys.modules[name]
 
 
 def _agents(environ: Mapping[bytes, bytes]) -> Catalog:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.approver import set_command_approver, set_host_approver
 from mudroom.cli.terminal.context import Context
@@ -15,6 +14,7 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.policy.config import LOOPBACK_WORDS, answers_name_loopback, load_policy, places, trusts_any
 from mudroom.session import Client, Session, find_project, policy_above, require_project
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask

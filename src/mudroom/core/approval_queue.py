@@ -7,10 +7,10 @@ time (``elapsed``), and none deletes a question or an answer early (``age``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.clock import LONGEST, SECOND, Moment
+from mudroom.typing import Any, Literal, NamedTuple
 
 VALIDITY = 3600.0
 """Seconds for which an answer is kept for a repeated question."""

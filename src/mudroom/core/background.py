@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.background/1"
 

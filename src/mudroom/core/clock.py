@@ -13,7 +13,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mudroom.typing import NamedTuple
 
 SECOND = 10**9
 STEADY = 60 * SECOND

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from mudroom.core.command.verdict import Action, CommandClass
 from mudroom.core.result import changes_to_json, text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.stack import Checkpoint
+from mudroom.typing import Any, NamedTuple
 
 
 class PreparedFork(NamedTuple):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.command.verdict import Verdict
-from mudroom.core.confinement.limit import LimitReached, Reading
-from mudroom.core.merge.merge import Conflict
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
-from mudroom.core.tree.landing_form import OWNER
-from mudroom.core.tree.rollup import roll_up
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer
+    from mudroom.core.confinement.limit import LimitReached, Reading
+    from mudroom.core.merge.merge import Conflict
     from mudroom.core.tree.entry import Entry
     from mudroom.core.tree.similar_renames import Move
 
@@ -125,6 +122,8 @@ def _use(use: Reading | None) -> dict[str, Any] | None:
 
 def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[str, Any]:
     """Return changes as JSON. ``moves``: pairs of changes that are a renamed and modified file."""
+    from mudroom.core.tree.rollup import roll_up
+
     ends = {path: move for move in moves for path in (move.old, move.new)}
     summary = summarise(changeset.changes)
     _rows, rolls = roll_up(changeset.changes, lines=1_000_000)
@@ -154,6 +153,8 @@ def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[st
 
 
 def _file(change: Change, move: Move | None) -> dict[str, Any]:
+    from mudroom.core.tree.landing_form import OWNER
+
     entry = change.entry
     row: dict[str, Any] = {
         **path_fields(change.path),
@@ -192,6 +193,8 @@ def path_fields(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str
     """Return a path under ``key``, and its bytes under ``key_base64`` if they are not UTF-8."""
     fields = {key: text(path + suffix)}
     if not _is_text(path):
+        import binascii
+
         fields[key + "_base64"] = binascii.b2a_base64(path + suffix, newline=False).decode()
     return fields
 

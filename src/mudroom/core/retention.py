@@ -9,11 +9,11 @@ by the vault's own clock (``core/clock.py``): every ``before`` below is a time o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.clock import SECOND, VaultClock, horizon, lowest_since
 from mudroom.core.settings import Settings
 from mudroom.core.tree.stack import LIVE, ForkState
+from mudroom.typing import Literal, NamedTuple
 
 DAY = 86400 * SECOND
 _FOREVER = 100 * 366 * 86400.0

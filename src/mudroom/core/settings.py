@@ -3,14 +3,13 @@ files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import CommandPolicy, Pattern
 from mudroom.core.command.verdict import Action
 from mudroom.core.confinement.cache_place import CacheShare
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Network
+from mudroom.typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.network.fork_host import AgentLink

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.container import KINDS, Engine, EngineKind
 from mudroom.core.confinement.limit import NAMES
@@ -15,6 +14,7 @@ from mudroom.sandbox.container.engine import ANY, FoundEngine, install, survey
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.trial import ContainerTrial, attempt, keep
 from mudroom.session.confinement.containers import provide_profile
+from mudroom.typing import Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 ENGINE, WALLS, INSIDE, GATE, LIMITS = (

@@ -7,7 +7,6 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
@@ -20,6 +19,7 @@ from mudroom.sandbox.linux.forbidden import why_forbidden
 from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.session import Session
+from mudroom.typing import Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 """``not probed``: the probe could not run."""

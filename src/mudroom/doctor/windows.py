@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
@@ -14,6 +13,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.windows.calls import CallFailed, Calls
 from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import start
+from mudroom.typing import Any, Literal, NamedTuple
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 

@@ -7,10 +7,10 @@ before it is written: it must hold exactly the old rows and the change, or the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.local_directory import LocalDirectory
+from mudroom.typing import NamedTuple
 
 Row = tuple[str, str]
 """(key, text in its canonical form)."""

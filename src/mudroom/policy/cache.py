@@ -12,7 +12,6 @@ import marshal
 import os
 import stat
 from collections.abc import Iterable
-from typing import Any
 
 from mudroom import __version__
 from mudroom.core.agent.sandbox_level import LevelPolicy
@@ -20,6 +19,7 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, R
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
 from mudroom.policy import private_file
+from mudroom.typing import Any
 
 _LIMIT = 16 << 20
 _CLASSES = {

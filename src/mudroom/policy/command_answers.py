@@ -7,8 +7,6 @@ line is the whole command, to its last word: ``rm -rf build`` does not match ``r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from mudroom.core.command.pattern_text import quote_words, split_all, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
@@ -20,6 +18,7 @@ from mudroom.policy.parse import GivenSetting
 from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import mark, vouch
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ the file is read; a rule that fails its own examples makes the whole file an err
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.command.pattern_text import split_words
 from mudroom.core.command.policy import CommandRule, Pattern, matches
@@ -15,6 +14,7 @@ from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.yaml import items, texts, unknown
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

@@ -10,37 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.setting_row import with_setting
-from mudroom.policy.setting_type import count, image, least, or_off, processors, seconds, size
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-
-__all__ = [
-    "Places",
-    "count",
-    "environment",
-    "image",
-    "least",
-    "load_card",
-    "load_policy",
-    "load_settings",
-    "or_off",
-    "parse_settings",
-    "places",
-    "processors",
-    "seconds",
-    "size",
-    "trusts_any",
-    "user_config",
-    "with_setting",
-]
 
 POLICY = b".mudroom/policy.yaml"
 ANSWERS = b".mudroom/local/permissions.yaml"

@@ -8,15 +8,14 @@ that is not written as lists of texts is then left unchanged.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
+from mudroom.core.text.regex import regex
 from mudroom.policy.yaml import compose, items
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from yaml.nodes import Node, SequenceNode
 
-_PLAIN = re.compile(r"[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+(?::[0-9]+)?")
+_PLAIN = regex(r"[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+(?::[0-9]+)?")
 """A text that YAML reads as a string without quotes: ``a.example:22``. A single word may be read as another type
 (``no``)."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.local_directory import LocalDirectory
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule

@@ -6,12 +6,11 @@ is a missing protection. This module decides nothing: ``policy/combine.py`` merg
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.settings import Settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
@@ -19,6 +18,7 @@ from mudroom.policy.setting_row import SettingRow, with_setting
 from mudroom.policy.setting_type import ValueType
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -31,7 +31,7 @@ FILES = 64
 """The maximum number of included files."""
 DEPTH = 8
 """The maximum depth of includes."""
-_ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ROLE = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
 class GivenSetting(NamedTuple):

@@ -6,12 +6,11 @@ fails) are reported by ``mudroom policy check``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mudroom.core.command.verdict import ACTIONS, CLASSES
 from mudroom.core.network.preset import PRESETS
 from mudroom.policy.setting_row import SettingRow
 from mudroom.policy.settings_table import SECTIONS
+from mudroom.typing import Any
 
 _TEXT = {"type": "string"}
 _LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.command.policy import BY_CLASS, STRICTNESS
 from mudroom.core.command.verdict import ACTIONS
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Settings
 from mudroom.policy.setting_type import ValueType
+from mudroom.typing import Any, Literal, NamedTuple
 
 # --- values that loosen ---
 

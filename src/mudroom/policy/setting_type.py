@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import BY_CLASS
@@ -12,6 +11,7 @@ from mudroom.core.confinement.image import HOST, name_error
 from mudroom.core.confinement.limit import OFF, parse_size, show_size
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.network.fork_host import AgentLink

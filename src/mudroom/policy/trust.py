@@ -17,12 +17,12 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
+from mudroom.typing import Any, NamedTuple
 
 SCHEMA = "mudroom.policy.trust/1"
 ANSWER = "answer"

@@ -7,10 +7,10 @@ a small file with aliases can expand beyond any memory. PyYAML is imported when 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.change import Changeset, counted_changes
 from mudroom.errors import ForkMoved
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.forks.stacking import find_checkpoint, timeline
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.tree.path import show
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.agent.agent_store import HomeChange

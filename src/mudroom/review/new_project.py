@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry
@@ -26,6 +25,7 @@ from mudroom.stage.exclude import left_out, megabytes, weight
 from mudroom.stage.originals.snapshot import read_patterns
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.views.preflight import check_project
+from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 
 MOST = 500

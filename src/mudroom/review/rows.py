@@ -7,7 +7,6 @@ import gc
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.text.picture import HEAD, picture_of
@@ -16,6 +15,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
 from mudroom.stage.stamp import stamp_of
+from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 
 __all__ = [
     "MovedRow",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import Unsupported
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.plan import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client as Client

@@ -12,7 +12,6 @@ from __future__ import annotations
 import _thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
@@ -21,6 +20,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import OWN, Case, Order
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
@@ -76,15 +76,6 @@ class Approval:
     def judge(self, order: Order) -> Case:
         """Return the case of a command before it runs."""
         return OWN if order.actor.agent is None else Case(self._judged(order)[0])
-
-    def told(self, order: Order, case: Case) -> Case:
-        """Return the case for the result. The user's own command, which is not judged, gets its classes."""
-        if case is not OWN:
-            return case
-        from mudroom.core.command.program.classification import classify_words
-
-        classes = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd).classes
-        return Case(case.verdict._replace(classes=classes))
 
     def _judged(self, order: Order) -> tuple[Verdict, Classification]:
         from mudroom.core.command.policy import decide

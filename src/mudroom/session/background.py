@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.background import BackgroundStart
 from mudroom.core.tree.path import show
@@ -18,6 +17,7 @@ from mudroom.session.opening import Opening
 from mudroom.session.order import Case, Order, Outcome
 from mudroom.session.run import Parts, refused
 from mudroom.session.sandboxes import Sandboxes
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:

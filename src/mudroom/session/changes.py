@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
@@ -17,6 +16,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.forks import Forks
 from mudroom.session.retention import tidy
+from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
@@ -360,12 +360,15 @@ class Changes:
 
     def applies(self) -> list[dict[str, str]]:
         """Return every apply of this project, oldest first, with its state in words."""
+        paths = self._vault.applies()
+        if not paths:
+            return []
         from mudroom.vault.apply.transaction import ApplyDirectory
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
         words["redoing"] = "interrupted"
         rows = []
-        for path in self._vault.applies():
+        for path in paths:
             place = ApplyDirectory(path)
             state = place.state()
             if state is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.forks import Forks
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.confinement.fallback import ELSEWHERE, Mode
 from mudroom.core.confinement.limit import explain_limits, requested
@@ -16,6 +15,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError
 from mudroom.sandbox.client.client import Running
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -34,9 +34,8 @@ class FileTools:
         self._vault, self._clock = vault, clock
         self._editors: dict[str, Editor] = {}
         self._live: dict[str, LiveTree] = {}
-        self._paused: dict[str, int] = {}
-        """Identifier of the thread that starts or ends a command in the fork."""
-        self._resumed = threading.Condition()
+        self._paused: dict[str, tuple[int, _thread.LockType]] = {}
+        """Identifier of the thread that starts or ends a command in the fork, and a lock that is held meanwhile."""
         self._notes: deque[str] = deque()
         """Notes for the next flush. Appended and popped singly, which is atomic."""
 
@@ -53,8 +52,9 @@ class FileTools:
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
         """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
         mask than the session's. Wait while another thread starts or ends a command in the fork."""
-        with self._resumed:
-            self._resumed.wait_for(lambda: self._paused.get(name) in (None, threading.get_ident()))
+        while (pause := self._paused.get(name)) is not None and pause[0] != _thread.get_ident():
+            with pause[1]:
+                pass
         live = self._live.get(name)
         if live is None:
             require_idle(self._vault.fork(name))
@@ -106,13 +106,16 @@ class FileTools:
 
     def pause(self, name: str) -> None:
         """Let calls of other threads wait until ``resume``. Hold the fork's lock."""
-        with self._resumed:
-            self._paused[name] = threading.get_ident()
+        _thread_before, held = self._paused.get(name, (0, None))
+        if held is None:
+            held = _thread.allocate_lock()
+            held.acquire()
+        self._paused[name] = (_thread.get_ident(), held)
 
     def resume(self, name: str) -> None:
-        with self._resumed:
-            self._paused.pop(name, None)
-            self._resumed.notify_all()
+        _thread_before, held = self._paused.pop(name, (0, None))
+        if held is not None:
+            held.release()
 
     def flush(self, fork: Fork) -> list[str]:
         """Write the buffer into the fork. Hold the fork's lock. Return notes."""

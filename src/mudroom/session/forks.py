@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
@@ -27,6 +26,7 @@ from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -62,6 +62,7 @@ _STEM = 40
 """Maximum length of the part of a checkpoint's name that is made of the command."""
 _READ = 4096
 """Bytes of each word that are read for that."""
+_UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
@@ -76,7 +77,7 @@ def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     else:
         words = redact_words(words, known)
     line = " ".join((words[0].rpartition("/")[2], *words[1:]))
-    stem = re.sub(r"[^A-Za-z0-9_.]+", "-", line).strip("-.")[:_STEM].rstrip("-.")
+    stem = _UNUSUAL.sub("-", line).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{stem}" if stem else "before"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.core.confinement.image import LABEL, name_error, shown_labels
@@ -20,6 +19,7 @@ from mudroom.sandbox.container.engine import ask, choose
 from mudroom.sandbox.container.image import provide_host_image
 from mudroom.sandbox.container.image_file import engine_words
 from mudroom.sandbox.container.trial import ready
+from mudroom.typing import NamedTuple
 
 _RELEASE = "/etc/os-release"
 

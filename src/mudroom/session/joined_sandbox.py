@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
@@ -15,6 +14,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import RunningCommands, note_failures, reached_beside, relay_for
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK

@@ -12,7 +12,6 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.confinement.limit import (
@@ -32,6 +31,7 @@ from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.grant import Grant, granted
 from mudroom.session.order import Order, Outcome
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.store.fork import Fork

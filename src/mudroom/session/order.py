@@ -6,12 +6,12 @@ The state of a command is kept nowhere else, so commands of several threads cann
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.command.verdict import Verdict
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.grant import PLAIN, Grant
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion

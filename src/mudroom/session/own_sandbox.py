@@ -10,7 +10,6 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.confinement.limit import (
@@ -34,6 +33,7 @@ from mudroom.session.retention import keep_journal
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -346,10 +346,8 @@ class OwnSandbox:
         return Watch(LOOK, look)
 
     def _meanwhile(self, view: View) -> None:
-        """Do this while the command runs: load modules for collecting, clean up after an earlier session, merge
+        """Do this while the command runs: load modules for the journal, clean up after an earlier session, merge
         layers if there are many, and look for files that the overlay cannot change."""
-        import mudroom.core.command.program.classification
-        import mudroom.stage.originals.collection
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 
         fork = self._fork

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import UsageError
 from mudroom.session.forks import Forks
 from mudroom.session.order import Order, Outcome
 from mudroom.session.run import Parts
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.core.fork_report import ForkReport, PreparedFork

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.tree.change import Changeset
@@ -17,6 +16,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Case, CommandEnd, Order, Outcome
 from mudroom.session.sandboxes import Sandboxes
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
             if is_new:
                 parts.forks.take_back(fork)
             return refused(parts, order, case.changed())
-        final = parts.approval.told(order, case)
-        result = result_of(fork.name, order, final, outcome, end)._replace(changeset=changeset, duration=duration)
+        result = result_of(fork.name, order, case, outcome, end)._replace(changeset=changeset, duration=duration)
         _journal_run(parts.forks, order, result, outcome)
         return result
 

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, SandboxAlive, UsageError
@@ -22,6 +21,7 @@ from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, settled_vault
 from mudroom.session.users import Occupied, is_shared, remote_of
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.store.fork import Fork, interrupted_forks

@@ -5,13 +5,13 @@ from __future__ import annotations
 import _thread
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import is_masked, matches
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.secret import NO_MASK, Finder, Mask, files_at, make_mask
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -36,6 +35,7 @@ from mudroom.session.retention import tidy
 from mudroom.session.run import Parts, run
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.stage.views.preflight import check_project
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
 from mudroom.vault.store.store import Vault, open_vault
 

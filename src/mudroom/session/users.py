@@ -6,11 +6,11 @@ import _thread
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session.exclusive import Exclusive
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:

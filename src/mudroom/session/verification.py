@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.core.result import Result
 from mudroom.session.actor import Actor
 from mudroom.session.forks import Forks
 from mudroom.session.order import CAPTURED, Stdio
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.merge.operations import Landing

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import climb, name, parent, show
 from mudroom.errors import UsageError
+from mudroom.typing import NamedTuple
 
 Items = dict[bytes, Entry]
 Excludes = Callable[[bytes, Entry], bool]

@@ -12,10 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from mudroom.stage.reader import FileReader, T, V
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
+from mudroom.typing import Any
 
 LIMIT = 16 << 20
 """Bytes of all cached files, as they are on disk: the records of 120,000 changes. In memory, with the derived values,

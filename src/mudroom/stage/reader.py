@@ -6,7 +6,8 @@ A parsed value must not be modified: several callers may share it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+
+from mudroom.typing import TypeVar
 
 T = TypeVar("T")
 V = TypeVar("V")

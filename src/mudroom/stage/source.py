@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from typing import Protocol
 
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_root
+from mudroom.typing import Protocol
 
 
 class Source(Protocol):

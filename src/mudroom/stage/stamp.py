@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import NamedTuple
 
 from mudroom.core.clock import SKEW, EditWindow
 from mudroom.core.tree.entry import Entry
+from mudroom.typing import NamedTuple
 
 _TICK = 20_000_000
 """Nanoseconds, two ticks of the slowest kernel: files are stamped by the timer tick, every 1 to 10 ms (CONFIG_HZ,

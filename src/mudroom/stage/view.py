@@ -8,13 +8,13 @@ difference only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
 
 from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple, Protocol
 
 _DEEPEST = 2_048
 """Directories on a path: all that a path of PATH_MAX bytes can have."""

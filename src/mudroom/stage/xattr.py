@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any
+
+from mudroom.typing import Any
 
 
 def get(descriptor: int, name: str) -> bytes:

@@ -7,15 +7,15 @@ with each file; no file system tells cheaply.)
 from __future__ import annotations
 
 import os
-import re
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.stage.beneath import O_PATH, directory
 
 _BLOCK = 512
 """The unit of st_blocks on every file system: stat(3type)."""
 
-_OVERLAYS_OWN = re.compile(rb"/forks/[^/]+/(?:caches/)?work/\d+/work\Z").search
+_OVERLAYS_OWN = regex(rb"/forks/[^/]+/(?:caches/)?work/\d+/work\Z")
 """The kernel makes this directory with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It is empty."""
 
 Seen = set[tuple[int, int]]
@@ -45,7 +45,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
             except FileNotFoundError:
                 continue  # just removed
             except PermissionError:
-                if remarks is not None and not _OVERLAYS_OWN(above + b"/" + at):
+                if remarks is not None and not _OVERLAYS_OWN.search(above + b"/" + at):
                     remarks.append(f"{show(above + b'/' + at)} cannot be read: its contents are not counted")
     finally:
         os.close(root)

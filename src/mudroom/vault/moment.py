@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
 from mudroom.stage.stamp import file_clock
+from mudroom.typing import NamedTuple
 
 NAME = b"/clock"
 PATIENCE = 20_000_000

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from mudroom.core.confinement.fallback import AFTER, Mode, Next
 from mudroom.sandbox.launcher.step import STEPS
+from mudroom.typing import get_args
 
 ORDER: tuple[Mode, ...] = get_args(Mode)
 """Strongest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from mudroom.core.merge.merge import (
 from mudroom.core.merge.merge_tree import _delta_by_stamp
 from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry, same_shape
+from mudroom.typing import get_args
 from sample import directory, file, symlink
 
 BASE, THEIRS, OTHER = file(1), file(2, inode=20), file(3, inode=30)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from mudroom.core.merge import resolution_words
 from mudroom.core.merge.resolution_words import Either, Side, Take, choice_words, take_words
+from mudroom.typing import get_args
 
 
 def test_there_is_a_word_for_each() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom.core.text import redaction
 from mudroom.core.text.redaction import (
     LONGEST,
     MARK,
@@ -378,3 +380,10 @@ def test_what_is_very_long_is_cut_and_counted() -> None:
     assert " [967,232 characters left out] " in found["command"][0]
     assert found["words"][-1] == "[4,000 more]"
     assert len(found["words"]) == MOST + 1
+
+
+@given(st.lists(st.sampled_from(("old", "api", "secret", "key", "s", "_", "-", "pwd", "pass", "word", "token", "x"))))
+def test_a_variable_is_secret_by_the_ends_of_names(parts: list[str]) -> None:
+    name = "".join(parts)
+    expected = re.fullmatch(rf"(?i).*{redaction._NAMES}", name) is not None
+    assert redaction._names_secret(name.encode()) == expected

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import exclusive, only_fork, open_session
 from mudroom.cli.terminal.context import Context
@@ -17,8 +15,11 @@ from mudroom.errors import UsageError
 from mudroom.review.agent_settings import line_of, shown
 from mudroom.session import Session
 from mudroom.session.agents.agent_settings import agent_settings, land, take_back
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.vault.homes.agent_settings import LandedSetting, SettingsHome
 
 _MOST_LINES = 200

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
 from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
@@ -18,8 +16,11 @@ from mudroom.core.tree.dependent_rows import needs, requirement_text, row_of, un
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import LandingResult, Session, Verification
     from mudroom.session.commit_apply import CommittedApply
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.result import path_fields, text
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import Session
     from mudroom.vault.git.commit_diff import CommitDiff, CommitFile
     from mudroom.vault.git.log import CommitIdentity, CommitLog

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.git.ref_plan import HEAD, RefOutcome
 from mudroom.core.git.ref_words import outcome_rows
 from mudroom.core.result import text
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import Session
     from mudroom.vault.git.commits import Commit
     from mudroom.vault.git.transfer import TransferResult

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 
@@ -14,6 +13,10 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mudroom.cli.change.preview import name_some
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session.commit_apply import CommittedApply

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import coloured
@@ -14,6 +13,7 @@ from mudroom.core.text.hunk import Hunk, hunks, select_blocks, split_hunk
 from mudroom.core.tree.change import counted_changes
 from mudroom.core.tree.dependent_rows import complete_selection, needs, requirement_text, row_of
 from mudroom.core.tree.path import show_path
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change

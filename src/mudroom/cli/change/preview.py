@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.tree.change import Change, Changeset, summarise
@@ -14,6 +13,7 @@ from mudroom.core.tree.path import ancestors, name, show_path
 from mudroom.core.tree.rollup import Roll, roll_up
 from mudroom.core.tree.runs_later import LaterGroup, group_later
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.session import Session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 
@@ -10,6 +9,10 @@ from mudroom.cli.project_session import open_session, print_recovered
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from mudroom.cli.change.undo import print_turned
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

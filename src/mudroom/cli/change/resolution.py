@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, TYPED, ForegroundRunner
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.context import Context

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import only_fork, open_session, project_paths, with_shown
 from mudroom.cli.terminal.context import Context
@@ -13,6 +12,7 @@ from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import ForkConflict, Session

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import ForkConflict, Session
 
 EXAMPLES = """\

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path
+from mudroom.typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session import ApplyResult
 
 EXAMPLES = """\

@@ -7,7 +7,6 @@ import argparse
 import importlib
 import json
 import os
-from typing import Any
 
 from mudroom.cli.command.exec import add_ask_option
 from mudroom.cli.command.run import add_confinement_options
@@ -20,6 +19,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, places
 from mudroom.session.confinement.grant import graphics, image_of, promised
+from mudroom.typing import Any
 
 EXAMPLES = """\
 examples:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from mudroom.agents.catalog import Catalog
@@ -18,13 +16,15 @@ from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.network.loopback import is_loopback, look_at_loopback
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import secret_variables
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.policy.config import user_config
 from mudroom.sandbox.host.program import HostProgram, find_program
+from mudroom.typing import Any, NamedTuple
 
 _GENERIC = "generic"
-_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_NAME = regex(r"[^A-Za-z0-9_.-]+")
 NOT_FOUND = 127
 
 

@@ -6,10 +6,8 @@ stay in its fork, are collected and journalled, and only then does mudroom end.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.cli.change.agent_settings import rows_of
 from mudroom.cli.command.exec import print_refused
@@ -27,8 +25,11 @@ from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
 from mudroom.session.agents.run_agent import AgentResult, run_agent
 from mudroom.session.confinement.grant import decide
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.cli.command.agent_profile import ProfiledAgent
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings

@@ -9,7 +9,6 @@ later or is a link that leads out of the project (unless ``auto_apply_flagged: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.policy import CommandRule, matches
@@ -21,6 +20,7 @@ from mudroom.core.tree.landing_form import LEADS_OUT
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.runs_later import group_later
 from mudroom.session import Session
+from mudroom.typing import NamedTuple
 
 _FLAGS = {
     "executes-later": "runs by itself later",
@@ -43,11 +43,6 @@ def decide_auto_apply(result: Result, argv: Sequence[bytes], session: Session) -
         return AutoApply(False, "")
     reason = _reason_against(result, session)
     return AutoApply(not reason, reason or setting)
-
-
-def own_level(settings: Settings) -> Settings:
-    """Return the settings with the level for the user's own commands."""
-    return settings if settings.user_level is None else settings._replace(level=settings.user_level)
 
 
 def is_trusted(argv: Sequence[bytes], settings: Settings) -> bool:

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
@@ -22,6 +21,7 @@ from mudroom.core.result import Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.session import Background, Client, Session
+from mudroom.typing import Any, NamedTuple, NoReturn
 
 
 class Keeper(NamedTuple):

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from mudroom.cli.change.preview import commit_lines
 from mudroom.cli.command.run import (
     add_confinement_options,
     adjusted,
     asked_level,
+    commits_of,
     own_stdio,
     print_json,
     show_result,
     warn_if_bare,
 )
+from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
-from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_card
-from mudroom.session import Background, Client, Session
+from mudroom.session import Client
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.core.agent.card import AgentCard
+    from mudroom.core.result import Result
+    from mudroom.session import Background, Session
 
 EXAMPLES = """\
 examples:
@@ -58,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
     add_confinement_options(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_ask_option(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +118,7 @@ def run_command(
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
             with command_signals(session) as signals, full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
-            commits = {} if context.as_json else commit_lines(session, result.fork, result.changeset.changes)
+            commits = {} if context.as_json else commits_of(session, result)
     finally:
         client.close()
     return _print_outcome(result, argv, context, signals.exit_code(result), commits)
@@ -126,6 +128,8 @@ def _open(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
     if args.card:
+        from mudroom.policy.config import load_card
+
         return _by_card(load_card(os.fsencode(args.card)), args, context, client, agent, ask)
     adjust = functools.partial(adjusted, args)
     return open_session(context, client=client, adjust=adjust, level=asked_level(args), agent=agent, ask=ask)

@@ -3,7 +3,6 @@ questions."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -16,6 +15,10 @@ from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
-from typing import Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.background import to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import seconds
+from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.result import Denial, Result
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.context import Context

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
-from mudroom.cli.change.preview import commit_lines, preview
-from mudroom.cli.command.auto_apply import decide_auto_apply, own_level, show_short
+from mudroom.cli.plain_options import REMAINDER
 from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
-from mudroom.cli.terminal.command_signals import CommandSignals, command_signals
+from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.agent.sandbox_level import BARE
-from mudroom.core.result import Result
-from mudroom.core.settings import Settings
-from mudroom.core.tree.flag import repositories
+from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
-from mudroom.policy.config import count, image, least, or_off, processors, seconds, size, with_setting
 from mudroom.session import Client, Session, Stdio
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mudroom.cli.terminal.command_signals import CommandSignals
+    from mudroom.core.result import Result
+    from mudroom.core.settings import Settings
 
 EXAMPLES = """\
 examples:
@@ -36,17 +38,17 @@ The network is behind a gate: hosts that mudroom net allow or the policy name ar
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
 
-LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
-    "--memory": ("limits.memory", or_off(least(4 << 20)), "SIZE", "512M, 2GB; a command that needs more is killed"),
-    "--processes": ("limits.processes", or_off(count), "N", "at one time, threads included; no more can be started"),
-    "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
-    "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
-    "--open-files": ("limits.open_files", count, "N", "of each process"),
-    "--tmp": ("limits.tmp", or_off(least(1 << 20)), "SIZE", "of its own /tmp, which is in memory"),
-    "--inotify": ("limits.inotify", or_off(count), "N", "of all commands of a session; programs that watch files"),
-    "--file-size": ("limits.file_size", size, "SIZE", "that one file can be made"),
+LIMITS = {
+    "--memory": ("limits.memory", "SIZE", "512M, 2GB; a command that needs more is killed"),
+    "--processes": ("limits.processes", "N", "at one time, threads included; no more can be started"),
+    "--cpus": ("limits.cpus", "N", "processors' worth of time: 0.5, 2"),
+    "--io": ("limits.io", "SIZE", "bytes per second, of reading and of writing each"),
+    "--open-files": ("limits.open_files", "N", "of each process"),
+    "--tmp": ("limits.tmp", "SIZE", "of its own /tmp, which is in memory"),
+    "--inotify": ("limits.inotify", "N", "of all commands of a session; programs that watch files"),
+    "--file-size": ("limits.file_size", "SIZE", "that one file can be made"),
 }
-"""Option → setting, converter, placeholder, help."""
+"""Option → setting, placeholder, help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_confinement_options(parser)
     parser.add_argument("--explain", action="store_true", help="print how the command would be confined; do not run it")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def add_confinement_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +94,7 @@ def add_confinement_options(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group(
         "limits, of the command with all that it starts; none switches a default off (docs/POLICY.md)"
     )
-    for option, (_field, _convert, metavar, text) in LIMITS.items():
+    for option, (_field, metavar, text) in LIMITS.items():
         limits.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(
         "--view", choices=("auto", "overlay", "copy"), help="how the project is staged; auto: overlay, else a copy"
@@ -123,7 +125,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(
         context,
         client=client,
-        adjust=lambda settings: own_level(adjusted(args, settings)),
+        adjust=lambda settings: _own_level(adjusted(args, settings)),
         level=asked_level(args),
         ask=args.ask,
     ) as session:
@@ -138,13 +140,16 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             client.close()
 
 
+def _own_level(settings: Settings) -> Settings:
+    """Return the settings with the level for the user's own commands."""
+    return settings if settings.user_level is None else settings._replace(level=settings.user_level)
+
+
 def _explain(explanation: dict[str, Any], context: Context) -> None:
     if not context.as_json:
         context.terminal.out("\n".join(explanation["lines"]))
         return
-    import json
-
-    context.terminal.out(json.dumps({"schema": "mudroom.explain/1", **explanation}))
+    context.terminal.out(to_json_text({"schema": "mudroom.explain/1", **explanation}))
 
 
 def asked_level(args: argparse.Namespace) -> int | None:
@@ -160,19 +165,43 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     for path in reads:
         if not os.path.exists(path):
             raise UsageError(f"--read {show_path(path)}: no such file or directory")
-    for option, (field, convert, _metavar, _text) in LIMITS.items():
+    for option, (field, _metavar, _text) in LIMITS.items():
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
-            settings = with_setting(settings, field, convert(value, option))
-    image_name = image(args.image, "--image") if args.image is not None else settings.image
-    return with_shown(settings, args.show)._replace(
-        image=image_name,
+            settings = _with_limit(settings, field, value, option)
+    settings = with_shown(settings, args.show)._replace(
         network=args.net or settings.network,
         view=args.view or settings.view,
-        timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
         environment=(*settings.environment, *(os.fsencode(variable) for variable in args.env)),
         read=(*settings.read, *reads),
     )
+    if args.timeout:
+        from mudroom.policy.setting_type import seconds
+
+        settings = settings._replace(timeout=seconds(args.timeout, "--timeout"))
+    if args.image is not None:
+        from mudroom.policy.setting_type import image
+
+        settings = settings._replace(image=image(args.image, "--image"))
+    return settings
+
+
+def _with_limit(settings: Settings, field: str, value: str, option: str) -> Settings:
+    """Return the settings with a limit of the command line. Raise UsageError if the value is none."""
+    from mudroom.policy.setting_row import with_setting
+    from mudroom.policy.setting_type import count, least, or_off, processors, size
+
+    converters: dict[str, Callable[[Any, str], Any]] = {
+        "--memory": or_off(least(4 << 20)),
+        "--processes": or_off(count),
+        "--cpus": processors,
+        "--io": least(4096),
+        "--open-files": count,
+        "--tmp": or_off(least(1 << 20)),
+        "--inotify": or_off(count),
+        "--file-size": size,
+    }
+    return with_setting(settings, field, converters[option](value, option))
 
 
 def _working_directory(session: Session) -> bytes:
@@ -187,7 +216,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     outcome: dict[str, Any] | None = None
     code = signals.exit_code(result)
     if not context.as_json:
-        show_result(result, argv, context, commit_lines(session, result.fork, result.changeset.changes))
+        show_result(result, argv, context, commits_of(session, result))
     if not result.changeset.changes:
         session.forks.discard_unchanged(result.fork)
     else:
@@ -221,6 +250,15 @@ def own_stdio(context: Context) -> Stdio:
     return Stdio(0, 1, 2, terminal=True, signs=sign_kinds(context.environ))
 
 
+def commits_of(session: Session, result: Result) -> dict[bytes, str]:
+    """Return the lines about commits for the preview of a result."""
+    if not result.changeset.changes:
+        return {}
+    from mudroom.cli.change.preview import commit_lines
+
+    return commit_lines(session, result.fork, result.changeset.changes)
+
+
 def show_result(
     result: Result, argv: Sequence[bytes], context: Context, commits: Mapping[bytes, str] = MappingProxyType({})
 ) -> None:
@@ -249,6 +287,8 @@ def show_result(
         for remark in result.changeset.remarks:
             terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
         return
+    from mudroom.cli.change.preview import preview
+
     for line in preview(f"{title} would change", result.changeset, terminal, commits):
         terminal.say(line)
 
@@ -261,6 +301,8 @@ def _answer(
     session: Session,
     signals: CommandSignals,
 ) -> str:
+    from mudroom.cli.command.auto_apply import decide_auto_apply, show_short
+
     if not context.as_json and not args.no:
         show_short(result, session, context)
     if args.no:
@@ -292,6 +334,8 @@ _ANSWERS = {
 
 
 def _ask(result: Result, context: Context, session: Session) -> str:
+    from mudroom.core.tree.flag import repositories
+
     while True:
         try:
             git = "[g]it too  " if repositories(result.changeset.changes) else ""
@@ -334,8 +378,6 @@ def _print_kept(result: Result, args: argparse.Namespace, context: Context) -> N
 
 
 def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
-    import json
-
     from mudroom.core.result import to_json
 
-    context.terminal.out(json.dumps(to_json(result) | {"applied": applied}))
+    context.terminal.out(to_json_text(to_json(result) | {"applied": applied}))

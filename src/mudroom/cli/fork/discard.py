@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from typing import Any
-
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
+from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    import argparse
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
@@ -38,7 +39,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         rows = fork_rows(session)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
+        context.terminal.out(to_json_text({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:
         context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
     else:

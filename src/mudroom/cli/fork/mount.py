@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
-from typing import Any
 
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 from mudroom.cli.change.preview import preview
@@ -10,6 +9,10 @@ from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

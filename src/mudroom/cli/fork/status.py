@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 
 from mudroom.cli.fork.ls import describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.confinement.limit import show_size
+from mudroom.core.text.json_text import to_json_text
 from mudroom.session.retention import cache_bytes
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:
@@ -31,7 +34,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         places = {"schema": "mudroom.status/1", "project": project, "vault": vault}
         report = {**places, "forks": rows, "applies": applies, "caches": {"bytes": cached, "limit": limit}}
-        context.terminal.out(json.dumps(report))
+        context.terminal.out(to_json_text(report))
         return 0
     lines = [f"project  {project}", f"vault    {vault}"]
     lines += ["fork     " + describe(row, context.terminal.columns(1) - 9) for row in rows] or ["no forks"]

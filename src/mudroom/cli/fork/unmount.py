@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 from mudroom.cli.change.preview import commit_lines, preview
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

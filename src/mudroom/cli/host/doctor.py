@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -13,6 +12,10 @@ from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

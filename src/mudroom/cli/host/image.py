@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import os
 from collections.abc import Callable
-from typing import Any
 
 from mudroom.cli.project_session import project_of, settings_of
 from mudroom.cli.terminal.context import Context
@@ -17,6 +15,10 @@ from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.session.images import MadeImage, listed, make, remove
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mudroom import __version__
 from mudroom.cli.project_session import left_out, open_session
@@ -17,6 +16,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.policy.config import load_policy, places
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.review.new_project import Outlook

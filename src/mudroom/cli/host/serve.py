@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.project_session import host_answers, project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, load_policy, places
 from mudroom.session.confinement.grant import promised
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.core.agent.card import AgentCard
     from mudroom.web.server.cookie_key import CookieKey
     from mudroom.web.server.registry import RunningServer, ServerRegistry
@@ -85,8 +86,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 SCHEMA = "mudroom.serve/1"
-_SEGMENT = re.compile(r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+\Z")
-_NAME = re.compile(r"(?=[^:]*[A-Za-z])[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?\Z")
+_SEGMENT = regex(r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+\Z")
+_NAME = regex(r"(?=[^:]*[A-Za-z])[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?\Z")
 
 
 def _check(args: argparse.Namespace) -> None:

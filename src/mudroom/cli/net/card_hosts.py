@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import termios
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.project_session import host_answers, project_of
 from mudroom.cli.terminal.context import Context
@@ -18,6 +17,7 @@ from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
 from mudroom.policy.config import load_policy
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

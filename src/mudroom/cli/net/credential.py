@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 from mudroom.cli.project_session import open_session
@@ -10,6 +9,10 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def manage_credentials(args: argparse.Namespace, context: Context) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -15,6 +14,10 @@ from mudroom.core.journal.event_text import flow_text, printable
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.network.har import to_har
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 _PAUSE = 0.2
 """Seconds between two reads of the journal."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
 import time
-from typing import Any
 
 from mudroom.cli.net.credential import manage_credentials
 from mudroom.cli.net.log import print_log
@@ -24,6 +22,10 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
 from mudroom.policy.host_answers import drop, keep, load, missing_answers
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -3,7 +3,6 @@ command runs."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 
@@ -12,6 +11,10 @@ from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.confinement.entrance import namespaces_at, show_inside
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
-from typing import TYPE_CHECKING
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
@@ -26,8 +24,11 @@ from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import argparse
+
     from mudroom.session.upkeep import Queue
 
 EXAMPLES = """\

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,10 @@ from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.session import policy_above
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

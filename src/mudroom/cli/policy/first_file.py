@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -17,6 +16,10 @@ from mudroom.policy.config import places, user_config
 from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 SCHEMA_FILE = b"policy.schema.json"
 

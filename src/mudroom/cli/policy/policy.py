@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
-from typing import Any
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -16,6 +14,10 @@ from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,10 @@ from mudroom.policy.config import load_policy, user_config
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import ROWS
 from mudroom.policy.trust import describe
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:

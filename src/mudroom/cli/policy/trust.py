@@ -3,7 +3,6 @@ machine."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -16,6 +15,10 @@ from mudroom.policy.combine import project_items, read, roles_of
 from mudroom.policy.config import places, user_config
 from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
 from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

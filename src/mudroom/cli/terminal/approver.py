@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion

@@ -17,12 +17,12 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.cli.terminal.asking import (
     ENTER,
@@ -24,6 +23,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandApprover, Comma
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal

@@ -16,19 +16,25 @@ reach it.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.cli.terminal.signals import wake_for_signals
 from mudroom.cli.terminal.terminal import is_terminal, replace_by_null
-from mudroom.core.result import Result
 from mudroom.errors import MudroomError
-from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+
+    from mudroom.core.result import Result
+    from mudroom.session import Session
+else:
+    import _signal as signal  # signal itself makes enumerations of the numbers
 
 GRACE = 5
 """Seconds between the first signal and SIGKILL for the command."""
-_TOLD = {
+_TOLD: dict[int, int] = {
     signal.SIGINT: signal.SIGTERM,
     signal.SIGQUIT: signal.SIGQUIT,
     signal.SIGTERM: signal.SIGTERM,
@@ -42,7 +48,9 @@ class Terminated(MudroomError):
     """mudroom was told to end by a signal. The exit code is 128 plus its number, as in a shell."""
 
     def __init__(self, number: int, hint: str = "") -> None:
-        super().__init__(f"told to end by {signal.Signals(number).name}", hint)
+        from signal import Signals
+
+        super().__init__(f"told to end by {Signals(number).name}", hint)
         self.number = number
         self.exit_code = 128 + number
 
@@ -57,7 +65,7 @@ class CommandSignals:
     def handle(self, number: int, _frame: object) -> None:
         session = self._session
         self.received.append(number)
-        told = signal.SIGKILL if len(self.received) > 1 else _TOLD[signal.Signals(number)]
+        told = signal.SIGKILL if len(self.received) > 1 else _TOLD[number]
         if self._send(told):
             signal.alarm(GRACE)
         elif not session.sandboxes.has_run:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.vault.git.user_settings import UserFiles

@@ -17,9 +17,15 @@ from __future__ import annotations
 import _thread
 import os
 import select
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal itself makes enumerations of the numbers
 
 POKE_INTERVAL = 50
 """Milliseconds from one poke to the next."""

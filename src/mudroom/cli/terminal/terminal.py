@@ -6,7 +6,11 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _WIDE = 1 << 16

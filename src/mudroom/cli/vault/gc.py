@@ -3,7 +3,6 @@ about."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -15,8 +14,13 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import load_policy, places, seconds
+from mudroom.policy.config import load_policy, places
+from mudroom.policy.setting_type import seconds
 from mudroom.session import upkeep
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def sweep(args: argparse.Namespace, context: Context) -> int:

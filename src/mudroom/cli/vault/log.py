@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import re
@@ -19,9 +18,14 @@ from mudroom.core.command.verdict import ACTIONS
 from mudroom.core.journal.event import ChainCheck, Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import ROWS
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:
@@ -153,7 +157,7 @@ def _selection(args: argparse.Namespace, now: int) -> EventFilter:
     return EventFilter(kinds, tuple(args.fork or ()), args.agent, since, until, args.verdict, args.grep)
 
 
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
+_AGE = regex(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 

@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from mudroom import __version__
 from mudroom.core.journal.csv import header, sheet_row
 from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.journal.event_text import event_words, gravity
 from mudroom.core.journal.otlp import logs_data
+from mudroom.typing import Any
 
 _BATCH = 500
 """Events in one line of OTLP: receivers read a line at a time."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from mudroom.cli.project_session import exclusive, open_session
 from mudroom.cli.terminal.context import Context
@@ -15,8 +13,13 @@ from mudroom.cli.vault.gc import amount, sweep
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.policy.config import places, size
+from mudroom.policy.config import places
+from mudroom.policy.setting_type import size
 from mudroom.session import upkeep
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
 
 EXAMPLES = """\
 examples:

@@ -12,10 +12,10 @@ server of a card can write anything into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.level_decision import LevelDecision
+from mudroom.typing import Any, NamedTuple
 
 EXTENSION = "urn:x-mudroom:a2a:sandbox:1"
 WELL_KNOWN = "/.well-known/agent-card.json"

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.agent.artifact import matcher
+from mudroom.typing import Any, Literal, NamedTuple
 
 _ANY = "*"
 

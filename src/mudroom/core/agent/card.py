@@ -7,9 +7,6 @@ agent's author writes the card: no key of it grants anything by itself.
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
-
 from mudroom.core.agent.agent_store import AgentStore, StagedStore
 from mudroom.core.agent.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.agent.credential_stores import STORES, store_of_agent
@@ -30,10 +27,12 @@ from mudroom.core.agent.field import (
 from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.image import name_error
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.typing import Any, NamedTuple
 
-_AGENT = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}")
-_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_AGENT = regex(r"[A-Za-z0-9_.:@/-]{1,128}")
+_BRANCH = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _LONGEST = {"name": 128, "description": 4096, "version": 64, "gitBranch": 128}
 """Characters."""
 

@@ -8,10 +8,10 @@ hosts once, before the agent starts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host_pattern import parse_pattern
 from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
+from mudroom.typing import NamedTuple
 
 
 class CardHostRule(NamedTuple):

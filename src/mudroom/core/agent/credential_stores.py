@@ -14,7 +14,8 @@ can be named by its path in the home (``~/.config/tool``). Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 
 class CredentialStore(NamedTuple):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
-
 from mudroom.core.agent.field import FieldError, text
 from mudroom.core.network.loopback import OWN_PORTS
+from mudroom.core.text.regex import regex
+from mudroom.typing import Any, NamedTuple
 
-_URL = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[1-9][0-9]{0,4})(?P<path>/[!-~]{0,256})?")
+_URL = regex(r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[1-9][0-9]{0,4})(?P<path>/[!-~]{0,256})?")
 
 
 class AgentEndpoint(NamedTuple):

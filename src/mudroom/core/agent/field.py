@@ -6,15 +6,15 @@ returns the checked value or raises FieldError.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from mudroom.core.network.host_rules import parse_rule
+from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 MOST_ENTRIES = 64
 """Entries of one list, at most."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
 
 Convertor = Callable[[Any, str], Any]

@@ -13,9 +13,9 @@ In this order:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard

@@ -14,9 +14,6 @@ a page of each built-in one; docs/profile.schema.json describes the same keys as
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
-
 from mudroom.core.agent.agent_store import AgentStore
 from mudroom.core.agent.artifact import pattern_error
 from mudroom.core.agent.card import AgentCard, Requirements
@@ -35,12 +32,14 @@ from mudroom.core.agent.field import (
     variables,
 )
 from mudroom.core.agent.inner_sandbox import InnerSandbox
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
+from mudroom.typing import Any, NamedTuple
 
 FORMAT = 1
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_PROGRAM = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-_OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z][A-Za-z0-9-]*")
+_NAME = regex(r"[a-z0-9][a-z0-9-]{0,39}")
+_PROGRAM = regex(r"[A-Za-z0-9_.+-]{1,64}")
+_OPTION = regex(r"-[A-Za-z]|--[A-Za-z][A-Za-z0-9-]*")
 _LONG = 500
 """Characters of a text."""
 

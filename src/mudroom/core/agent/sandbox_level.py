@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mudroom.typing import NamedTuple
 
 LEVELS = (0, 1, 2)
 REFUSE = -1

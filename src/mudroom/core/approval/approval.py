@@ -12,9 +12,9 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from mudroom.core.command.verdict import Verdict
+from mudroom.typing import Any, NamedTuple
 
 
 class CommandQuestion(NamedTuple):

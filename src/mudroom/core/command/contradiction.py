@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.command.policy import (
     BY_CLASS,
@@ -12,6 +11,7 @@ from mudroom.core.command.policy import (
     class_actions,
     show_pattern,
 )
+from mudroom.typing import Literal, NamedTuple
 
 
 class RuleProblem(NamedTuple):

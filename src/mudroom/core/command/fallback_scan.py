@@ -7,16 +7,15 @@ command.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.command.locations import CommandContext
     from mudroom.core.command.verdict import CommandPart
 
-_START = re.compile(
+_START = regex(
     rb"(?:\A|[;&|\n(`{!]|\b(?:do|then|else|if|while|until|time|in)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
     rb"([A-Za-z0-9_./+'\"\\-]+(?:[ \t]+[^ \t\n;&|()`<>]{1,4096}){0,64})"
 )

@@ -6,12 +6,12 @@ the boundary, not this check.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 Where = Literal["inside", "unknown", "outside"]
 _RANK: tuple[Where, ...] = ("inside", "unknown", "outside")
@@ -20,12 +20,12 @@ SOMEWHERE = b"/\0project"
 _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/fd")
 _PLAIN = b"null zero full stdin stdout stderr tty random urandom".split()
 _PLAIN_DEVICES = frozenset({b"/dev/" + name for name in _PLAIN})
-_CREDENTIAL = re.compile(
+_CREDENTIAL = regex(
     rb"(^|/)\.(ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-credentials|npmrc|pypirc|password-store)(/|$)"
     rb"|(^|/)\.config/(gcloud|gh|op)(/|$)|^/etc/(shadow|gshadow|sudoers|ssh/.*key)|(^|/)id_(rsa|ed25519|ecdsa|dsa)$"
     rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
 )
-_BY_WILDCARD = re.compile(rb"[*?\[{]")
+_BY_WILDCARD = regex(rb"[*?\[{]")
 
 
 class CommandContext(NamedTuple):

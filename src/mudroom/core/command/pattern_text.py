@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from mudroom.core.text.regex import regex
 
-_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_SAFE = regex(r"[A-Za-z0-9_@%+=:,./-]+")
 """Characters that need no quotes, as in ``shlex.quote``."""
 _SPECIAL = frozenset("|&<>()$`*?[]{}!")
 """Characters that a shell acts on outside quotes."""

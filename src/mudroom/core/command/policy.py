@@ -18,10 +18,10 @@ started in more ways than any pattern names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, Classification, CommandClass, CommandPart, Verdict
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 Pattern = tuple[tuple[bytes, ...], ...]
 """For each position, the words that match there."""

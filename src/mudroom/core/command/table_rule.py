@@ -8,11 +8,11 @@ unknown if the program has an option that matters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
+from mudroom.typing import Literal, NamedTuple
 
 Classes = tuple[CommandClass, ...]
 Style = Literal["gnu", "single"]

@@ -7,7 +7,8 @@ Both lists are in order from mild to strict. The strictest part of a command cou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+
+from mudroom.typing import Literal, NamedTuple
 
 Action = Literal["allow", "allow_with_checkpoint", "require_approval", "deny"]
 ACTIONS: tuple[Action, ...] = ("allow", "allow_with_checkpoint", "require_approval", "deny")

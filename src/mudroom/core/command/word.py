@@ -11,7 +11,8 @@ For ``pattern`` and ``computed``, ``text`` is the word as written, without its q
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["literal", "pattern", "computed"]
 _WORSE: tuple[Kind, ...] = ("literal", "pattern", "computed")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from mudroom.core.confinement.plan import Plan, Step, deciding_step
+from mudroom.typing import NamedTuple
 
 
 class AccessReason(NamedTuple):

@@ -10,7 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 CacheShare = Literal["fork", "agent", "project"]
 """Where the new entries of a fork's caches go: nowhere; to the pool of the agent or user whose commands ran in it; to

@@ -8,11 +8,11 @@ programs without such a variable. A sandbox without an inspecting rule gets none
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 PLACES = (
     b"/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine, Gentoo
@@ -42,7 +42,7 @@ _MORE = (b"NODE_EXTRA_CA_CERTS", b"DENO_CERT")
 """Variables that name a file with root certificates in addition to the program's own."""
 _SYSTEM = (b"UV_NATIVE_TLS", b"UV_SYSTEM_CERTS")
 """Flags of uv: use the system's root certificates."""
-_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_BLOCK = regex(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 class CertificateTrust(NamedTuple):

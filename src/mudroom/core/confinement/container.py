@@ -12,9 +12,10 @@ Sources: docker-run(1), podman-run(1), `container run --help` of Apple's contain
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 EngineKind = Literal["docker", "podman", "container"]
 KINDS: tuple[EngineKind, ...] = ("docker", "podman", "container")
@@ -140,7 +141,7 @@ def path_error(path: bytes, kind: EngineKind) -> str:
     return "its name has a carriage return before a line end" if b"\r\n" in path else ""
 
 
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+_IMAGE = regex(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 """Excludes options and paths that begin with a dot; looser than distribution/reference."""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
 
 from mudroom.core.confinement.container import Container, Engine
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.path import show
+from mudroom.typing import Any, NamedTuple
 
 
 class ContainerReport(NamedTuple):

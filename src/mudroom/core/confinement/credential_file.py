@@ -6,18 +6,17 @@ in the home (``~/.ssh``, ``~/.aws``, ``~/.npmrc``, ``~/.m2/settings.xml``), whic
 
 from __future__ import annotations
 
-import re
-
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.secret import is_secret
 
 NAMES = frozenset(
     b""".npmrc .yarnrc.yml .pypirc .condarc .netrc _netrc .git-credentials credentials credentials.toml auth.json
     auth.toml hosts.yml settings.xml gradle.properties nuget.config pip.conf token tokens.json .docker""".split()
 )
-_PROXIED = re.compile(rb"://[^/\s:@]+:[^/\s@]+@")
-_SECRET = re.compile(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
-_SECTION = re.compile(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
-_USER = re.compile(rb"\s*(name|email)\s*=\s*(.*?)\s*$", re.IGNORECASE)
+_PROXIED = regex(rb"://[^/\s:@]+:[^/\s@]+@")
+_SECRET = regex(rb"(?i)://(?!git@)[^/\s\"]+@|extraheader|token|passw|smtppass|secret|api[-_]?key")
+_SECTION = regex(rb"\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]")
+_USER = regex(rb"(?i)\s*(name|email)\s*=\s*(.*?)\s*$")
 
 
 def is_credential(name: bytes) -> bool:
@@ -27,7 +26,7 @@ def is_credential(name: bytes) -> bool:
 
 def has_password(value: bytes) -> bool:
     """Return whether a text contains a URL with user and password."""
-    return _PROXIED.search(value) is not None
+    return b"://" in value and _PROXIED.search(value) is not None
 
 
 def holds_secret(settings: bytes) -> bool:

@@ -20,9 +20,8 @@ refuses it at the first limit that is reached (inc_ucount in kernel/ucount.c).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mudroom.core.confinement.limit import OFF, PREPARED_PROCESSES, RLIMIT_NPROC, Limits
+from mudroom.typing import NamedTuple
 
 PROCESSES = 4096
 INOTIFY, INOTIFY_WATCHES = 64, 65536

@@ -7,7 +7,7 @@ could keep.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt"]
 """overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, at the project's own path. landlock: no

@@ -9,11 +9,11 @@ and ``podman image inspect``, passwd(5), group(5).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
+from mudroom.typing import Any, NamedTuple
 
 HOST = "host"
 """Not an image: the host's own system directories and toolchains, mounted read-only."""
@@ -21,11 +21,14 @@ LABEL = "mudroom.image"
 """Label of images that mudroom built; the value is their source."""
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
-_NAME = re.compile(
+_NAME = regex(
     rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
     r"|sha256:[0-9a-f]{64}"
 )
-_OWN = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
+_CONTINUED = regex(r"\\[ \t]*\r?\n")
+_OWN = regex(rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
+_SEPARATORS = dict.fromkeys(map(ord, ":\n\0"), "_")
+"""Characters that a field of passwd(5) and group(5) cannot contain."""
 _LONGEST = 255
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 """Machine names of uname(2) to GOARCH, which images use."""
@@ -150,7 +153,7 @@ def group(content: bytes, user: User) -> bytes:
 
 def _field(name: str) -> bytes:
     """Replace the characters that a field of these files cannot contain."""
-    return re.sub(rb"[:\n\0]", b"_", name.encode("utf-8", "surrogateescape")) or b"user"
+    return name.translate(_SEPARATORS).encode("utf-8", "surrogateescape") or b"user"
 
 
 def bases(text: str) -> tuple[str, ...]:
@@ -158,7 +161,7 @@ def bases(text: str) -> tuple[str, ...]:
     ValueError for a base image named by a variable."""
     stages: set[str] = set()
     names: list[str] = []
-    for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():
+    for line in _CONTINUED.sub(" ", text).splitlines():
         words = line.split()
         if not words or words[0].upper() != "FROM":
             continue

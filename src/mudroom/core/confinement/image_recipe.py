@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.image import LABEL, own_name_error
+from mudroom.core.text.regex import regex
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["host", "debootstrap", "containerfile"]
 KINDS: tuple[Kind, ...] = ("host", "debootstrap", "containerfile")
-_SUITE = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{0,127}")
-_MIRROR = re.compile(r"(?:https?|file)://[!-~]{1,1024}")
+_SUITE = regex(r"[a-z][a-z0-9-]{0,63}")
+_PACKAGE = regex(r"[a-z0-9][a-z0-9+.-]{0,127}")
+_MIRROR = regex(r"(?:https?|file)://[!-~]{1,1024}")
 USUAL = ("ca-certificates", "git")
 """Packages in every bootstrapped image in addition to the suite's essential packages."""
 DEBIAN, FALLBACK = "http://deb.debian.org/debian", "stable"

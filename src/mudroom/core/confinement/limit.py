@@ -16,7 +16,8 @@ Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+
+from mudroom.typing import Any, Literal, NamedTuple
 
 Missing = Literal["refuse", "degrade"]
 RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 2, 4, 6, 7

@@ -7,9 +7,9 @@ tuple because the launcher does not import ``core``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
 
 from mudroom.core.tree.path import show
+from mudroom.typing import Any, NamedTuple
 
 Step = tuple[Any, ...]
 

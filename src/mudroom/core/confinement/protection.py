@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 
 class Way(NamedTuple):

@@ -6,10 +6,9 @@ and contain no symbolic links.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from mudroom.core.confinement.cache_place import NO_CACHES, CacheView
 from mudroom.core.confinement.default_limit import Counter, TmpfsSize
+from mudroom.typing import Literal, NamedTuple
 
 Network = Literal["none", "gate", "open"]
 """``gate``: only connections that the gate's rules allow; ``open``: the host's network without restrictions."""

@@ -16,15 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from mudroom.core.text.regex import regex
+
 LONGEST = 32_766
 """Limit of a command line in UTF-16 units, without the NUL: CreateProcessW."""
 LONGEST_BATCH = 8_191
 """The same limit of cmd.exe."""
 
-_PLAIN = re.compile(r"[^\s\"\x00]+\Z")
-_PLAIN_FOR_CMD = re.compile(r"[0-9A-Za-z_./:\\@+~-]+\Z")
+_PLAIN = regex(r"[^\s\"\x00]+\Z")
+_PLAIN_FOR_CMD = regex(r"[0-9A-Za-z_./:\\@+~-]+\Z")
 """Without ``=``, comma and semicolon: they separate the arguments of a batch file, as spaces do."""
-_NEVER_FOR_CMD = re.compile(r'["%\r\n\x00]')
+_NEVER_FOR_CMD = regex(r'["%\r\n\x00]')
 _BATCH = (".bat", ".cmd")
 
 

@@ -8,7 +8,8 @@ user's logon session), ``@user``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+
+from mudroom.typing import Any, NamedTuple
 
 Step = tuple[Any, ...]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
+
+from mudroom.core.text.regex import regex
 
 _HASHES = {b"sha1": 20, b"sha256": 32}
-_SECTION = re.compile(rb"\s*\[\s*([-.a-zA-Z0-9]+)\s*(\"[^\"]*\"\s*)?\]")
-_FORMAT = re.compile(rb"\s*objectformat\s*=\s*\"?([a-z0-9]*)\"?\s*(?:[#;].*)?", re.IGNORECASE)
+_SECTION = regex(rb"\s*\[\s*([-.a-zA-Z0-9]+)\s*(\"[^\"]*\"\s*)?\]")
+_FORMAT = regex(rb"(?i)\s*objectformat\s*=\s*\"?([a-z0-9]*)\"?\s*(?:[#;].*)?")
 
 
 def id_length_of(config: bytes) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 _HEADER = struct.Struct(">4sII")
 _STAT_LENGTH = 40  # ctime, mtime (2 words each), device, inode, mode, uid, gid, size

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.flag import MADE, git_directory, git_runs, is_protected, is_repository, is_setting
 from mudroom.core.tree.path import is_below, name, parent, show
 from mudroom.core.tree.quote import show_words
+from mudroom.typing import Literal, NamedTuple
 
 _PLAIN_KEYS = frozenset(
     b"""core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase
@@ -48,10 +49,10 @@ _URL_KEYS = {
 }
 _UPDATES = frozenset((b"checkout", b"rebase", b"merge", b"none"))
 _SCHEMES = frozenset(b"http https ssh git file git+ssh ssh+git ftp ftps".split())
-_SCHEME = re.compile(rb"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
-_BRANCH = re.compile(rb"ref: refs/heads/([A-Za-z0-9][A-Za-z0-9._/-]{0,199})\s*")
+_SCHEME = regex(rb"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
+_BRANCH = regex(rb"ref: refs/heads/([A-Za-z0-9][A-Za-z0-9._/-]{0,199})\s*")
 _LONGEST_LINK = 100  # components
-_LINK = re.compile(rb"gitdir: ([^\0\n]+?)[\r\n]*")
+_LINK = regex(rb"gitdir: ([^\0\n]+?)[\r\n]*")
 
 Read = Callable[[bytes], bytes | None]
 """Return the content of a file of the fork; None if it cannot be read or is too large."""

@@ -17,9 +17,9 @@ The checked-out branch moves only if the fork's whole work tree has landed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.tree.path import show
+from mudroom.typing import Literal, NamedTuple
 
 HEADS, TAGS, NOTES, STASH, HEAD = b"refs/heads/", b"refs/tags/", b"refs/notes/", b"refs/stash", b"HEAD"
 _LEFT = (

@@ -8,7 +8,8 @@ differently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ALPHABET = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")

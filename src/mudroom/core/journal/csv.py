@@ -8,10 +8,10 @@ cell gets a leading apostrophe, which marks it as text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_filter import action_of
+from mudroom.typing import Any
 
 COLUMNS = (
     "number", "time", "kind", "fork", "agent", "action", "command", "exit_code", "changed", "text", "data", "digest",

@@ -7,11 +7,12 @@ event (``ChainHead``) are also stored elsewhere.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+
+from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.sha256 import sha256_hex
+from mudroom.typing import Any, Literal, NamedTuple
 
 GENESIS = "0" * 64
 NEAR = 50
@@ -82,7 +83,7 @@ def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data:
     for field in (previous, str(number), str(time), kind, fork, data):
         encoded = _encoded(field)
         parts.append(b"%d:" % len(encoded) + encoded)
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    return sha256_hex(b"".join(parts))
 
 
 def _encoded(field: str) -> bytes:
@@ -99,7 +100,7 @@ def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork
     last = previous.time if previous is not None else 0
     if time + TOLERATED < last:
         data = {**data, "clock": time}
-    row = (after.number + 1, max(time, last), kind, fork, json.dumps(data, separators=(",", ":"), ensure_ascii=True))
+    row = (after.number + 1, max(time, last), kind, fork, to_json_text(data, ",", ":"))
     return Event(*row, digest_of(after.digest, *row))
 
 
@@ -119,6 +120,8 @@ def wall(event: Event) -> int:
 
 def data_of(event: Event) -> dict[str, Any]:
     """Return the event's data, or an empty dictionary if it is not valid: the event was edited."""
+    import json
+
     try:
         data = json.loads(event.data)
     except (ValueError, RecursionError):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from mudroom.core.journal.event import Event, data_of, wall
+from mudroom.typing import Any, NamedTuple
 
 
 class EventFilter(NamedTuple):

@@ -7,12 +7,12 @@ newer mudroom. Control characters in names and commands are escaped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mudroom.core.journal.event import Event, data_of
 from mudroom.core.journal.event_filter import action_of
 from mudroom.core.network.flow import Flow, flow_from_json
 from mudroom.core.tree.path import show
+from mudroom.typing import Any
 
 Data = dict[str, Any]
 Row = Callable[[Data], list[str]]

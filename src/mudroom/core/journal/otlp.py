@@ -8,9 +8,9 @@ as numbers) and the file format of its collectors: one ``LogsData`` a line. ``ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from mudroom.core.journal.event import Event, data_of, wall
+from mudroom.typing import Any
 
 _SEVERITY = ((9, "INFO"), (13, "WARN"), (17, "ERROR"))
 """SeverityNumber of opentelemetry/proto/logs/v1/logs.proto."""

@@ -6,7 +6,7 @@ fork, and an undo puts it back. Such files are not summarised as "0 written".
 
 from __future__ import annotations
 
-from typing import Literal
+from mudroom.typing import Literal
 
 
 def apply_words(written: int, removed: int, kept: int, refs: int = 0) -> str:

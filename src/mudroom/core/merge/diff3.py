@@ -20,10 +20,10 @@ files are identical.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.alignment import align
 from mudroom.core.text.linediff import split_lines
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["same", "ours", "theirs", "both", "conflict"]
 Lines = tuple[bytes, ...]

@@ -7,10 +7,10 @@ removed with it. If the user has worked in it, all of it stays: without its obje
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.path import is_below, name
+from mudroom.typing import NamedTuple
 
 STAYS = "is a repository in which there was work since; it stays"
 _REFRESHED = frozenset((b"index",))

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.merge.diff3 import Chunk, MergedText
 from mudroom.core.merge.resolution_words import Side
+from mudroom.typing import Literal, NamedTuple
 
 Style = Literal["merge", "diff3", "zdiff3"]
 LIMIT = 32 * 1024 * 1024

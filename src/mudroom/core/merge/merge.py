@@ -25,10 +25,9 @@ is not known (``Change.original_known``), every other case is a conflict. A conf
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
+from mudroom.typing import Literal, NamedTuple
 
 Delta = Literal["same", "mode", "xattr", "content", "kind", "gone", "new", "doubt"]
 Outcome = Literal["take", "satisfied", "combine", "conflict"]

@@ -11,7 +11,6 @@ or neither: a file must not disappear from its old path while its new path is in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.merge.made_directories import left_out
 from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
@@ -19,6 +18,7 @@ from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, sort_key
+from mudroom.typing import Literal, NamedTuple
 
 RENAMED_AWAY = "the file that it was renamed from was deleted in the project meanwhile"
 CLOSED = "cannot be read in the project: its permissions, or those of a directory above it, forbid it"

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.merge_tree import Judgement, LiveProject, judge
@@ -30,6 +29,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.landing_form import landing_entry
 from mudroom.core.tree.path import ROOT, ancestors, parent, sort_key
+from mudroom.typing import Literal, NamedTuple
 
 OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 

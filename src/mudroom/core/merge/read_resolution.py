@@ -16,13 +16,13 @@ enough.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
 
 from mudroom.core.merge.diff3 import Chunk, MergedText
 from mudroom.core.merge.marker import chosen_lines
 from mudroom.core.merge.resolution_words import Choice, Side
 from mudroom.core.merge.resolve_hunks import editable_lines, resolve_text, side_at
 from mudroom.core.text.linediff import split_lines
+from mudroom.typing import NamedTuple, get_args
 
 WAYS = 32
 """Most readings of the text that are followed at the same time."""

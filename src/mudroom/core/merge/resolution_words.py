@@ -3,7 +3,7 @@ has the same table in JavaScript; a test compares the two."""
 
 from __future__ import annotations
 
-from typing import Literal
+from mudroom.typing import Literal
 
 Side = Literal["ours", "theirs", "both", "base"]
 """Resolutions of one conflict of a text."""

@@ -9,9 +9,10 @@ the refused addresses; no rule opens metadata services, link-local addresses and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from typing import NamedTuple
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 IPV4_MAPPED = bytes(10) + b"\xff\xff"
 """::ffff:0:0/96, RFC 4291 2.5.5.2."""
@@ -20,8 +21,8 @@ SYNTHETIC_IPV4 = (b"\xc6\x12\x00\x00", 15)
 SYNTHETIC_IPV6 = (b"\xfdmudroom" + bytes(8), 64)
 """fd6d:7564:726f:6f6d::/64, a unique local prefix (RFC 4193) of mudroom's own."""
 
-_OCTET = re.compile(rb"0|[1-9][0-9]{0,2}")
-_GROUP = re.compile(rb"[0-9a-fA-F]{1,4}")
+_OCTET = regex(rb"0|[1-9][0-9]{0,2}")
+_GROUP = regex(rb"[0-9a-fA-F]{1,4}")
 
 
 class Network(NamedTuple):

@@ -5,9 +5,10 @@ Users, passwords and queries of URLs are not recorded, since they may hold secre
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
 """How the exchange arrived: CONNECT, a plain HTTP request, an HTTP request inside inspected TLS, SOCKS5, TLS or other
@@ -74,8 +75,8 @@ NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)
 
 # --- as an event of the journal ---
 
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
-_QUERY = re.compile(r"(://[^?#\s'\"<>]*)[?#][^\s'\"<>]*")
+_USER = regex(r"(?<=://)[^/?#\s]*@")
+_QUERY = regex(r"(://[^?#\s'\"<>]*)[?#][^\s'\"<>]*")
 
 
 def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:

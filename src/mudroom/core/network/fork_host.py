@@ -11,11 +11,11 @@ never looked up: ``.internal`` is reserved for private use (ICANN, 29 July 2024)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host, parse_port
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.loopback import OWN_PORTS
+from mudroom.typing import NamedTuple
 
 SUFFIX = ".mudroom.internal"
 ENDPOINT_PORT = 80

@@ -7,14 +7,14 @@ kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from mudroom.core.network.flow import Fields, Flow
+from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 HIDDEN = "(not kept)"
-_SECRET = re.compile(r"authorization|cookie|token|secret|passw|api-?key|signature|credential", re.IGNORECASE)
+_SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")
 _LONGEST_VALUE = 1024
 _MOST = 64
 """Headers of one message that are kept."""

@@ -10,16 +10,17 @@ lookalike name visible.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import IPV4_MAPPED, parse_ipv4, parse_ipv6, show_address
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["name", "ipv4", "ipv6"]
 
-_LABEL = re.compile(rb"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(rb"[0-9]+|0x[0-9a-f]*")
-_PORT = re.compile(rb"[1-9][0-9]{0,4}")
+_LABEL = regex(rb"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = regex(rb"[0-9]+|0x[0-9a-f]*")
+_PORT = regex(rb"[1-9][0-9]{0,4}")
 _USER = "there is a user before the host"
 """Shown without the user, which may include a password."""
 _LONGEST = 253

@@ -8,12 +8,12 @@ Without rules nothing is allowed.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
 from mudroom.core.network.host import HostName, parse_host, parse_port
 from mudroom.core.network.host_pattern import LOCALHOST, METADATA, matches, network_of, parse_pattern, specificity
 from mudroom.core.tree.path import show
+from mudroom.typing import Literal, NamedTuple
 
 Action = Literal["allow", "ask", "deny"]
 

@@ -8,11 +8,11 @@ be opened if any of its requests might be allowed; then every request is judged 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host_rules import HostRule, concerns, parse_rule
 from mudroom.core.network.placeholder import Credential, is_header, is_value
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 EXTRA = "pip install 'mudroom[inspect]'"
 

@@ -10,12 +10,12 @@ resolve to loopback opens none, and neither does a wildcard or a network. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.address import parse_ipv4
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, matches, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, concerns, decide
+from mudroom.typing import NamedTuple
 
 OWN_PORTS = (1, 53, 3128)
 """Ports of the gate's other listeners inside: all redirected connections, DNS, the proxy. A test compares them with the

@@ -10,12 +10,12 @@ letters and digits in the random part. A stolen placeholder is worthless.
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host import parse_authority
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 MARK = "mudroom"
 """Part of every placeholder, so that people can tell its origin."""
@@ -28,9 +28,9 @@ _PREFIXES = (
 )  # fmt: skip
 """Public prefixes of tokens of well-known services; some clients check them."""
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_FIELD = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_VALUE = regex(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _NEVER = frozenset(("host", "connection", "content-length", "transfer-encoding", "te", "upgrade", "trailer", "expect"))
 """Headers of framing and routing."""
 

@@ -8,9 +8,8 @@ a command could then send away data that it can read.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mudroom.core.network.host_rules import HostRule, parse_rule
+from mudroom.typing import NamedTuple
 
 
 class Preset(NamedTuple):

@@ -32,10 +32,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block
 from mudroom.core.text.sliding import Matches, every_alignment, settle
+from mudroom.typing import NamedTuple
 
 # Up to this number git finds a shortest script, too: it searches from both ends, and guesses after 256 edits on each.
 _MAX_EDITS = 512

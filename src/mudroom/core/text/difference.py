@@ -8,11 +8,11 @@ new lines side by side. A line is only built when its piece is requested.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.escaping import Span, escape_line
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
 from mudroom.core.text.worddiff import Budget, diff_words
+from mudroom.typing import Literal, NamedTuple
 
 Sign = Literal[" ", "-", "+"]
 PIECE = 1_000

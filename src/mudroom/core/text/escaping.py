@@ -10,18 +10,18 @@ Spans count characters; ``utf16`` converts them to the UTF-16 code units of Java
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 Span = tuple[int, int]
 """Half-open range."""
 WIDEST = 2_000
 """Characters of one line, at most."""
 
-_ODD = re.compile(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
+_ODD = regex(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
 
 
 class EscapedLine(NamedTuple):

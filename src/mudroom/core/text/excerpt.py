@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.difference import DifferenceLine
 from mudroom.core.text.escaping import WIDEST, escape_line
+from mudroom.typing import Literal, NamedTuple
 
 _PART = 4 * WIDEST + 4
 """Bytes of a line that are kept: enough for everything that is shown of it."""

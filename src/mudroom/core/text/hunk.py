@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
+from mudroom.typing import NamedTuple
 
 Lines = tuple[bytes, ...]
 

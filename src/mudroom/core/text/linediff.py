@@ -22,7 +22,8 @@ How a region that differs at both ends is compared:
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 # The longest script searched for exactly. The search takes about half its square in steps.
 _MAX_EDITS = 256

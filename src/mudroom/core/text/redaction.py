@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import re
 
 MARK = "[redacted]"
 LONGEST = 32_768
@@ -228,13 +231,21 @@ def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequ
             redacted[index] = word[:2] + _redact_option(
                 attached[word[:2]], word[2:].removeprefix("="), redacted[index][2:]
             )
-        elif not _LINE.fullmatch(before):
+        elif not _takes_line(before):
             redacted[index] = _redact_assignment(word, redacted[index])
     return redacted
 
 
-_LINE = re.compile(r"-[a-z]*[ce]")
-"""An option whose value is a line of shell or a program: ``-c``, ``-lc``, ``-e``."""
+def _takes_line(option: str) -> bool:
+    """Return whether the value of an option is a line of shell or a program: ``-c``, ``-lc``, ``-e``."""
+    letters = option[1:]
+    return (
+        option[:1] == "-"
+        and letters[-1:] in ("c", "e")
+        and letters.isascii()
+        and letters.isalpha()
+        and letters.islower()
+    )
 
 
 def _redact_option(way: str, word: str, redacted: str) -> str:
@@ -317,6 +328,20 @@ def _redacted(value: Any, known: Collection[str], shapes: Sequence[Shape]) -> An
     return [_redacted(item, known, shapes) for item in value]
 
 
+_KEYS = (b"api", b"access", b"secret", b"account", b"auth", b"private", b"encryption", b"signing", b"storage")
+_SECRET_ENDS = (
+    *(b"password passwords passwd passphrase pwd pass token tokens secret secrets secret_key_base".split()),
+    *(before + dash + key for before in _KEYS for dash in (b"", b"_", b"-") for key in (b"key", b"keys")),
+    *(b"oauth2_bearer", b"oauth2-bearer"),
+)
+
+
+def _names_secret(name: bytes) -> bool:
+    """Return whether the name of a variable, in lower case, ends as ``_NAMES`` says, without compiling that: this is
+    asked for each command of a session with a token in its environment."""
+    return name.endswith(_SECRET_ENDS) and not name.endswith(b"oldpwd")
+
+
 def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
     """Return the values of ``secret_variables``, since a shell inserts them into commands."""
     return set(secret_variables(environ).values())
@@ -331,7 +356,7 @@ def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
         text = value.decode("utf-8", "surrogateescape")
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
             continue
-        if _compiled(rf"(?i).*{_NAMES}").fullmatch(name.decode("ascii", "replace")):
+        if _names_secret(name.lower()):
             variables[name.decode("utf-8", "surrogateescape")] = text
     return variables
 
@@ -385,6 +410,8 @@ def _is_value(word: str) -> bool:
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
+    import re
+
     return re.compile(pattern)
 
 

@@ -6,16 +6,16 @@ are not marked. Marks are always correct: without the marked characters, both li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block, diff_lines
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
 
 Span = tuple[int, int]
 Pair = tuple[int, int]
 
-_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_TOKEN = regex(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.5
 """Least similarity of two lines, from 0 to 1, at which their differences are marked."""
 _PAIRS = 4_096

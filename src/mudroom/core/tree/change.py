@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent
+from mudroom.typing import Literal, NamedTuple
 
 Verb = Literal["added", "modified", "deleted", "renamed"]
 

@@ -11,10 +11,10 @@ requests against them; ``cli/change/patch.py`` and ``cli/change/apply.py`` check
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import ancestors, show_path
+from mudroom.typing import Literal, NamedTuple
 
 Needs = Mapping[bytes, frozenset[bytes]]
 """Maps the path of a row to the paths of the rows that it requires."""

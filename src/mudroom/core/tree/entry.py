@@ -12,7 +12,7 @@ Entries are compared in three ways:
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 Kind = Literal["file", "directory", "symlink", "fifo", "socket", "device"]
 

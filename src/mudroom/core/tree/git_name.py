@@ -5,13 +5,13 @@ Source: git's utf8.c (is_hfs_dot_generic) and path.c (is_ntfs_dot_generic).
 
 from __future__ import annotations
 
-import re
+from mudroom.core.text.regex import regex
 
 HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
 _SHORT_NAMES = {
-    b".git": re.compile(rb"git~1"),
-    b".gitmodules": re.compile(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
-    b".gitattributes": re.compile(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
+    b".git": regex(rb"git~1"),
+    b".gitmodules": regex(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
+    b".gitattributes": regex(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
 }
 
 

@@ -16,7 +16,7 @@ docs/RUNS_LATER.md is made from both tables: ``python tests/runs_later_document.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mudroom.typing import NamedTuple
 
 
 class LaterRow(NamedTuple):

@@ -6,9 +6,10 @@ a manifest that cannot be parsed, and every other kind, names each word in it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
-from typing import Any
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import Any
 
 LIMIT = 1 << 20
 """Bytes. A larger manifest is not read: it may name any file."""
@@ -68,8 +69,8 @@ _LISTED_TOML = frozenset(
     include exclude extend-exclude force-exclude omit source files testpaths paths per-file-ignores overrides
     package-data known-first-party src module only-include norecursedirs urls""".decode().split()
 )
-_WORD = re.compile(rb"[A-Za-z0-9_@+~%\x80-\xff.][A-Za-z0-9_@+~%\x80-\xff./-]*")
-_MODULE = re.compile(rb"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*")
+_WORD = regex(rb"[A-Za-z0-9_@+~%\x80-\xff.][A-Za-z0-9_@+~%\x80-\xff./-]*")
+_MODULE = regex(rb"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*")
 _COMPLETED = (b"", b".js", b".mjs", b".cjs", b".ts", b".json", b"/index.js", b"/index.ts", b".sh", b".py")
 
 

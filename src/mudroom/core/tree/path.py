@@ -8,10 +8,9 @@ display; ``show`` converts other bytes for display.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NewType
 
-from mudroom.core.text.emoji import EMOJI
 from mudroom.core.text.invisible_characters import CHOICE, PASSED
+from mudroom.typing import NewType
 
 RelPath = NewType("RelPath", bytes)
 
@@ -113,6 +112,8 @@ def is_seen(text: str) -> bool:
 
 def _is_seen(character: str, before: str) -> bool:
     if character in CHOICE:  # a variation selector is visible only in how it draws an emoji
+        from mudroom.core.text.emoji import EMOJI
+
         return before in EMOJI
     return character not in _UNSEEN
 

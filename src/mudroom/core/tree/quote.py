@@ -7,12 +7,12 @@ the end of a command can be the important part.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_seen, show
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
+_PLAIN = regex(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
 LONGEST = 1500
 """Most characters of a command that are shown."""
 

@@ -7,11 +7,11 @@ added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, is_below, sort_key
+from mudroom.typing import NamedTuple
 
 MANY = 10
 """An added or deleted directory is shown as one row if it has more files than this."""

@@ -6,17 +6,17 @@ ignores, and on NTFS trailing dots and blanks, streams and short names (``PACKAG
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import NamedTuple
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.git_name import HFS_IGNORES
 from mudroom.core.tree.later_table import TABLE, WHOLE, LaterRow, parse_rows
+from mudroom.typing import NamedTuple
 
-_SHORT = re.compile(rb"([^.~]{1,6})~[1-9][0-9]?(?:\.([^.]{0,3}))?")
+_SHORT = regex(rb"([^.~]{1,6})~[1-9][0-9]?(?:\.([^.]{0,3}))?")
 """A short name of NTFS or FAT: six characters, a number, and three characters of the extension."""
 
 
@@ -225,4 +225,4 @@ def _short_name(name: bytes) -> tuple[bytes, bytes]:
     stem, dot, extension = name.lstrip(b".").rpartition(b".")
     if not dot:
         stem, extension = extension, b""
-    return re.sub(rb"[ .]", b"", stem)[:6], extension[:3]
+    return stem.replace(b" ", b"").replace(b".", b"")[:6], extension[:3]

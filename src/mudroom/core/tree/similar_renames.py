@@ -19,13 +19,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import name
 from mudroom.core.tree.review_tags import LARGE, is_of_repository
 from mudroom.core.tree.secret import ELSEWHERE
 from mudroom.core.tree.similarity import FULL, LEAST, Spans, can_be_similar, percent, score, spans
+from mudroom.typing import NamedTuple
 
 SAME_NAME = (FULL + LEAST) // 2
 """Lowest score at which a file of the same name is preferred to a more similar file (GIT_BASENAME_FACTOR)."""

@@ -14,9 +14,9 @@ count, as in git since 2.44.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from mudroom.core.text.linediff import is_binary, split_lines
+from mudroom.typing import NamedTuple
 
 FULL = 60_000
 """The score of identical contents: MAX_SCORE in diffcore.h."""

@@ -10,7 +10,8 @@ The text form has one fact per line. A person can read it, and no library has to
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 FORMAT = 2
 LIVE = "live"

@@ -15,21 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 
 LONGEST_NAME, LONGEST_PATH = 255, 32_000
 """Limits in UTF-16 units. NT allows 32,767 for a whole path; the rest is left for the project's own directory."""
 
-_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"|?*\\]')
+_FORBIDDEN = regex(r'[\x00-\x1f<>:"|?*\\]')
 _WHY = {
     ":": "':' names a drive or a stream of another file",
     "\\": "'\\' separates directories",
 }
-_DEVICE = re.compile(
-    r"(CON|PRN|AUX|NUL|CLOCK\$|CONIN\$|CONOUT\$|(COM|LPT)[0-9\u00b9\u00b2\u00b3])[ ]*(\.|$)", re.IGNORECASE
-)
-_SHORT = re.compile(r"[^.]{1,8}\Z", re.DOTALL)
-_TILDE = re.compile(r"~[0-9]+\Z")
+_DEVICE = regex(r"(?i)(CON|PRN|AUX|NUL|CLOCK\$|CONIN\$|CONOUT\$|(COM|LPT)[0-9\u00b9\u00b2\u00b3])[ ]*(\.|$)")
+_SHORT = regex(r"(?s)[^.]{1,8}\Z")
+_TILDE = regex(r"~[0-9]+\Z")
 
 
 def why_not(path: bytes) -> str | None:

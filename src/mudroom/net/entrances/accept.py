@@ -7,7 +7,6 @@ import functools
 import os
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.loopback import LoopbackPlace
@@ -24,6 +23,7 @@ from mudroom.net.gate.request_head import read_head
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol.head import BadHead, RequestHead
 from mudroom.net.protocol.synthetic import Synthetic
+from mudroom.typing import Any, NamedTuple
 
 FIRST_BYTE = 10.0
 """Seconds until the first byte."""

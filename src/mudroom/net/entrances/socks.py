@@ -7,7 +7,6 @@ ASSOCIATE and BIND are refused: a sandbox has no UDP, and no incoming connection
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host import HostName, parse_host
@@ -16,6 +15,7 @@ from mudroom.net.entrances.tunnel import HandedConnection, serve_tunnel
 from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
+from mudroom.typing import NamedTuple
 
 PATIENCE = 10.0
 """Seconds for the client's whole negotiation."""

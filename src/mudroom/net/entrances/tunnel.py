@@ -10,7 +10,6 @@ round the rules.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
@@ -18,6 +17,7 @@ from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.protocol import client_hello, refusal
+from mudroom.typing import NamedTuple
 
 FIRST_BYTES = 5.0
 """Seconds for the first bytes of a tunnel."""

@@ -7,7 +7,6 @@ hop-by-hop fields are the gate's own on either side. A truncated response is nev
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 import h11
 
@@ -18,6 +17,7 @@ from mudroom.net.gate.relay import relay
 from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol.head import LIMIT, RequestHead, end_to_end
 from mudroom.net.protocol.target import Target
+from mudroom.typing import NamedTuple
 
 _RESPONSE_HEAD = 64 << 10
 _AFTER_END = 30.0

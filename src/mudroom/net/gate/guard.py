@@ -12,7 +12,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
 
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
@@ -23,6 +22,7 @@ from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
+from mudroom.typing import Any, NamedTuple
 
 MAX_CONNECTIONS = 4_096
 MAX_QUESTIONS = 64

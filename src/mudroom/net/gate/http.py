@@ -8,8 +8,6 @@ may be switched to, and only by a rule without methods or paths.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import h11
 
 from mudroom.core.network.host import Authority
@@ -23,6 +21,7 @@ from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.head import BadHead, RequestHead, end_to_end
 from mudroom.net.protocol.target import Target, parse_target
+from mudroom.typing import NamedTuple
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 """May be sent again (RFC 9110 9.2.1)."""

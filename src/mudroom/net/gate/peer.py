@@ -10,7 +10,8 @@ import asyncio
 import os
 import socket
 import struct
-from typing import cast
+
+from mudroom.typing import cast
 
 HELD = 64 << 10
 """The maximum number of bytes buffered for a client that waits for a verdict, plus the size of one read."""

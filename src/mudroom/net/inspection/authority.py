@@ -15,12 +15,12 @@ import ssl
 import stat
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.inspection import EXTRA
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from h2.errors import ErrorCodes
 from h2.events import (
@@ -38,6 +37,7 @@ from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.frame import Flood
 from mudroom.net.protocol.head import BadHead
 from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
+from mudroom.typing import Any
 
 _DRAIN_TIME = 60.0
 """Seconds for a client to receive the remaining data when the server has gone."""

@@ -7,7 +7,6 @@ commands cost nothing and trust no further authority.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import HostRule
@@ -16,6 +15,7 @@ from mudroom.core.network.placeholder import CredentialRule
 from mudroom.net.inspection.authority import load_authority
 from mudroom.net.inspection.credential_value import read_credentials, variables
 from mudroom.net.inspection.roots import own_roots, prepare
+from mudroom.typing import NamedTuple
 
 
 class InspectionSetup(NamedTuple):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any, cast
 
 from mudroom.net.gate.peer import Peer
+from mudroom.typing import Any, cast
 
 HANDSHAKE = 15.0
 """Seconds."""

@@ -7,7 +7,7 @@ encrypted ClientHello (ECH) cannot be read: its outer name is compared, so one t
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 LIMIT = 16 << 10
 """Bytes of a hello, without the record headers. With post-quantum keys it has about 1,700."""

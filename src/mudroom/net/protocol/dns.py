@@ -6,9 +6,8 @@ sections (an OPT record, usually) are ignored. Answers fit into any datagram.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mudroom.core.network.host import parse_host
+from mudroom.typing import NamedTuple
 
 A, AAAA, ANY = 1, 28, 255
 IN = 1

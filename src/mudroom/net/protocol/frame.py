@@ -7,7 +7,7 @@ are cheap to send and expensive to process (above all resets: CVE-2023-44487) ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mudroom.typing import NamedTuple
 
 LONGEST = 16384
 """Bytes of a frame: the default of SETTINGS_MAX_FRAME_SIZE, which the gate does not change."""

@@ -8,7 +8,8 @@ colon, one Content-Length or one ``Transfer-Encoding: chunked`` and not both, on
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 LIMIT = 16 << 10
 """Bytes of a head."""

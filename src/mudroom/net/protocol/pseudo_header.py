@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
 from mudroom.net.protocol.head import HOP, BadHead
+from mudroom.typing import NamedTuple
 
 Field = tuple[bytes, bytes]
 

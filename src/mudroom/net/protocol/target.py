@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
 from mudroom.net.protocol.head import BadHead, RequestHead
+from mudroom.typing import NamedTuple
 
 
 class Target(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
+from mudroom.typing import NamedTuple
 
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 

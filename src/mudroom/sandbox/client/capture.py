@@ -6,10 +6,10 @@ import os
 import select
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.sandbox.client.client import Exit, Running
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client.stream import Ready, StreamRelay

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step, describe
 from mudroom.core.tree.path import show
@@ -23,6 +22,7 @@ from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import ReportError, read_record, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf

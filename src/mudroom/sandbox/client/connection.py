@@ -9,9 +9,9 @@ import os
 import select
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mudroom.errors import MudroomError
+from mudroom.typing import Any
 
 
 class Connection:

@@ -11,13 +11,13 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
+from mudroom.typing import TYPE_CHECKING, Any
 
 ENDING = "mudroom ps lists the commands there, mudroom ps --end ID ends one"
 

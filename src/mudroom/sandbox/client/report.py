@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable
-from typing import Any
+
+from mudroom.typing import Any
 
 _DEEPEST = 8
 _FLAG_REF = 0x80

@@ -24,9 +24,9 @@ import os
 import select
 import stat
 import sys
-import termios
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+from mudroom.typing import Any
 
 CAREFUL = 1 << 20
 CHUNK = 1 << 20
@@ -97,7 +97,9 @@ def resize(pipe: int, size: int) -> None:
 
 def unread(pipe: int) -> int:
     """Return the number of bytes in a pipe (FIONREAD, pipe(7))."""
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
+    from termios import FIONREAD  # few commands need it
+
+    return int.from_bytes(fcntl.ioctl(pipe, FIONREAD, bytes(4)), "little")
 
 
 class OutputRelay:

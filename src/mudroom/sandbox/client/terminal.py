@@ -33,9 +33,9 @@ import signal
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import _socket

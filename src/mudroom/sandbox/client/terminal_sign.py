@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Literal
+
+from mudroom.typing import Literal
 
 SignKind = Literal["title", "bell", "notification"]
 

@@ -7,11 +7,11 @@ project, and none of their io limits counts writes through the page cache everyw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, stand_in, total_limits
 from mudroom.errors import Unsupported
+from mudroom.typing import Any, NamedTuple
 
 BY_ENGINE = ("memory", "processes", "cpus")
 OWN_PROCESSES = 4

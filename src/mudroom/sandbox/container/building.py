@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, NamedTuple
 
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.image import bases
@@ -22,6 +21,7 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.container.image_file import engine_words, inspect_image
 from mudroom.sandbox.container.packing import PackedTree, pack_host, pack_root
+from mudroom.typing import IO, NamedTuple
 
 Progress = Callable[[str, int, int], None]
 """Called with the kind of work, the amount done and the total (0: unknown)."""

@@ -19,11 +19,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
 
 from mudroom.core.confinement.container import KINDS, NAMES, Engine, EngineKind
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
+from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 60.0
 """Seconds that an engine has for an action."""

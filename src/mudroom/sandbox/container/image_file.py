@@ -15,7 +15,6 @@ import tarfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, NamedTuple
 
 from mudroom.core.confinement.container import LABEL, Engine
 from mudroom.core.confinement.image import Image, User, group, name_error, parse_inspected, passwd
@@ -24,6 +23,7 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.container.engine import PATIENCE, ask
 from mudroom.sandbox.container.orphans import OWNER
 from mudroom.sandbox.container.owner import beside, this_process
+from mudroom.typing import IO, NamedTuple
 
 _HOSTS = b"127.0.0.1 localhost mudroom\n::1 localhost ip6-localhost ip6-loopback\n"
 _NAMESERVER = b"nameserver 127.0.0.1\n"

@@ -17,12 +17,12 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from mudroom.core.confinement.container import LABEL, Engine, list_argv, remove_argv
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.container.owner import Owner, is_gone, parse
+from mudroom.typing import Any
 
 OWNER = LABEL + ".owner"
 _ENDED = ("exited", "dead", "stopped")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 _numbers = itertools.count()
 _START = 19

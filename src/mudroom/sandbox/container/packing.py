@@ -11,9 +11,9 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import IO, NamedTuple
 
 from mudroom.errors import MudroomError
+from mudroom.typing import IO, NamedTuple
 
 _SYSTEM = (b"usr", b"etc", b"opt", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32")
 _LEFT_OUT = (b"usr/lib/modules", b"usr/lib/firmware", b"usr/lib/debug")

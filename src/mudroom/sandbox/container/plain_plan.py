@@ -8,8 +8,6 @@ is reachable, so programs that ignore the proxy have no network at all.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mudroom.core.confinement.plan import Plan, Step
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.sandbox.linux.plan import (
@@ -22,6 +20,7 @@ from mudroom.sandbox.linux.plan import (
 )
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
+from mudroom.typing import Any
 
 _NOTHING = b"/dev/null"
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from mudroom.core.confinement.container import Container, ContainerMount
 from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.box import Box
+from mudroom.typing import NamedTuple
 
 
 class Rules(NamedTuple):

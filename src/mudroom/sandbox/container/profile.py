@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from mudroom.sandbox.linux.syscall import (
     AF_INET,
@@ -30,6 +29,7 @@ from mudroom.sandbox.linux.syscall import (
     Cond,
     SyscallRule,
 )
+from mudroom.typing import Any
 
 LAUNCHER = frozenset(
     (

@@ -13,7 +13,6 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
 
 from mudroom.core.confinement.container import (
     LABEL,
@@ -31,6 +30,7 @@ from mudroom.sandbox.container.orphans import OWNER
 from mudroom.sandbox.container.owner import this_process
 from mudroom.sandbox.container.runtime import PLACE, entry, provide
 from mudroom.sandbox.container.runtime import key as runtime_key
+from mudroom.typing import Any, NamedTuple
 
 PATIENCE = 30.0
 """Timeout of the whole trial in seconds."""

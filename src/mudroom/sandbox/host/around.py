@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.credential_file import is_credential
 from mudroom.core.confinement.spec import Bind, HostView
 from mudroom.core.tree.path import is_below
 from mudroom.sandbox.host.credential_opening import is_socket
+from mudroom.typing import NamedTuple, Protocol
 
 _SOCKETS = b"/proc/net/unix"
 _GPU = (b"/dev/dri", b"/dev/kfd", b"/dev/nvidia-caps", b"/dev/dxg")

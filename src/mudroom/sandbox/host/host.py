@@ -9,11 +9,11 @@ import ctypes
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import git_identity, holds_secret, is_credential
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below
+from mudroom.typing import NamedTuple
 
 _SYSTEM = (b"/usr", b"/etc", b"/opt", b"/bin", b"/sbin", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/gnu")
 _SYSTEM_PARTS = (

@@ -16,9 +16,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from mudroom.core.confinement.spec import Bind
+from mudroom.typing import NamedTuple
 
 SETTLED = 0.08
 """Seconds without a write by the command: less than the time between two looks."""

@@ -16,10 +16,10 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.tree.path import is_below
+from mudroom.typing import NamedTuple
 
 _LINKS = 40
 """The number of symlinks that path_resolution(7) follows."""

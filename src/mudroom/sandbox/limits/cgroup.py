@@ -24,7 +24,6 @@ import os
 import select
 import signal
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from mudroom.core.confinement.limit import (
     NO_LIMITS,
@@ -42,6 +41,7 @@ from mudroom.core.confinement.limit import (
     writes_v2,
 )
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 
 OURS = "mudroom"
 V1_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpu"}

@@ -7,10 +7,10 @@ risen during the command says nothing about it. The group is never written to. S
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
 
 from mudroom.core.confinement.limit import READ_V1, READ_V2, Limits, Reading, difference, reading_v1, reading_v2
 from mudroom.sandbox.limits.cgroup import V1_NAMES, directory, memberships, mounts, read
+from mudroom.typing import NamedTuple, TypeVar
 
 _Number = TypeVar("_Number", int, float)
 _V1 = {**V1_NAMES, "cpuacct": "cpuacct"}

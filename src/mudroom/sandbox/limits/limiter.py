@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.confinement.limit import (
     CONTROLLERS,
@@ -26,6 +25,7 @@ from mudroom.errors import Unsupported
 from mudroom.sandbox.limits import scope
 from mudroom.sandbox.limits.cgroup import CgroupTree, Leaf, NoControlGroup, dismantle, find, read, sweep
 from mudroom.sandbox.linux.forbidden import in_container
+from mudroom.typing import Any, Literal, NamedTuple
 
 Rlimits = tuple[tuple[int, int, int], ...]
 

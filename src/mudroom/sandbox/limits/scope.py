@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mudroom.core.confinement.limit import Limits
 from mudroom.sandbox.limits.cgroup import (
@@ -30,6 +29,7 @@ from mudroom.sandbox.limits.cgroup import (
     read,
     write,
 )
+from mudroom.typing import Any
 
 TIMEOUT = 10.0
 """Timeout in seconds for each answer of the bus and the user manager."""

@@ -14,8 +14,6 @@ locked there (mount_namespaces(7)), so these programs can neither uncover a hidd
 
 from __future__ import annotations
 
-from typing import Any
-
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
 from mudroom.core.confinement.spec import Bind, Copy, HostView, SandboxSpec
 from mudroom.core.tree.path import is_below
@@ -50,6 +48,7 @@ from mudroom.sandbox.linux.plan import (
 )
 from mudroom.sandbox.linux.seccomp import rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, Cond
+from mudroom.typing import Any
 
 _NESTED = (
     "chroot", "pivot_root", "mount", "umount2", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",

@@ -14,7 +14,8 @@ Pure: this file is the table, and the filter that routes the calls.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+
+from mudroom.typing import NamedTuple
 
 
 class MetadataCall(NamedTuple):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
 
 from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
@@ -22,6 +21,7 @@ from mudroom.errors import UsageError
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.seccomp import compile_filter, rows
 from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
+from mudroom.typing import Any
 
 # MOUNT_ATTR_* of mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8

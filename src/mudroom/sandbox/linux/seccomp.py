@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, SyscallRule, number_of
+from mudroom.typing import NamedTuple
 
 # linux/bpf_common.h, only the operations used here.
 _LD_W_ABS, _ALU_AND_K, _RET_K = 0x20, 0x54, 0x06

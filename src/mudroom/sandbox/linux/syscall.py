@@ -23,7 +23,8 @@ Left open on purpose: `LEFT_OPEN` at the end of this file, and chmod of set-id b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+
+from mudroom.typing import Literal, NamedTuple
 
 # Linux's numbers, not those of `errno`: a filter may be compiled and shown where ENOSYS is not 38.
 EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 94, 97

@@ -13,12 +13,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.connection import Connection
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.sandbox.limits.cgroup import Leaf

@@ -31,11 +31,11 @@ names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple
 
 from mudroom.core.confinement.plan import Plan, Step
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.sandbox.macos.service import GUARDED, MACH, SYSCTL, SYSCTL_OF_NETWORK, SYSCTL_PREFIXES, services
+from mudroom.typing import Any, Literal, NamedTuple
 
 Action = Literal["allow", "deny"]
 _ACTIONS: tuple[Action, ...] = ("deny", "allow")

@@ -19,7 +19,7 @@ Compared with: the profiles of Chromium (sandbox/policy/mac/common.sb), Firefox 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mudroom.typing import NamedTuple
 
 
 class Service(NamedTuple):

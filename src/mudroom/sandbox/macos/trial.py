@@ -11,13 +11,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.macos.host import survey_mac, true_path
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt
+from mudroom.typing import Literal, NamedTuple
 
 
 class SeatbeltTrial(NamedTuple):

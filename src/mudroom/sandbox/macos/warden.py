@@ -33,10 +33,9 @@ from mudroom.sandbox.launcher.wire import receive, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from mudroom.sandbox.host.process_table import Row
     from mudroom.sandbox.launcher.wire import Request
+    from mudroom.typing import Any, NoReturn
 
 CONTROL, REPORT, CHANNEL = 3, 4, 5
 """Descriptors that the host passes, beside the command's own."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, addressof, byref, c_char, c_size_t, c_void_p, c_wchar_p, sizeof
-from typing import Any
 
 from mudroom.sandbox.windows import types as w
 from mudroom.sandbox.windows.calls import CallFailed, Luid
+from mudroom.typing import Any
 
 _P = c_void_p
 BOOL, CODE, RESULT, HANDLED, FILE, COUNT, NOTHING = "bool", "code", "hresult", "handle", "file", "count", "nothing"

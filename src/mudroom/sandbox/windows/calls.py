@@ -6,7 +6,8 @@ Handles are numbers, SIDs text. Every call raises ``CallFailed`` if Windows repo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+
+from mudroom.typing import NamedTuple, Protocol
 
 Luid = tuple[int, int]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
-from typing import Any
 
 from mudroom.sandbox.windows import types as w
 from mudroom.sandbox.windows.api import Library
 from mudroom.sandbox.windows.calls import Accounting, CallFailed, Calls, Console, Creation, Luid, Process
+from mudroom.typing import Any
 
 _SE_CHANGE_NOTIFY = (23, 0)
 """SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): every user has it, to pass through directories without

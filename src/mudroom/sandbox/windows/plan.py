@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.limit import NAMES, Limits, command_limits, show_limit, total_limits
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
@@ -29,6 +28,7 @@ from mudroom.core.confinement.windows_command import environment_block, is_batch
 from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.windows import types as w
+from mudroom.typing import NamedTuple
 
 LOW = w.SECURITY_MANDATORY_LOW_RID
 JOB_FLAGS = w.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | w.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION

@@ -15,16 +15,17 @@ import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.core.result import Result
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
+from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.vault.forks.endpoint import register, withdraw
 from mudroom.vault.forks.open_fork import OpenFork
@@ -33,7 +34,7 @@ from mudroom.vault.store.fork import Fork, is_plain
 _MANY = 100
 """Maximum number of workspaces of an agent; the first free one is taken."""
 _READABLE = 40
-_MAPPED = re.compile(r".*\.[0-9a-f]{10}")
+_MAPPED = regex(r".*\.[0-9a-f]{10}")
 
 
 class Workspace(NamedTuple):

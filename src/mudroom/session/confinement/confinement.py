@@ -7,10 +7,8 @@ import resource
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
-from mudroom.core.confinement.container import NOBODY, user_of
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
@@ -27,6 +25,7 @@ from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, keeps_marks, submounts
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.caches.fork_cache import CacheUse
 from mudroom.vault.store.store import Vault
 
@@ -168,6 +167,8 @@ class Confinement:
                 raise Unsupported("the overlay view", "a file system with xattrs for the state", where, hint)
             return "copy", [f"{where} has no xattrs, so that no overlay can be laid over it: working in a copy"]
         if level == 2 and not os.geteuid():
+            from mudroom.core.confinement.container import NOBODY
+
             return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
         return mode, []
 
@@ -411,6 +412,7 @@ class Confinement:
         return self._resolves
 
     def _provided(self, image: str) -> ProvidedImage:
+        from mudroom.core.confinement.container import user_of
         from mudroom.core.confinement.image import User
 
         uid, gid = user_of(os.geteuid(), os.getegid())
@@ -444,6 +446,8 @@ class Confinement:
             host = host._replace(links=(), system=(), home=home, masks=masks)
         if grant.level < 2 or os.geteuid():
             return host
+        from mudroom.core.confinement.container import NOBODY
+
         uid, gid = NOBODY
         uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
         return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
@@ -492,7 +496,11 @@ class Confinement:
 
     def owner_inside(self, grant: Grant) -> tuple[int, int] | None:
         """Return user and group of the commands of root's containers; None for all others, which are this process's."""
-        return NOBODY if grant.level == 2 and not os.geteuid() else None
+        if grant.level < 2 or os.geteuid():
+            return None
+        from mudroom.core.confinement.container import NOBODY
+
+        return NOBODY
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]

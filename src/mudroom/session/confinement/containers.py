@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from mudroom import __version__
 from mudroom.core.confinement.container import (
@@ -41,6 +40,7 @@ from mudroom.sandbox.container.owner import beside, this_process
 from mudroom.sandbox.container.pool import Pool
 from mudroom.sandbox.container.profile import profile
 from mudroom.sandbox.container.trial import ready
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:

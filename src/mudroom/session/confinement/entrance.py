@@ -6,7 +6,8 @@ import _socket
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+
+from mudroom.typing import Any
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 

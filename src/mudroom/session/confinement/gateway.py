@@ -19,12 +19,12 @@ import _thread
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Running
 from mudroom.session.confinement.entrance import Entrance
 from mudroom.session.confinement.host_approver import NoScreen
+from mudroom.typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion

@@ -7,13 +7,13 @@ named credentials are opened, and a named store that does not exist is noted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.agent.level_decision import LevelDecision, LevelSupport, decide_level
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.agent.agent_store import AgentStore, StagedStore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+
+from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion

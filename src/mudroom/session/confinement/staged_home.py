@@ -4,11 +4,11 @@ settings of git and shells."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.session.confinement.confinement import Confinement
 from mudroom.session.confinement.grant import Grant
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.homes.agent_home import AgentHome
 from mudroom.vault.homes.dotfiles import Dotfiles
 from mudroom.vault.store.fork import Fork

@@ -9,7 +9,6 @@ import _socket
 import marshal
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
@@ -18,6 +17,7 @@ from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import JoinedCommand, join
 from mudroom.session.confinement.entrance import short_path
 from mudroom.session.shared_sandbox.visitor import WELCOME
+from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork

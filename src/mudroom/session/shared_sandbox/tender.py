@@ -21,7 +21,6 @@ import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.clock import CommandStart
@@ -31,6 +30,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.client.held import ENDING, HeldSandbox, JoinedCommand
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork

@@ -18,7 +18,6 @@ from __future__ import annotations
 import _socket
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
 
 from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
@@ -26,6 +25,7 @@ from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.launcher.wire import receive, tell
 from mudroom.session.confinement.entrance import short_path
+from mudroom.typing import Any, Protocol
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
 

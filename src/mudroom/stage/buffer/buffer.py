@@ -18,7 +18,6 @@ import itertools
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
 
 from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
@@ -28,6 +27,7 @@ from mudroom.stage.buffer.files import Draft, check_file, moved_on, os_error, re
 from mudroom.stage.buffer.flush import FlushTarget, take_in, write_out
 from mudroom.stage.buffer.node import TOP, Node, join, nodes
 from mudroom.stage.buffer.node_tree import NodeTree
+from mudroom.typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source

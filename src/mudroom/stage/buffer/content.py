@@ -9,7 +9,8 @@ import io
 import itertools
 import os
 from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
-from typing import BinaryIO
+
+from mudroom.typing import BinaryIO
 
 PER_FILE, TOTAL = 4 << 20, 64 << 20
 """Bytes: the largest content that is held in memory, and the total of contents in memory."""

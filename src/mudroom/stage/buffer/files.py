@@ -16,12 +16,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below, parent, relpath, show
 from mudroom.core.tree.path import name as last
 from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

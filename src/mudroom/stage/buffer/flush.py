@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
 
 from mudroom.stage.buffer.content import Contents
 from mudroom.stage.buffer.node import Node, join, nodes
+from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source

@@ -11,7 +11,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
@@ -19,6 +18,7 @@ from mudroom.core.tree.path import relpath
 from mudroom.stage.buffer.content import BufferedContent, Contents
 from mudroom.stage.buffer.files import no_file, os_error, refusal
 from mudroom.stage.buffer.node import TOP, Node, join, nodes
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source

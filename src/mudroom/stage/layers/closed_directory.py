@@ -16,11 +16,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import TypeVar
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors
 from mudroom.stage.beneath import O_PATH, directory, handle, look_beneath, open_beneath
+from mudroom.typing import TypeVar
 
 _ALL = stat.S_IRWXU
 _Answer = TypeVar("_Answer")

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from mudroom.core.git.blob import id_length_of
 from mudroom.core.git.exclude import with_excluded
@@ -27,6 +26,7 @@ from mudroom.core.tree.path import show
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import DirectorySource, is_absence, read_all
+from mudroom.typing import NamedTuple
 
 INDEX_LIMIT = 128 << 20
 """Bytes. An index of a million files has about 100 MB."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage.copy import copy_content
+from mudroom.typing import NamedTuple
 
 LANDED = b"/landed"
 """The file with these rows, below the fork's directory."""

@@ -22,7 +22,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent
@@ -31,6 +30,7 @@ from mudroom.stage.beneath import directory, entries, look, look_beneath, open_f
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
 from mudroom.stage.source import Source, is_absence
+from mudroom.typing import NamedTuple
 
 _LONG = 2_000
 """Bytes of a path in a tree that is being removed: with one more name it fits into one call (PATH_MAX, 4096)."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
@@ -17,6 +16,7 @@ from mudroom.stage.beneath import look, open_root
 from mudroom.stage.layers.closed_directory import look_through
 from mudroom.stage.layers.layer import LayerListing, is_whiteout, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
+from mudroom.typing import NamedTuple
 
 
 class _Levels(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
 from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.stage.originals.private_base import PrivateBase

@@ -21,7 +21,6 @@ import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
@@ -30,6 +29,7 @@ from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.stamp import as_recorded
+from mudroom.typing import NamedTuple
 
 SMALL = 1024 * 1024
 """Bytes. A larger file is kept in a separate file, as a reflink where the file system has them."""

@@ -15,13 +15,13 @@ import stat
 from _blake2 import blake2b
 from _thread import get_ident
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_bytes, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference
 from mudroom.stage.views.secret import write_beside
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.spec import Copy, Overlay

@@ -6,9 +6,9 @@ import errno
 import os
 from collections.abc import Callable
 from threading import RLock
-from typing import Any
 
 from mudroom.stage.views.real_directory import PlainTree
+from mudroom.typing import Any
 
 
 class LiveTree:

@@ -14,13 +14,13 @@ import os
 import stat
 import subprocess
 from collections.abc import Sequence
-from typing import Literal
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layers.layer import OPAQUE, make_whiteout
 from mudroom.stage.views.preflight import mounts
+from mudroom.typing import Literal
 
 Kind = Literal["overlay", "fuse", "copy"]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
-from threading import Lock
-from typing import NamedTuple
 
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import entries, open_root
+from mudroom.typing import NamedTuple
 
 MARKERS = (b".mudroom", b".git")
 _POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")
@@ -97,7 +97,7 @@ class MountTable:
         self._descriptor = -1
         self._found: list[MountPoint] = []
         self._poller = select.poll()
-        self._lock = Lock()
+        self._lock = _thread.allocate_lock()
 
     def mounts(self) -> list[MountPoint]:
         with self._lock:

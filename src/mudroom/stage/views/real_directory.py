@@ -13,7 +13,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, parent, relpath
@@ -25,6 +24,7 @@ from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.layers.closed_directory import LoosenedDirectories
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import DirectorySource, is_absence
+from mudroom.typing import BinaryIO
 
 _numbers = itertools.count(1)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.typing import NamedTuple
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "overlay_probe.py")
 PATIENCE = 0.5

@@ -19,7 +19,6 @@ from _blake2 import blake2b
 from _thread import get_ident
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
@@ -27,6 +26,7 @@ from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.stage.views.directory_watch import DirectoryWatch

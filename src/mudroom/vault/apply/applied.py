@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.store.store import Vault
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
 
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import why_not_mergeable
@@ -22,6 +21,7 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import Source, read_all
+from mudroom.typing import Literal, NamedTuple, TypeVar
 from mudroom.vault.apply.landing import LandingRequest, prepare, read_record, reconciling
 from mudroom.vault.conflict.reconciliation import LIMIT, Reconciler
 from mudroom.vault.conflict.resolution import (

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.entry import Entry, is_untouched, same_stamp
@@ -26,6 +25,7 @@ from mudroom.stage import safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.filesystem_kind import has_weak_ctime, is_weak
 from mudroom.stage.stamp import file_clock, is_telling
+from mudroom.typing import NamedTuple
 
 NAME = b"/imprint"
 FILES, BYTES = 1024, 32 * 1024 * 1024

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.merge.made_directories import remarks_on
 from mudroom.core.merge.merge import Conflict, PartialChoice
@@ -23,6 +22,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.layers.union import Union
 from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.apply.backup import with_backups
 from mudroom.vault.apply.discarded_side import save_for_undo
 from mudroom.vault.apply.execution import Progress

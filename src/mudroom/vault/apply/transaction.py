@@ -21,7 +21,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Literal, NamedTuple
 
 from mudroom.core.merge.made_undo import STAYS
 from mudroom.core.merge.merge import Conflict
@@ -35,6 +34,7 @@ from mudroom.stage.beneath import look, mount_of, open_root
 from mudroom.stage.layers.closed_directory import LastEntered, entered, look_through
 from mudroom.stage.layers.union import staged_source
 from mudroom.stage.source import walk as walk_source
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.execution import FEW, Executor, Progress
 from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.apply.reversal import reverse

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
 from mudroom.stage import safe_open
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
+from mudroom.typing import NamedTuple
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 

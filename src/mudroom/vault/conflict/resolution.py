@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from mudroom.core.merge.merge import Combined
 from mudroom.core.merge.merge_tree import ConflictAnswer
@@ -18,6 +17,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
 from mudroom.vault.store.fork import Fork
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.agent.artifact import matcher
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
 from mudroom.stage.source import SourceContent
+from mudroom.typing import NamedTuple
 
 LARGEST, TOTAL, MOST = 100 << 20, 500 << 20, 10_000
 """Bytes of one file, bytes of all files, number of files."""

@@ -16,9 +16,9 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart, from_json, to_json
+from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 

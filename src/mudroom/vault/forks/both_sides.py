@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal, NamedTuple
 
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
@@ -17,6 +16,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.review_tags import LARGE
 from mudroom.core.tree.similar_renames import Move
 from mudroom.errors import ForkMoved
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.comparison import Comparison
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.record_view import RecordView

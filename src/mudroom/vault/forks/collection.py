@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.clock import CommandStart, edit_window
-from mudroom.core.confinement.container import user_of
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
@@ -16,7 +14,9 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.typing import NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.stacking import upper_is_empty
 from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -55,6 +55,8 @@ def view_of(
     report = (
         None if progress is None else lambda done, total: progress("copying the snapshot for the command", done, total)
     )
+    from mudroom.core.confinement.container import user_of
+
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
 
@@ -139,10 +141,13 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
 
 def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart) -> Changeset:
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
-    from mudroom.stage.originals.collection import collect
-
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
-    changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
+    if isinstance(view, OverlayView) and _is_untouched(fork):
+        changeset = Changeset()
+    else:
+        from mudroom.stage.originals.collection import collect
+
+        changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
@@ -159,3 +164,10 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def _is_untouched(fork: Fork) -> bool:
+    """Return whether no command has ever changed a file in the fork, so that there is nothing to collect."""
+    state = fork.state
+    pristine = not state.layers and state.repository is None and not os.path.lexists(fork.record_path)
+    return pristine and upper_is_empty(fork)

@@ -13,13 +13,13 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from typing import Literal, NamedTuple
 
 from mudroom.core.network.fork_host import SUFFIX
 from mudroom.core.tree.change import Changeset, Summary
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.forks.damage import UNREADABLE, reason_of
 from mudroom.vault.forks.endpoint import endpoint_of
 from mudroom.vault.forks.review import fingerprint

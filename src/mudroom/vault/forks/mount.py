@@ -8,7 +8,6 @@ While that file exists, the mounted directory is the only truth about the fork: 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, cast
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.change import Changeset
@@ -27,6 +26,7 @@ from mudroom.stage.views.mount import (
     unmount,
 )
 from mudroom.stage.views.overlay import OverlayView
+from mudroom.typing import NamedTuple, cast
 from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, forget_release

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
@@ -16,6 +15,7 @@ from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource
+from mudroom.typing import TYPE_CHECKING, TypeVar
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
 
 from mudroom.core.tree.change import Change, Changeset, Summary, counted_changes, summarise
 from mudroom.core.tree.entry import Entry
@@ -24,6 +23,7 @@ from mudroom.stage.exclude import ignored
 from mudroom.stage.reader import FileReader
 from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.stage.stamp import is_settled
+from mudroom.typing import Any, NamedTuple, TypeVar
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store.store import Vault

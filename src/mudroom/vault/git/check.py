@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show
+from mudroom.typing import NamedTuple
 
 TREE, LINK, FILE, PROGRAM, MODULE = b"40000", b"120000", b"100644", b"100755", b"160000"
 _MODES = frozenset((TREE, LINK, FILE, PROGRAM, MODULE))
 _NAME_LIMIT = 4096
 _LINE_LIMIT = 2048  # fsck.c, gitattributesLineLength
-_IDENTITY = re.compile(rb"(?!<)[^<>\n\0]* <[^<>\n\0]*> (0|[1-9][0-9]{0,18}) [+-][0-9]{4}")
-_TAG_LINE = re.compile(rb"tag (?![./-])[^\x00-\x20~^:?*\[\\\x7f]+(?<![./])")
-_TIME = re.compile(rb"> (-?[0-9]{1,19}) ")
+_IDENTITY = regex(rb"(?!<)[^<>\n\0]* <[^<>\n\0]*> (0|[1-9][0-9]{0,18}) [+-][0-9]{4}")
+_TAG_LINE = regex(rb"tag (?![./-])[^\x00-\x20~^:?*\[\\\x7f]+(?<![./])")
+_TIME = regex(rb"> (-?[0-9]{1,19}) ")
 
 
 class TreeEntry(NamedTuple):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from dulwich.attrs import Pattern, parse_git_attributes
 from dulwich.wildmatch import MalformedPattern
 
 from mudroom.core.tree.path import ancestors
 from mudroom.stage.source import Source, read_all
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import RepositoryPlace
 from mudroom.vault.git.user_settings import UserFiles, UserSettings, read_own
 

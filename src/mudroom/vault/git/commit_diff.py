@@ -7,7 +7,6 @@ contents of secrets are not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
@@ -15,6 +14,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.review_tags import TEXT_LIMIT
 from mudroom.stage.diff import content_diff, git_mode
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.git.check import LINK, MODULE, TREE, TreeEntry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.log import ForkLog, LoggedCommit

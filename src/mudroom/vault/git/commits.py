@@ -12,11 +12,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mudroom.vault.git.check import CommitText

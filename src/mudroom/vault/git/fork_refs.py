@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
 
 from dulwich.refs import Ref, check_ref_format
 
@@ -18,6 +17,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, is_absence
+from mudroom.typing import NamedTuple, Protocol
 from mudroom.vault.git.check import is_id
 from mudroom.vault.git.read import read_small, refusal
 

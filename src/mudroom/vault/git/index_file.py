@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
 
 from mudroom.core.git.blob import blob_id
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, move_entries, parse_index
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.repository import Repository
 from mudroom.vault.git.write import RepositoryWriter, sync_directory

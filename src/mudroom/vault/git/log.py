@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import heapq
 import os
-import re
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.git.ref_plan import HEAD, HEADS, STASH, TAGS
 from mudroom.core.text.escaping import escape_line
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.commits import directories_in_view, require_dulwich
 from mudroom.vault.git.fork_refs import ForkFiles, SideFiles, SideRefs, changed_refs
 from mudroom.vault.git.history import History
@@ -34,7 +34,7 @@ REFS_READ = 1_000
 _MESSAGE_LINES, _MESSAGE_LIMIT, _SUBJECT_LENGTH, _NAME_LENGTH = 400, 32 << 10, 200, 200
 _CHEAP = 64 << 20
 """Bytes that are read of a fork's repository for a preview: about a thousand packed commits."""
-_IDENTITY = re.compile(rb"(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z", re.DOTALL)
+_IDENTITY = regex(rb"(?s)(.*?)(?: ([0-9]{1,18}))?(?: ([+-])([0-9]{2})([0-9]{2}))?\Z")
 _LAST_TIME = 253_402_300_799  # the end of the year 9999
 _LISTED = (HEADS, TAGS, STASH)
 

@@ -15,7 +15,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.git.blob import blob_id, object_id
 from mudroom.core.git.index import TreeItem
@@ -26,6 +25,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.stage.source import OpenSource, Source, read_all, walk
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import parse_tree
 from mudroom.vault.git.check_in import CheckIn
 from mudroom.vault.git.index_file import index_obstacle

@@ -7,11 +7,11 @@ hash, and the caller compares the hash.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from dulwich.lru_cache import LRUSizeCache
 from dulwich.pack import apply_delta
 
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.read import OBJECT_LIMIT, Allowance, UnpackedObject, check_size
 
 DEPTH_LIMIT = 4095  # the most that git itself writes: pack-objects.h, OE_DEPTH_BITS

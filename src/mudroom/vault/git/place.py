@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.source import is_absence
+from mudroom.typing import NamedTuple
 
 LINE_LIMIT = 1 << 16
 SETTINGS_LIMIT = 4 << 20

@@ -12,22 +12,22 @@ repository (``_LEFT_OUT``). All reads are bounded, and follow no symbolic link: 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from _blake2 import blake2b
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, walk
 from mudroom.stage.stamp import is_settled, stamp_of
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import (
     RepositoryPlace,
     alternates,
@@ -51,7 +51,7 @@ _MOST_SUBMODULES = 100
 # gitrepository-layout(5): per work tree, not in the common directory
 _OWN_REFS = (b"refs/bisect", b"refs/worktree", b"refs/rewritten")
 _COMMON_FILES = (b"shallow", b"info/exclude", b"info/attributes", b"info/grafts", b"logs/refs/stash")
-_STATE_FILE = re.compile(rb"[A-Z_]+")
+_STATE_FILE = regex(rb"[A-Z_]+")
 """ORIG_HEAD, MERGE_HEAD, MERGE_MSG and others: gitglossary(7), "pseudoref"."""
 _STATE_DIRECTORIES = (b"rebase-merge", b"rebase-apply", b"sequencer")
 _LEFT_OUT = frozenset(

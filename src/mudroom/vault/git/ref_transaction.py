@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from dulwich.refs import Ref
 
 from mudroom.core.git.ref_plan import HEAD, STASH, RefMove, RepositoryMoves
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.index_file import IndexMove, IndexUpdate, move_index
 from mudroom.vault.git.repository import Repository, RepositoryPlace
 from mudroom.vault.git.write import RepositoryWriter, sync_directory

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.git.emptied import Emptied
 from mudroom.core.git.ref_plan import (
@@ -37,6 +36,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import CommitText
 from mudroom.vault.git.commits import Commit, checked_objects, describe
 from mudroom.vault.git.fork_refs import (

@@ -10,16 +10,17 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from mudroom.core.git.settings_file import GitSetting, parse_settings
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import is_absence
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.place import SETTINGS_LIMIT, RepositoryPlace, is_true
 
 _DEPTH = 10  # config.c, MAX_INCLUDE_DEPTH
-_GLOB = re.compile(rb"\*\*/|\*\*|\*|\?|[^*?]+")
+_GLOB = regex(rb"\*\*/|\*\*|\*|\?|[^*?]+")
 _REGEX = {b"**/": b"(?:.*/)?", b"**": b".*", b"*": b"[^/]*", b"?": b"[^/]"}
 
 

@@ -7,8 +7,6 @@ the same path, is visited, so the set of objects is complete.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from dulwich.lru_cache import LRUSizeCache
 
 from mudroom.core.git.emptied import Emptied
@@ -16,6 +14,7 @@ from mudroom.core.git.index import TreeItem
 from mudroom.core.tree.git_name import reads_as
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
+from mudroom.typing import NamedTuple
 from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree
 from mudroom.vault.git.history import History
 from mudroom.vault.git.read import refusal

@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, NoReturn
 
 from dulwich.file import adjust_shared_perm
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import BinaryIO, NoReturn
 from mudroom.vault.git.repository import NUMBERS, Repository
 
 _IDENTITY = b"mudroom <mudroom@localhost>"

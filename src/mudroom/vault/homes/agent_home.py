@@ -22,7 +22,6 @@ import os
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from mudroom.core.agent.agent_store import (
     AgentStore,
@@ -42,6 +41,7 @@ from mudroom.stage import safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file, reach
 from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import remove_at
+from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
 
 MOST_FILES, MOST_BYTES, MOST_LEVELS = 8_192, 128 << 20, 32

@@ -16,11 +16,11 @@ import os
 import stat
 from _blake2 import blake2b
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mudroom.core.agent.agent_store import HomeChange
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.typing import NamedTuple
 from mudroom.vault.homes.agent_home import AgentHome
 from mudroom.vault.homes.dotfiles import Dotfiles
 from mudroom.vault.store.store import Vault

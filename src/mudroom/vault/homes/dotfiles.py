@@ -21,7 +21,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
 
 from mudroom.core.agent.agent_store import HomeChange, HomeFile, home_changes
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
@@ -29,6 +28,7 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.errors import MudroomError
 from mudroom.stage import safe_open
 from mudroom.stage.beneath import entries, open_file
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.homes.agent_home import digest_of, give, remove
 from mudroom.vault.store.fork import Fork
 

@@ -10,19 +10,19 @@ is valid only after the database says that it starts after the archive's last ev
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from mudroom.core.journal.event import ChainHead, Event
+from mudroom.core.text.json_text import to_json_text
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 
 _FORMAT = 1
-_NAME = re.compile(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
+_NAME = regex(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
 _LEVEL = 6
 WINDOW = 16 << 20
 """Bytes of lines that are held in memory when an archive is read from its end."""
@@ -114,6 +114,8 @@ def _lines(archive: JournalArchive) -> Iterator[bytes]:
 
     try:
         with gzip.open(archive.path, "rb") as stream:
+            import json
+
             header = json.loads(stream.readline())
             if not isinstance(header, dict) or header.get("format") != _FORMAT:
                 raise DamagedArchive(archive.path, archive.first, f"its format is not {_FORMAT}")
@@ -123,6 +125,8 @@ def _lines(archive: JournalArchive) -> Iterator[bytes]:
 
 
 def _event(line: bytes) -> Event:
+    import json
+
     row = json.loads(line.decode("ascii"))
     if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
         raise ValueError("a line is not an event")
@@ -193,7 +197,7 @@ def _free(path: bytes) -> bytes:
 
 
 def _line(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii") + b"\n"
+    return to_json_text(value, ",", ":").encode("ascii") + b"\n"
 
 
 def _sync(directory: bytes) -> None:

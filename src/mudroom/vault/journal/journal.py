@@ -21,16 +21,15 @@ Older events move to an archive in this order, and mudroom may be killed at any 
 from __future__ import annotations
 
 import os
-import sqlite3
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from mudroom.core.clock import SECOND, VaultClock, horizon
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import redact_data, truncate
 from mudroom.errors import FULL, MudroomError
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.journal.archives import (
     DamagedArchive,
     JournalArchive,
@@ -43,6 +42,14 @@ from mudroom.vault.journal.archives import (
 )
 from mudroom.vault.journal.head import KeptHead
 from mudroom.vault.lock import Lock
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        import _sqlite3 as sqlite3  # sqlite3 itself imports datetime, for types of columns that are not used here
+    except ImportError:
+        import sqlite3
 
 LIMIT = 64 * 10**6
 """Default limit of the database, in bytes."""

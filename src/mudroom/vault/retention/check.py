@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
@@ -20,6 +19,7 @@ from mudroom.stage import safe_open
 from mudroom.stage.layers.landed import LANDED, load_landed
 from mudroom.stage.originals.original import Original, is_whole, read_rows
 from mudroom.stage.originals.snapshot import SnapshotSource
+from mudroom.typing import NamedTuple, TypeVar
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.retention.leftover import is_incomplete

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import (
@@ -41,6 +40,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.typing import NamedTuple
 from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.lock import Lock

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mudroom.core.clock import VaultClock
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.moment import note, save
 from mudroom.vault.store.store import Vault, spread_layers
 

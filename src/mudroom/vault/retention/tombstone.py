@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time as clock
-from typing import NamedTuple
 
 from mudroom.core.clock import SECOND
 from mudroom.core.retention import Expired
 from mudroom.errors import UsageError
+from mudroom.typing import NamedTuple
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 

@@ -7,11 +7,11 @@ first. (Extents shared by reflinks are counted with each file; no file system te
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 from mudroom.vault.disk_usage import Seen, measure
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.store.store import FORMAT, Vault, project_of

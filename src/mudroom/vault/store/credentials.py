@@ -6,7 +6,6 @@ and a cloned repository must not be able to send the user's variables anywhere.
 
 from __future__ import annotations
 
-import json
 import os
 
 from mudroom.core.tree.path import show
@@ -26,6 +25,8 @@ def has_credentials(vault: bytes) -> bool:
 
 def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     """Return the configured credentials. Raise MudroomError if the file is damaged, instead of using none."""
+    import json
+
     from mudroom.core.network.placeholder import CredentialRule
 
     try:
@@ -45,6 +46,8 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
         except FileNotFoundError:
             pass
         return
+    import json
+
     new = vault + _NAME + b".new"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:

@@ -23,13 +23,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import PATIENCE, Lock
 from mudroom.vault.store.state_text import TEXTS
 

@@ -32,12 +32,12 @@ import errno
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
+from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.lock import Lock
 from mudroom.vault.moment import note
 from mudroom.vault.store.fork import Fork, forget_release, fork_directory

@@ -11,10 +11,10 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.typing import IO, Any, cast
 from mudroom.vault.transfer.pack import ENTRY_LIMIT, HEADER_LIMIT
 
 BLOCK = HEADER_LIMIT

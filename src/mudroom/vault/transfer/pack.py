@@ -14,7 +14,6 @@ import io
 import os
 import tarfile
 from collections.abc import Collection
-from typing import IO
 
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import LANDING_KINDS, bits_left_out
@@ -23,6 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import safe_open, xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
+from mudroom.typing import IO
 
 XATTR = "SCHILY.xattr."
 FILE_MODE, DIRECTORY_MODE = 0o777, 0o3777

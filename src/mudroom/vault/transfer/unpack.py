@@ -8,11 +8,11 @@ file, or a link to a file outside of the same tree; or change an existing file. 
 from __future__ import annotations
 
 import os
-import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
@@ -21,7 +21,7 @@ from mudroom.vault.transfer.archive import BLOCK, ArchiveReader, RefusedArchive,
 from mudroom.vault.transfer.pack import DIRECTORY_MODE, FILE_MODE, XATTR
 
 _ZEROS = bytes(BLOCK)
-_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+_ESCAPE = regex(rb"%([0-9A-F]{2})")
 _TIME_LIMIT = 1 << 33
 """Seconds since 1970. Every present file system can store it."""
 

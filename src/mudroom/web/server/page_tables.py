@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, get_args
+from typing import Any
 
-from mudroom.core.merge.resolution_words import SIDES, Take, take_words
+from mudroom.core.merge.resolution_words import SIDES, TAKES, take_words
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
 
 _HEAD = """\
@@ -22,7 +22,7 @@ _HEAD = """\
 
 def main() -> str:
     """Return the text of ``page/tables.js``."""
-    takes = {take: take_words(take) for take in get_args(Take)}
+    takes = {take: take_words(take) for take in TAKES}
     return _HEAD + "".join(
         (
             _table("Names of the sides of a conflict (core/merge/resolution_words.py).", "SIDE_WORDS", SIDES),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, locate, names_credentials, write_classes
@@ -20,15 +19,20 @@ from mudroom.core.command.table_rule import (
 )
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
 
-_SETUID = rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s"
+_LETTERS = regex(rb"-[A-Za-z]+\Z")
+_COUNTED = regex(rb"-[lscgonfwSN]\Z")
+
+_NAMES_ARCHIVE = regex(rb"-[A-Za-z]*f\Z|--file\Z")
+_SETUID = regex(rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s")
 
 
 def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     rest = words[1:]
     first = rest[0].text if rest else b""
     letters = first.lstrip(b"-") if rest and rest[0].literal and not first.startswith(b"--") else b""
-    modes = b"".join(w.text[1:] for w in rest[1:] if w.literal and re.match(rb"-[A-Za-z]+\Z", w.text)) + letters
+    modes = b"".join(w.text[1:] for w in rest[1:] if w.literal and _LETTERS.match(w.text)) + letters
     long_options = {w.text.partition(b"=")[0] for w in rest if w.text.startswith(b"--")}
 
     def has_option(*options: bytes) -> bool:
@@ -47,9 +51,9 @@ def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         b"--create", b"--append", b"--update", b"--catenate", b"--concatenate"
     ):
         classes, reason = {"mutating"}, "writes an archive"
-        named = re.compile(rb"-[A-Za-z]*f\Z|--file\Z")
         index = next(
-            (index for index, w in enumerate(rest) if named.match(w.text) or (not index and b"f" in letters)), None
+            (index for index, w in enumerate(rest) if _NAMES_ARCHIVE.match(w.text) or (not index and b"f" in letters)),
+            None,
         )
         targets = (
             rest[index + 1 : index + 2]
@@ -76,7 +80,7 @@ def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 def chmod(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     classes: set[CommandClass] = {"mutating", *write_classes(operands(words[1:])[1:], context)[0]}
-    if any(re.match(_SETUID, word.text) for word in words[1:]):
+    if any(_SETUID.match(word.text) for word in words[1:]):
         return CommandFinding(tidy({*classes, "host_escape_risk"}), "lets a program run as its owner")
     return CommandFinding(tidy(classes), "changes permissions")
 
@@ -154,7 +158,7 @@ def named_only(reason: str) -> ProgramRule:
 
 def second_written(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``uniq IN OUT`` and ``xxd IN OUT``: the second operand is written."""
-    counted = [at for at, word in enumerate(words) if re.match(rb"-[lscgonfwSN]\Z", word.text)]
+    counted = [at for at, word in enumerate(words) if _COUNTED.match(word.text)]
     plain = operands([word for at, word in enumerate(words) if at and at - 1 not in counted])
     if len(plain) > 1:
         return CommandFinding(tidy({"mutating", *write_classes(plain[-1:], context)[0]}), "writes a file")

@@ -6,7 +6,6 @@ they are not judged here; configuration in the words themselves is judged.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, change_directory, locate
@@ -75,7 +74,7 @@ def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         if text == b"-C":
             context = context._replace(places=change_directory(value, context))
         elif text == b"-c":
-            if not re.match(SAFE_KEYS, value.start) or not value.literal:
+            if not SAFE_KEYS.match(value.start) or not value.literal:
                 extra, reason = extra | {"unknown"}, "brings configuration that may run programs"
         elif text in _INFORMS and len(words) == at + 1:
             return CommandFinding(READ, "prints its version or help")

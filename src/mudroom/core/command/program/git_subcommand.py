@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding
@@ -23,9 +22,12 @@ from mudroom.core.command.table_rule import (
     tidy,
 )
 from mudroom.core.command.word import UNKNOWN, Word
+from mudroom.core.text.regex import regex
+
+_PATH_LIKE = regex(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:")
 
 _READS = "only reads the repository"
-SAFE_KEYS = (
+SAFE_KEYS = regex(
     rb"(?is)(?:user\.(?:name|email)|color\..*|advice\..*|core\.(?:quotepath|autocrlf|abbrev|filemode)|init\.defaultbranch"
     rb"|log\..*|diff\.(?:renames|renamelimit|algorithm|context)|merge\.conflictstyle|pull\.(?:rebase|ff)|rebase\.autostash"
     rb"|push\.default|fetch\.prune|column\..*|status\..*|commit\.verbose|tag\.sort|branch\.sort|grep\..*)(?:=.*)?\Z"
@@ -40,9 +42,7 @@ def checkout(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     forced = any(could_be(word.text, b"--force") or could_be(word.text, b"-f") for word in rest)
     operands_given = operands(rest)
     paths = any(word.text == b"--" for word in rest) or len(operands_given) > 1
-    path_like = [
-        word for word in operands_given if not word.literal or re.search(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:", word.text)
-    ]
+    path_like = [word for word in operands_given if not word.literal or _PATH_LIKE.search(word.text)]
     if (
         forced
         or paths
@@ -128,7 +128,7 @@ def config(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
         return CommandFinding(ESCAPE, "changes the configuration of the user")
     if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
         return CommandFinding(READ, _READS)
-    safe = len(named) == 2 and named[0].literal and re.match(SAFE_KEYS, named[0].text + b"=" + named[1].text)
+    safe = len(named) == 2 and named[0].literal and SAFE_KEYS.match(named[0].text + b"=" + named[1].text)
     is_safe = safe and not file and all(word.literal for word in rest)
     return CommandFinding(
         CHANGE if is_safe else UNSURE, "changes the repository's configuration, which may name programs"

@@ -6,7 +6,6 @@ edit text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
@@ -26,12 +25,13 @@ from mudroom.core.command.table_rule import (
 )  # fmt: skip
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
 
 _MODULES = names(
     "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
 )
-_AWK_RUNS = rb"(?s)system|getline|close|fflush|@|print.*[|>]"
-_LOSES = (
+_AWK_RUNS = regex(rb"(?s)system|getline|close|fflush|@|print.*[|>]")
+_LOSES = regex(
     rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
     rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"
 )
@@ -112,7 +112,7 @@ def awk(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
             at += 1
         else:
             return CommandFinding(UNSURE, "an option that is not in the tables")
-    if at >= len(words) or not words[at].literal or re.search(_AWK_RUNS, words[at].text):
+    if at >= len(words) or not words[at].literal or _AWK_RUNS.search(words[at].text):
         return CommandFinding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word) for word in words[at:]):
         return CommandFinding(("host_escape_risk",), "names a credential file")
@@ -122,7 +122,7 @@ def awk(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
 def database(base: Classes) -> ProgramRule:
     def judge(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
         classes: set[CommandClass] = {*base, "unknown"}
-        if any(re.search(_LOSES, word.text) for word in words[1:]):
+        if any(_LOSES.search(word.text) for word in words[1:]):
             return CommandFinding(tidy({*classes, "destructive"}), "drops or deletes data")
         return CommandFinding(tidy(classes), "runs statements of a database")
 

@@ -12,12 +12,12 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.program.classification import UNKNOWN_PROGRAM
 from mudroom.core.command.table_rule import INFORMS
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.tree.path import show
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.core.command.word import Word

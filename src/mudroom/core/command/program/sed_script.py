@@ -7,18 +7,20 @@ Conservative: a script with anything unrecognised counts as running commands.
 from __future__ import annotations
 
 import re
-from typing import Literal
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import Literal
 
 Does = Literal["edits", "writes", "runs"]
-_BLANK = re.compile(rb"[\s;]*")
-_ADDRESS = re.compile(rb"(?:[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+)")
-_PLAIN = re.compile(rb"[=dDgGhHnNpPxzF}]")
-_LABEL = re.compile(rb"[btT:]\s*[A-Za-z0-9_.-]*(?=[;\n}]|\Z)")
-_QUIT = re.compile(rb"[qQlL]\s*[0-9]*(?=[\s;}]|\Z)")
-_TEXT = re.compile(rb"[aic](?:[^\\\n]|\\.)*(?:\n|\Z)", re.DOTALL)
-_READ = re.compile(rb"[rR][^\n]*")
-_FLAGS = re.compile(rb"[gpiImM0-9]*(?=[\s;}#]|\Z)")
-_COMMENT = re.compile(rb"#[^\n]*")
+_BLANK = regex(rb"[\s;]*")
+_ADDRESS = regex(rb"(?:[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+)")
+_PLAIN = regex(rb"[=dDgGhHnNpPxzF}]")
+_LABEL = regex(rb"[btT:]\s*[A-Za-z0-9_.-]*(?=[;\n}]|\Z)")
+_QUIT = regex(rb"[qQlL]\s*[0-9]*(?=[\s;}]|\Z)")
+_TEXT = regex(rb"(?s)[aic](?:[^\\\n]|\\.)*(?:\n|\Z)")
+_READ = regex(rb"[rR][^\n]*")
+_FLAGS = regex(rb"[gpiImM0-9]*(?=[\s;}#]|\Z)")
+_COMMENT = regex(rb"#[^\n]*")
 
 
 def sed_does(script: bytes) -> Does:

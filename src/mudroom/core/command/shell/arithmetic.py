@@ -6,20 +6,21 @@ bash evaluates the content of a variable in an arithmetic expression as an expre
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_NUMBER = re.compile(rb"[-+]?[0-9]*\Z")
-_NUMBER_PRINTED = re.compile(  # by the last command of one pipeline
+_NUMBER = regex(rb"[-+]?[0-9]*\Z")
+_NUMBER_PRINTED = regex(  # by the last command of one pipeline
     rb"\$\((?:(?:'[^'|]*'|\"[^\"|\\`$]*\"|[^;&|\n()`\\'\"])*\|(?!\|))*\s*"
     rb"(?:(?:wc -[lcmw]|grep -c [\w./'\"-]+)(?: < [\w./-]+| [\w./-]+)?|nproc|id -[ug]"
     rb"|date \+%s(?:%N)?|seq [0-9 ]+)\s*\)\Z"
 )
-_NAME = re.compile(rb"[A-Za-z_]\w*\Z")
+_NAME = regex(rb"[A-Za-z_]\w*\Z")
 _ALWAYS = frozenset(
     b"RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS UID EUID PPID BASHPID OPTIND HISTCMD SHLVL # ? $ !".split()
 )

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding
 from mudroom.core.command.table_rule import CHANGE, ESCAPE, READ, UNSURE, ProgramRule, entries, names, operands, option
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
+
+_ASSIGNED_NUMBER = regex(rb"[A-Za-z_]\w*=-?[0-9]+\Z")
 
 _READS = ProgramRule(READ, "only changes the shell itself")
-_RUNS_INSIDE = rb"\$\(|`|\["
+_RUNS_INSIDE = regex(rb"\$\(|`|\[")
 _HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
 _SET_LETTERS = frozenset(b"euxovCfmbhnET")
 _SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose errtrace functrace monitor posix")
 _WITH_KINDS = frozenset({b"declare", b"typeset", b"local"})
-_OWN_JOB = rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z"
-_SIGNAL = rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z"
+_OWN_JOB = regex(rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z")
+_SIGNAL = regex(rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z")
 
 
 def evaluates(word: Word) -> bool:
     """Return whether bash may run a command from this word when it takes the word for the name of a variable."""
-    return bool(re.search(_RUNS_INSIDE, word.text))
+    return bool(_RUNS_INSIDE.search(word.text))
 
 
 def naming(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
@@ -42,7 +44,7 @@ def naming(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
 def calculating(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     """Judge ``let``: only numbers are certainly harmless, since a variable may hold a command
     (``core/command/shell/arithmetic.py``)."""
-    if all(word.literal and re.match(rb"[A-Za-z_]\w*=-?[0-9]+\Z", word.text) for word in words[1:]):
+    if all(word.literal and _ASSIGNED_NUMBER.match(word.text) for word in words[1:]):
         return naming(words, _context)
     return CommandFinding(UNSURE, "evaluates a variable that may hold a command")
 
@@ -104,10 +106,10 @@ def killing(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     rest = words[1:]
     if rest and rest[0].text in (b"-l", b"-L", b"--list", b"-0"):
         return CommandFinding(READ, "looks for processes")
-    targets = [word for word in rest if not re.match(_SIGNAL, word.text)]
+    targets = [word for word in rest if not _SIGNAL.match(word.text)]
     signals = names("TERM KILL INT HUP QUIT USR1 USR2 STOP CONT 9 15 2")
     targets = [word for word in targets if word.text not in signals] if b"-s" in [w.text for w in rest] else targets
-    if targets and all(re.match(_OWN_JOB, word.text) for word in targets):
+    if targets and all(_OWN_JOB.match(word.text) for word in targets):
         return CommandFinding(CHANGE, "ends a job of its own")
     return CommandFinding(ESCAPE, "sends signals to processes")
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import TYPE_CHECKING
 
 import tree_sitter
+
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

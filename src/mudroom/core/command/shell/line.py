@@ -13,9 +13,7 @@ The syntax tree comes from tree-sitter's grammar of bash, which differs from bas
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.fallback_scan import scan_line
 from mudroom.core.command.locations import CommandContext, change_directory, names_credentials
@@ -26,27 +24,29 @@ from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 LONGEST = 128 << 10
 _MOST_PLACES = 8
-_ODD_BYTES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-_ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of direction, tags
+_ODD_BYTES = regex(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_ODD_TEXT = regex(  # blank or invisible: spaces, joiners, marks of direction, tags
     "[^\\S \t\n]|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
-_NAME = re.compile(rb"[A-Za-z_]\w*\Z")
-_BEYOND_A_WORD = re.compile(rb"[\s;&|<>()`]")
-_SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
+_BROKEN_WORD = regex(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
+_NAME = regex(rb"[A-Za-z_]\w*\Z")
+_BEYOND_A_WORD = regex(rb"[\s;&|<>()`]")
+_SPECIAL_IN_BACKTICKS = regex(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
 """Nodes that run in a process of their own: a change of directory inside has no effect outside."""
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
 _REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
-_DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
+_DOES_NOTHING = regex(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
 
 def parts_of(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:

@@ -6,22 +6,21 @@ Source: bash(1), QUOTING and EXPANSION.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.word import UNKNOWN, Word, concatenate
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_WILD = re.compile(rb"[*?\[]|[@!+]\(")
-_SPECIAL = re.compile(rb"(?<!\\)[{}$`]")
-_NAMES_IN_BRACES = re.compile(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
-_ODD_IN_BRACES = re.compile(rb"[{,][-/~]")
-_NOT_EXPANDED = re.compile(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
+_WILD = regex(rb"[*?\[]|[@!+]\(")
+_SPECIAL = regex(rb"(?<!\\)[{}$`]")
+_NAMES_IN_BRACES = regex(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
+_ODD_IN_BRACES = regex(rb"[{,][-/~]")
+_NOT_EXPANDED = regex(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
 """Braces without a comma or two dots are literal: ``{}``, ``@{u}``."""
-_ANSI = re.compile(
-    rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))", re.DOTALL
-)
+_ANSI = regex(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))")
 _LETTERS = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 

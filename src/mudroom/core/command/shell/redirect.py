@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from mudroom.core.command.locations import CommandContext, locate, names_credentials
 from mudroom.core.command.table_rule import tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NOWHERE = frozenset({b"/dev/null", b"/dev/stdout", b"/dev/stderr", b"/dev/tty"})
 _ENDS_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b")")
-_DELIMITER = re.compile(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
+_DELIMITER = regex(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
 
 
 def redirection(operator: str, target: Word, bare: bool, context: CommandContext) -> Iterable[CommandPart]:

@@ -7,26 +7,25 @@ tree-sitter's grammar of bash is not bash itself.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Protocol
-
 from mudroom.core.command.shell.arithmetic import Numbers
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
+from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 DEEPEST = 60
-BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
-BLANK_IN_LINE = re.compile(rb"(?:[ \t]|\\\n)*\Z")
-_RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
-_BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
-_LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
-_BLANK_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
-_WORD = re.compile(rb"(?:[^'\"`;&|<>()\\\s]|\\.)*\Z", re.DOTALL)
-_ANSI = re.compile(rb"\$'(?:[^'\\]|\\.)*'\Z", re.DOTALL)
-_QUOTE_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*\"")
+BLANK = regex(rb"(?:[ \t\n]|\\\n)*\Z")
+BLANK_IN_LINE = regex(rb"(?:[ \t]|\\\n)*\Z")
+_RUNS_INSIDE = regex(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_BRACKETS = regex(rb"(?s)(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z")
+_LEADING = regex(rb"\A(?:[ \t\n]|\\\n)+")
+_BLANK_IN_WORD = regex(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
+_WORD = regex(rb"(?s)(?:[^'\"`;&|<>()\\\s]|\\.)*\Z")
+_ANSI = regex(rb"(?s)\$'(?:[^'\\]|\\.)*'\Z")
+_QUOTE_INSIDE = regex(rb"(?<!\\)(?:\\\\)*\"")
 _SHELL_VALUES = frozenset("QEAaKkUuL")
 
 

@@ -1,0 +1,41 @@
+"""The parser of a verb: help, errors and every form of a command line. ``plain_options.py`` reads the usual ones."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from mudroom.errors import UsageError
+from mudroom.typing import Any, NoReturn
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"{self.prog} --help")
+
+
+def _format(prog: str) -> argparse.HelpFormatter:
+    # A fixed width: asking for that of the terminal imports shutil, and argparse makes a formatter for every option.
+    return argparse.RawDescriptionHelpFormatter(prog, width=100)
+
+
+def parse(
+    verb: str,
+    help_text: str,
+    epilog: str | None,
+    configure: Callable[[Any], None],
+    words: Sequence[str],
+    *,
+    in_order: bool,
+) -> argparse.Namespace:
+    """Return the values of a verb's command line. Raise UsageError if it is wrong. ``--help`` ends the process."""
+    parser = _Parser(
+        prog=f"mudroom {verb}",
+        description=help_text[0].upper() + help_text[1:] + ".",
+        formatter_class=_format,
+        epilog=epilog,
+    )
+    configure(parser)
+    return parser.parse_args(words) if in_order else parser.parse_intermixed_args(words)

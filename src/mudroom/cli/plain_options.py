@@ -1,0 +1,136 @@
+"""Options of a usual command line, read without argparse: importing that and building a parser cost half as much as
+starting the interpreter.
+
+Rules of this file:
+1. ``PlainOptions`` records the options that a verb's ``configure`` adds, and reads the words by them.
+2. It knows the forms that most lines have: whole names of options, values beside them or after ``=``, and a command at
+   the end. For any other form (an abbreviation, a wrong value, ``--help``) it returns None, and argparse reads it:
+   that has the errors, the help and the rest. tests/cli/test_plain_options.py compares the two for every verb.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from mudroom.typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+REMAINDER = "..."
+"""``argparse.REMAINDER``: this argument takes all words from the first that is no option, or ``--``."""
+_SUPPRESS = "==SUPPRESS=="
+_KNOWN = frozenset(("action", "choices", "default", "help", "metavar", "nargs", "type"))
+
+
+class _NotPlainError(Exception):
+    """The verb or the line has a form that is left to argparse."""
+
+
+class _Option:
+    def __init__(self, group: object, names: Sequence[str], given: dict[str, Any]) -> None:
+        self.action = given.get("action", "store")
+        self.nargs = given.get("nargs")
+        self.convert: Callable[[str], Any] | None = given.get("type")
+        self.choices = given.get("choices")
+        self.default = given.get("default", False if self.action == "store_true" else None)
+        self.group = group
+        """The options of which only one may be given."""
+        self.dest = next((name for name in names if name.startswith("--")), names[0]).lstrip("-").replace("-", "_")
+        if not _KNOWN.issuperset(given) or self.action not in ("store", "store_true", "append"):
+            raise _NotPlainError
+        if self.nargs not in ((None,) if names[0].startswith("-") else (REMAINDER, "?", "*")):
+            raise _NotPlainError
+        if self.default == _SUPPRESS or (isinstance(self.default, str) and self.convert is not None):
+            raise _NotPlainError
+
+    def value(self, word: str) -> Any:
+        try:
+            value = word if self.convert is None else self.convert(word)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise _NotPlainError from error
+        if self.choices is not None and value not in self.choices:
+            raise _NotPlainError
+        return value
+
+
+class _Group:
+    """A group of options: its title is for argparse."""
+
+    def __init__(self, options: PlainOptions, *, exclusive: bool) -> None:
+        self._options, self._exclusive = options, exclusive
+
+    def add_argument(self, *names: str, **given: Any) -> None:
+        self._options.add(self if self._exclusive else None, names, given)
+
+
+class PlainOptions:
+    """Stands for a parser in ``configure``. Owner: the thread of the verb."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, _Option] = {}
+        self._rest: _Option | None = None
+        """Takes the command at the end."""
+        self._defaults: dict[str, Any] = {}
+
+    def add_argument(self, *names: str, **given: Any) -> None:
+        self.add(None, names, given)
+
+    def add_argument_group(self, _title: str) -> _Group:
+        return _Group(self, exclusive=False)
+
+    def add_mutually_exclusive_group(self) -> _Group:
+        return _Group(self, exclusive=True)
+
+    def __getattr__(self, _name: str) -> Any:
+        raise _NotPlainError  # another method of a parser
+
+    def add(self, group: object, names: Sequence[str], given: dict[str, Any]) -> None:
+        option = _Option(group, names, given)
+        if names[0].startswith("-"):
+            self._named.update(dict.fromkeys(names, option))
+        elif option.nargs == REMAINDER:
+            self._rest = option
+        self._defaults[option.dest] = [] if option.nargs == "*" and option.default is None else option.default
+
+    def read(self, words: Sequence[str]) -> SimpleNamespace:
+        values = dict(self._defaults)
+        groups: dict[object, _Option] = {}
+        at = 0
+        while at < len(words):
+            word = words[at]
+            if word == "--" or not word.startswith("-") or word == "-":
+                break
+            name, equals, value = word.partition("=")
+            option = self._named.get(name)
+            if option is None or groups.setdefault(option.group or option, option) is not option:
+                raise _NotPlainError
+            at += 1
+            if option.action == "store_true":
+                if equals:
+                    raise _NotPlainError
+                values[option.dest] = True
+                continue
+            if not equals:
+                if at == len(words) or words[at].startswith("-"):
+                    raise _NotPlainError
+                value, at = words[at], at + 1
+            elif not name.startswith("--"):
+                raise _NotPlainError
+            new = option.value(value)
+            values[option.dest] = [*(values[option.dest] or ()), new] if option.action == "append" else new
+        if self._rest is not None:
+            values[self._rest.dest] = list(words[at:])
+        elif at < len(words):
+            raise _NotPlainError
+        return SimpleNamespace(**values)
+
+
+def read_plain(configure: Callable[[Any], None], words: Sequence[str]) -> SimpleNamespace | None:
+    """Return the values of a command line, as argparse would. Return None if argparse has to read it."""
+    options = PlainOptions()
+    try:
+        configure(options)
+        return options.read(words)
+    except _NotPlainError:
+        return None
