@@ -13,6 +13,7 @@ import ssl
 from typing import Any, cast
 
 from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.transport import SocketTransport
 
 HANDSHAKE = 15.0
 """Seconds."""
@@ -63,6 +64,8 @@ class _Tls(asyncio.Protocol):
 
     async def start(self) -> None:
         self._transport.set_protocol(self)
+        if isinstance(self._transport, SocketTransport):
+            self._transport.piece = _PIECE
         self._incoming.write(self._raw.take(len(self._raw.buffer)))
         if not self._transport.is_closing() and not self._raw.ended:
             self._transport.resume_reading()
@@ -126,7 +129,7 @@ class _Tls(asyncio.Protocol):
 
     # --- what the loop calls ---
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         self._incoming.write(data)
         if self._is_open:
             self._read()
