@@ -1,12 +1,15 @@
 """What the gate adds to a connection: against a direct one, and against the small and the large proxy of the field.
 
 Server and client are the same for all, on loopback: a process that answers 200 bytes to every request, and this one.
-The gate judges by 50 rules. What is measured is one client at a time; the server's part is in every figure.
+The gate judges by 50 rules. What is measured is one client at a time; the server's part is in every figure. CPU is that
+of the proxy's process alone: it says what the others' share of the machine hides. A proxy that is not there, does not
+start or stops answering is a row of its own.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import select
 import shutil
 import signal
@@ -15,12 +18,23 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
-from bench.measure import Budget, Contestant, Finding, Lap, Series, against, at_most, at_most_over, interleave
-from bench.place import Scale, have
+from bench.measure import (
+    Budget,
+    Contestant,
+    Finding,
+    Lap,
+    Series,
+    against,
+    at_most,
+    at_most_over,
+    at_most_times,
+    interleave,
+)
+from bench.place import Scale
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Door, Gate, Listener
 
@@ -28,9 +42,31 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n" + b"x" * 200
 _PART = 1 << 18
 _REQUESTS = 200
 """In a row, for one median and one 99th percentile."""
-_DOORS, _LISTENERS, _CONNECTIONS = 100, 10, 1_000
+_DOORS, _LISTENERS, _TUNNELS = 100, 10, (100, 1_000)
+_SPARE = 500
+"""Descriptors of a process that are not for doors, or for connections: those of the bench, or the gate's own."""
 _DIRECT, _GATE = "direct", "the gate"
-_READY = 20.0
+_READY = 60.0
+"""Seconds: squid alone takes 10 on a busy machine."""
+_END = 10.0
+"""Seconds for a proxy to end by itself."""
+
+
+class RivalGone(Exception):
+    """A proxy that does not start."""
+
+
+class Route(Protocol):
+    """What is measured by turns."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> int:
+        """The process whose CPU is counted; 0: none is."""
+
+
+RouteType = TypeVar("RouteType", bound=Route)
 
 
 class Way(NamedTuple):
@@ -39,6 +75,7 @@ class Way(NamedTuple):
     name: str
     server: tuple[str, int]
     proxy: tuple[str, int] | None
+    pid: int = 0
 
     def open(self) -> socket.socket:
         """A connection, through a tunnel where there is a proxy."""
@@ -49,7 +86,7 @@ class Way(NamedTuple):
             client.sendall(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
             said = b""
             while not said.endswith(b"\r\n\r\n"):
-                said += client.recv(4096)
+                said += _more(client)
             assert said.split(b" ", 2)[1] == b"200", said
         return client
 
@@ -57,31 +94,93 @@ class Way(NamedTuple):
 def gate(base: bytes, scale: Scale) -> Iterator[Finding]:
     size = 512 << 20 if scale.tree > 1_000 else 64 << 20
     rounds = scale.looks
+    _raise_limit()
     with ExitStack() as stack:
         server = stack.enter_context(_server())
-        ways = [Way(_DIRECT, server, None), Way(_GATE, server, stack.enter_context(_gate(server[1])))]
+        ways = [Way(_DIRECT, server, None), stack.enter_context(_gate(server))]
         for name, start in (("tinyproxy", _tinyproxy), ("squid", _squid)):
-            if have(name):
-                ways.append(Way(name, server, stack.enter_context(start(base))))
-        yield from _throughput(ways, size, rounds)
-        yield from _latency(ways, "a new tunnel, a request, closed", _new, rounds)
-        yield from _latency(ways, "a request in an open tunnel", _kept, rounds)
-        proxies = [way for way in ways if way.proxy and way.name != "tinyproxy"]  # which keeps nothing open
-        yield from _latency(proxies, "a plain HTTP request, kept alive", _absolute, rounds)
+            try:
+                ways.append(stack.enter_context(start(base, server)))
+            except RivalGone as error:
+                yield absent("gate", f"{name}: {error}")
+        for measure in (_throughput(ways, size, rounds), *_latencies(ways, rounds)):
+            yield from measure
     yield from _process()
 
 
-def _throughput(ways: list[Way], size: int, rounds: int) -> Iterator[Finding]:
-    def contestant(way: Way) -> Contestant:
-        return lambda: [(way.name, _megabytes(way, size))]
+def absent(bench: str, what: str) -> Finding:
+    """A row for what could not be measured."""
+    return Finding(bench, what, Series((0.0,), "runs"))
 
+
+def _latencies(ways: list[Way], rounds: int) -> Iterator[Iterator[Finding]]:
+    others = {f"{_DIRECT}, p50": at_most_over(0.0005, "0.5 ms")}
+    yield _latency(ways, "a new tunnel, a request, closed", _new, rounds, others | {"squid, p50": at_most_times(1.2)})
+    yield _latency(ways, "a request in an open tunnel", _kept, rounds, others | {"squid, p50": at_most_times(1)})
+    proxies = [way for way in ways if way.proxy and way.name != "tinyproxy"]  # which keeps nothing open
+    yield _latency(proxies, "a plain HTTP request, kept alive", _absolute, rounds, {})
+
+
+def measured(
+    ways: Sequence[RouteType], rounds: int, measure: Callable[[RouteType], Iterator[Lap]]
+) -> dict[str, Series]:
+    """Let the ways run in turn; the laps of each begin with its name, and "NAME, CPU" is its process's. One that fails
+    is left out from then on."""
+    gone: set[str] = set()
+
+    def contestant(way: RouteType) -> Contestant:
+        def attempt() -> list[Lap]:
+            if way.name in gone:
+                return []
+            before = _cpu(way.pid)
+            try:
+                laps = list(measure(way))
+            except (OSError, AssertionError):
+                gone.add(way.name)
+                return []
+            return [*laps, (f"{way.name}, CPU", _cpu(way.pid) - before)] if way.pid else laps
+
+        return attempt
+
+    found = interleave([contestant(way) for way in ways], rounds)
+    return {name: series for name, series in found.items() if name.partition(",")[0] not in gone}
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of a whole process so far: the clock of another process, clock_getcpuclockid(3)."""
+    return time.clock_gettime(~pid << 3 | 2) if pid else 0.0
+
+
+def _findings(
+    what: str, found: dict[str, Series], names: list[str], point: str, budgets: dict[str, Budget]
+) -> Iterator[Finding]:
+    """One point (a percentile, CPU) of all ways, and a row for each way that has none."""
+    if f"{_GATE}{point}" in found:
+        others = against(found, [f"{name}{point}" for name in names if name != _GATE], budgets)
+        yield Finding("gate", f"{what}{point}", found[f"{_GATE}{point}"], None, others)
+
+
+def left_out(bench: str, what: str, found: dict[str, Series], ways: Sequence[Route]) -> Iterator[Finding]:
+    for way in ways:
+        if way.name not in {name.partition(",")[0] for name in found}:
+            yield absent(bench, f"{what}: {way.name} stopped answering")
+
+
+def _throughput(ways: list[Way], size: int, rounds: int) -> Iterator[Finding]:
     found = {
-        name: Series(series.values, "MB/s")
-        for name, series in interleave([contestant(way) for way in ways], rounds).items()
+        name: series if name.endswith(", CPU") else Series(series.values, "MB/s")
+        for name, series in measured(ways, rounds, lambda way: iter([(way.name, _megabytes(way, size))])).items()
     }
-    budgets = {_DIRECT: Budget("≥ 60 %", lambda ours, other: ours >= 0.6 * other)}
-    others = against(found, [way.name for way in ways if way.name != _GATE], budgets)
-    yield Finding("gate", f"a tunnel, {size >> 20} MiB", found[_GATE], None, others)
+    names = [way.name for way in ways]
+    budgets = {
+        _DIRECT: Budget("≥ 60 %", lambda ours, other: ours >= 0.6 * other),
+        "squid": Budget("≥ 0.7x", lambda ours, other: ours >= 0.7 * other),
+        "squid, CPU": at_most_times(1),
+    }
+    what = f"a tunnel, {size >> 20} MiB"
+    for point in ("", ", CPU"):
+        yield from _findings(what, found, names, point, budgets)
+    yield from left_out("gate", what, found, ways)
 
 
 def _megabytes(way: Way, size: int) -> float:
@@ -91,24 +190,29 @@ def _megabytes(way: Way, size: int) -> float:
         client.sendall(b"?ET /%d HTTP/1.1\r\n\r\n" % size)
         left = size
         while left:
-            left -= client.recv_into(buffer, min(left, _PART))
+            length = client.recv_into(buffer, min(left, _PART))
+            assert length, "the tunnel ended early"
+            left -= length
         return size / 1e6 / (time.perf_counter() - started)
 
 
-def _latency(ways: list[Way], what: str, requests: Callable[[Way], Iterator[float]], rounds: int) -> Iterator[Finding]:
-    def contestant(way: Way) -> Contestant:
-        def measure() -> Iterator[Lap]:
-            values = list(requests(way))
-            yield f"{way.name}, p50", statistics.median(values)
-            yield f"{way.name}, p99", statistics.quantiles(values, n=100)[98]
+def _latency(
+    ways: list[Way],
+    what: str,
+    requests: Callable[[Way], Iterator[float]],
+    rounds: int,
+    budgets: dict[str, Budget],
+) -> Iterator[Finding]:
+    def measure(way: Way) -> Iterator[Lap]:
+        values = list(requests(way))
+        yield f"{way.name}, p50", statistics.median(values)
+        yield f"{way.name}, p99", statistics.quantiles(values, n=100)[98]
 
-        return measure
-
-    found = interleave([contestant(way) for way in ways], rounds)
-    for point in ("p50", "p99"):
-        budgets = {f"{_DIRECT}, p50": at_most_over(0.0005, "0.5 ms")}
-        others = against(found, [f"{way.name}, {point}" for way in ways if way.name != _GATE], budgets)
-        yield Finding("gate", f"{what}, {point}", found[f"{_GATE}, {point}"], None, others)
+    found = measured(ways, rounds, measure)
+    for point in (", p50", ", p99", ", CPU"):
+        title = what if point != ", CPU" else f"{_REQUESTS} times {what}"
+        yield from _findings(title, found, [way.name for way in ways], point, budgets)
+    yield from left_out("gate", what, found, ways)
 
 
 def _new(way: Way) -> Iterator[float]:
@@ -143,10 +247,16 @@ def _ask(client: socket.socket, path: bytes, host: bytes) -> None:
         client.sendall(b"?ET / HTTP/1.1\r\n\r\n")
     else:
         client.sendall(b"GET %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (path, host))
-    said = client.recv(65536)
+    said = _more(client)
     head = said.index(b"\r\n\r\n") + 4
     while len(said) < head + 200:
-        said += client.recv(65536)
+        said += _more(client)
+
+
+def _more(client: socket.socket) -> bytes:
+    part = client.recv(65536)
+    assert part, "the proxy ended the connection"
+    return part
 
 
 # --- a gate alone ---
@@ -154,6 +264,7 @@ def _ask(client: socket.socket, path: bytes, host: bytes) -> None:
 
 def _process() -> Iterator[Finding]:
     starts, doors, rules = [], [], [HostRule("allow", f"h{number}.example") for number in range(50)]
+    fitting = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
     for _ in range(5):
         door_keeper = Gate()
         listener = socket.create_server(("127.0.0.1", 0))
@@ -167,21 +278,40 @@ def _process() -> Iterator[Finding]:
             door_keeper.close()
     yield Finding("gate", "from nothing to the first answer", Series(tuple(starts)), at_most(0.1, "100 ms"))
     yield Finding("gate", "resident, one door", _resident(door_keeper.pid))
-    for _ in range(_DOORS - 1):
-        made = [socket.create_server(("127.0.0.1", 0)) for _ in range(_LISTENERS)]
-        doors.append(door_keeper.open(rules, [Listener("transparent", one.detach()) for one in made], ask=True))
-    _refused(where)
-    yield Finding("gate", f"resident, {_DOORS} idle doors", _resident(door_keeper.pid), at_most(80, "80 MB"))
     with _server() as server:
         doors[0].update([HostRule("allow", server[0], (server[1],), private=True)])
         way = Way(_GATE, server, where)
-        clients = [way.open() for _ in range(_CONNECTIONS)]
-        yield Finding("gate", f"resident, {_CONNECTIONS:,} tunnels, too", _resident(door_keeper.pid))
-        for client in clients:
-            client.close()
+        for count in _TUNNELS:
+            # two descriptors of the gate's each
+            yield from _crowd(way, door_keeper.pid, doors[0], min(count, fitting // 2))
+    number = min(_DOORS, fitting // (_LISTENERS + 1))
+    for _ in range(number - 1):
+        made = [socket.create_server(("127.0.0.1", 0)) for _ in range(_LISTENERS)]
+        doors.append(door_keeper.open(rules, [Listener("transparent", one.detach()) for one in made], ask=True))
+    _refused(where)
+    yield Finding("gate", f"resident, {number} idle doors, too", _resident(door_keeper.pid), at_most(80, "80 MB"))
     for door in doors:
         door.shut(1)
     door_keeper.close()
+
+
+def _crowd(way: Way, pid: int, door: Door, number: int) -> Iterator[Finding]:
+    """So many tunnels at one time, of which each has moved a request."""
+    if number <= 0:
+        yield absent("gate", "resident with tunnels: this user may open too few files")
+        return
+    with ExitStack() as stack:
+        for _ in range(number):
+            _ask(stack.enter_context(way.open()), b"/", b"x")
+            door.receive()
+        yield Finding("gate", f"resident, {number:,} tunnels", _resident(pid), at_most(80, "80 MB"))
+    door.receive()
+
+
+def _raise_limit() -> None:
+    """As the gate does: the soft limit is for programs that use select(2)."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _refused(where: tuple[str, int]) -> None:
@@ -227,93 +357,125 @@ def _serve(listener: socket.socket) -> None:
 def _answer(client: socket.socket) -> None:
     part = b"x" * _PART
     with client:
-        while data := client.recv(65536):
-            size = data.split(b" ", 2)[1][1:]
-            if not size.isdigit():
-                client.sendall(_ANSWER)
-                continue
-            for _ in range(int(size) // _PART):
-                client.sendall(part)
+        try:
+            while data := client.recv(65536):
+                size = data.split(b" ", 2)[1][1:]
+                if not size.isdigit():
+                    client.sendall(_ANSWER)
+                    continue
+                for _ in range(int(size) // _PART):
+                    client.sendall(part)
+        except OSError:
+            return  # the client, or its proxy, is gone: a row says so
 
 
 @contextmanager
-def _gate(port: int) -> Iterator[tuple[str, int]]:
+def _gate(server: tuple[str, int]) -> Iterator[Way]:
     """The gate and its host, which is another process than the client, as it is in earnest."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     where = listener.getsockname()
-    stop, stopped = os.pipe()
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if not pid:
         try:
-            os.close(stopped)
-            _host(listener, port, stop)
+            ours.close()
+            _host(listener, server[1], theirs)
         finally:
             os._exit(0)
     listener.close()
+    theirs.close()
     try:
-        yield where
+        yield Way(_GATE, server, where, int(ours.recv(20)))
     finally:
-        os.close(stopped)
+        ours.close()
         os.waitpid(pid, 0)
-        os.close(stop)
 
 
-def _host(listener: socket.socket, port: int, stop: int) -> None:
-    """Opens a door and hears what it tells, until the pipe's other end is closed."""
+def _host(listener: socket.socket, port: int, parent: socket.socket) -> None:
+    """Open a door, tell the gate's process, and hear what it tells, until the other end is closed."""
     keeper = Gate()
     rules = [HostRule("allow", f"h{number}.example") for number in range(49)]
     rules.append(HostRule("allow", "127.0.0.1", (port,), private=True))
     door = keeper.open(rules, [Listener("proxy", listener.detach())], ask=False)
-    ends: list[Door | int] = [door, stop]
-    while stop not in select.select(ends, [], [])[0]:
+    parent.send(b"%d" % keeper.pid)
+    ends: list[Door | socket.socket] = [door, parent]
+    while parent not in select.select(ends, [], [])[0]:
         door.receive()
     door.shut(1)
     keeper.close()
 
 
 @contextmanager
-def _tinyproxy(base: bytes) -> Iterator[tuple[str, int]]:
-    port = _free_port()
+def _tinyproxy(base: bytes, server: tuple[str, int]) -> Iterator[Way]:
+    port = free_port()
     text = f"Port {port}\nListen 127.0.0.1\nMaxClients 300\nLogLevel Critical\nAllow 127.0.0.1\n"
-    with _daemon(base, "tinyproxy", text, ["tinyproxy", "-d", "-c"], port) as where:
-        yield where
+    with daemon(base, "tinyproxy", text, ["tinyproxy", "-d", "-c"], port) as process:
+        yield Way("tinyproxy", server, ("127.0.0.1", port), process.pid)
 
 
 @contextmanager
-def _squid(base: bytes) -> Iterator[tuple[str, int]]:
-    port = _free_port()
+def _squid(base: bytes, server: tuple[str, int]) -> Iterator[Way]:
+    port = free_port()
     text = (
         f"http_port 127.0.0.1:{port}\nhttp_access allow all\ncache deny all\naccess_log none\ncache_log /dev/null\n"
-        "pid_filename none\nshutdown_lifetime 0 seconds\nnetdb_filename none\n"
+        "pid_filename none\nshutdown_lifetime 0 seconds\nnetdb_filename none\nvisible_hostname localhost\n"
     )
-    with _daemon(base, "squid", text, ["squid", "-N", "-f"], port) as where:
-        yield where
+    # a name of its own: its shared memory must not meet that of another squid, perhaps another user's
+    with daemon(base, "squid", text, ["squid", "-N", "-n", f"bench{os.getpid()}", "-f"], port) as process:
+        yield Way("squid", server, ("127.0.0.1", port), process.pid)
+
+
+def find_program(name: str) -> str | None:
+    """Debian has its daemons where an ordinary user's PATH does not lead."""
+    return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
 
 
 @contextmanager
-def _daemon(base: bytes, name: str, text: str, argv: list[str], port: int) -> Iterator[tuple[str, int]]:
+def daemon(base: bytes, name: str, text: str, argv: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that listens on this port, with this configuration. Raise RivalGone if it does not."""
+    program = find_program(argv[0])
+    if program is None:
+        raise RivalGone("not installed")
     path = os.path.join(os.fsdecode(base), f"{name}.conf")
     with open(path, "w") as stream:
         stream.write(text)
-    program = shutil.which(argv[0]) or argv[0]
     nothing = subprocess.DEVNULL
-    process = subprocess.Popen([program, *argv[1:], path], stdout=nothing, stderr=nothing)
     try:
-        limit = time.monotonic() + _READY
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                if time.monotonic() > limit or process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-        yield "127.0.0.1", port
+        process = subprocess.Popen([program, *argv[1:], path], stdin=nothing, stdout=nothing, stderr=nothing)
+    except OSError as error:
+        raise RivalGone(f"it cannot be started: {error.strerror}") from error
+    try:
+        wait_for_port(process, port)
+        yield process
     finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a proxy. Killed at once, it would leave its shared memory and its files."""
+    process.terminate()
+    try:
+        process.wait(_END)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def _free_port() -> int:
+def wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until the process listens. Raise RivalGone if it ends, or takes too long."""
+    limit = time.monotonic() + _READY
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                raise RivalGone(f"it ended with exit code {process.returncode}") from None
+            if time.monotonic() > limit:
+                raise RivalGone(f"it did not listen within {_READY:.0f} s") from None
+            time.sleep(0.05)
+
+
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from bench.gate import _free_port
-from bench.measure import Contestant, Finding, Lap, Series, against, interleave
-from bench.place import Scale, have
+from bench.gate import RivalGone, absent, end, find_program, free_port, left_out, measured, wait_for_port
+from bench.measure import Finding, Lap, Series, against
+from bench.place import Scale
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.net.door import Door, Gate, Listener
@@ -30,8 +30,7 @@ from mudroom.net.inspection.authority import Issuer, certificate_of, load_author
 _HOST = "127.0.0.1"
 _PART = 1 << 18
 _REQUESTS = 200
-_DIRECT, _GATE, _RIVAL = "direct", "the gate, inspecting", "mitmproxy"
-_READY = 30.0
+_DIRECT, _GATE, _RIVAL = "direct", "the gate inspecting", "mitmproxy"
 
 
 class Way(NamedTuple):
@@ -49,7 +48,7 @@ class Way(NamedTuple):
             client.sendall(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
             said = b""
             while not said.endswith(b"\r\n\r\n"):
-                said += client.recv(4096)
+                said += _some(client.recv(4096))
             assert said.split(b" ", 2)[1] == b"200", said
         return self.context.wrap_socket(client, server_hostname=_HOST)
 
@@ -57,13 +56,20 @@ class Way(NamedTuple):
 def inspecting(base: bytes, scale: Scale) -> Iterator[Finding]:
     size = 256 << 20 if scale.tree > 1_000 else 32 << 20
     with ExitStack() as stack:
-        roots = load_authority(base + b"/origin", b"/origin")
-        port = stack.enter_context(_server(Issuer(roots).context(_HOST, "http/1.1")))
+        try:
+            roots = load_authority(base + b"/origin", b"/origin")
+            issuer = Issuer(roots)
+        except ImportError as error:
+            yield absent("inspect", f"inspection needs {error.name}, which is not installed")
+            return
+        port = stack.enter_context(_server(issuer.context(_HOST, "http/1.1")))
         trusted = certificate_of(roots)
         ways = [Way(_DIRECT, port, None, ssl.create_default_context(cadata=trusted))]
         ways.append(stack.enter_context(_gate(base, port, trusted)))
-        if have("mitmdump"):
+        try:
             ways.append(stack.enter_context(_mitmproxy(base, port, trusted)))
+        except RivalGone as error:
+            yield absent("inspect", f"{_RIVAL}: {error}")
         yield from _latency(ways, "HTTPS: a connection, a request, closed", _new, scale.looks)
         yield from _latency(ways, "HTTPS: a request in an open connection", _kept, scale.looks)
         yield from _throughput(ways, size, scale.looks)
@@ -78,18 +84,22 @@ def _resident(pid: int) -> Series:
 
 
 def _latency(ways: list[Way], what: str, requests: Callable[[Way], Iterator[float]], rounds: int) -> Iterator[Finding]:
-    def contestant(way: Way) -> Contestant:
-        def measure() -> Iterator[Lap]:
-            values = list(requests(way))
-            yield f"{way.name}, p50", statistics.median(values)
-            yield f"{way.name}, p99", statistics.quantiles(values, n=100)[98]
+    def measure(way: Way) -> Iterator[Lap]:
+        values = list(requests(way))
+        yield f"{way.name}, p50", statistics.median(values)
+        yield f"{way.name}, p99", statistics.quantiles(values, n=100)[98]
 
-        return measure
+    found = measured(ways, rounds, measure)
+    for point in (", p50", ", p99", ", CPU"):
+        title = what if point != ", CPU" else f"{_REQUESTS} times {what}"
+        yield from _findings(title, found, ways, point)
+    yield from left_out("inspect", what, found, ways)
 
-    found = interleave([contestant(way) for way in ways], rounds)
-    for point in ("p50", "p99"):
-        others = against(found, [f"{way.name}, {point}" for way in ways if way.name != _GATE], {})
-        yield Finding("inspect", f"{what}, {point}", found[f"{_GATE}, {point}"], None, others)
+
+def _findings(what: str, found: dict[str, Series], ways: list[Way], point: str) -> Iterator[Finding]:
+    if f"{_GATE}{point}" in found:
+        others = against(found, [f"{way.name}{point}" for way in ways if way.name != _GATE], {})
+        yield Finding("inspect", f"{what}{point}", found[f"{_GATE}{point}"], None, others)
 
 
 def _new(way: Way) -> Iterator[float]:
@@ -110,21 +120,25 @@ def _kept(way: Way) -> Iterator[float]:
 
 def _ask(client: ssl.SSLSocket, port: int) -> None:
     client.sendall(b"GET /200 HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (_HOST.encode(), port))
-    said = client.recv(65536)
+    said = _some(client.recv(65536))
     while b"\r\n\r\n" not in said or len(said) < said.index(b"\r\n\r\n") + 4 + 200:
-        said += client.recv(65536)
+        said += _some(client.recv(65536))
+
+
+def _some(part: bytes) -> bytes:
+    assert part, "the proxy ended the connection"
+    return part
 
 
 def _throughput(ways: list[Way], size: int, rounds: int) -> Iterator[Finding]:
-    def contestant(way: Way) -> Contestant:
-        return lambda: [(way.name, _megabytes(way, size))]
-
     found = {
-        name: Series(series.values, "MB/s")
-        for name, series in interleave([contestant(way) for way in ways], rounds).items()
+        name: series if name.endswith(", CPU") else Series(series.values, "MB/s")
+        for name, series in measured(ways, rounds, lambda way: iter([(way.name, _megabytes(way, size))])).items()
     }
-    others = against(found, [way.name for way in ways if way.name != _GATE], {})
-    yield Finding("inspect", f"HTTPS: a response of {size >> 20} MiB", found[_GATE], None, others)
+    what = f"HTTPS: a response of {size >> 20} MiB"
+    for point in ("", ", CPU"):
+        yield from _findings(what, found, ways, point)
+    yield from left_out("inspect", what, found, ways)
 
 
 def _megabytes(way: Way, size: int) -> float:
@@ -134,7 +148,9 @@ def _megabytes(way: Way, size: int) -> float:
         client.sendall(b"GET /%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (size, _HOST.encode(), way.port))
         got = 0
         while got < size:
-            got += client.recv_into(buffer, _PART)
+            length = client.recv_into(buffer, _PART)
+            assert length, "the proxy ended the connection"
+            got += length
         return size / 1e6 / (time.perf_counter() - started)
 
 
@@ -209,21 +225,27 @@ def _mitmproxy(base: bytes, port: int, roots: str) -> Iterator[Way]:
     os.makedirs(directory, exist_ok=True)
     with open(directory + "/roots.pem", "w") as stream:
         stream.write(roots)
-    own, trusted = _free_port(), f"ssl_verify_upstream_trusted_ca={directory}/roots.pem"
-    command = ["mitmdump", "-q", "--listen-host", _HOST, "-p", str(own), "--set", f"confdir={directory}"]
-    process = subprocess.Popen([*command, "--set", trusted, "--set", "connection_strategy=eager"])
+    program = find_program("mitmdump")
+    if program is None:
+        raise RivalGone("not installed")
+    own, trusted = free_port(), f"ssl_verify_upstream_trusted_ca={directory}/roots.pem"
+    command = [program, "-q", "--listen-host", _HOST, "-p", str(own), "--set", f"confdir={directory}"]
+    nothing = subprocess.DEVNULL
     try:
-        limit = time.monotonic() + _READY
-        while True:
-            try:
-                socket.create_connection((_HOST, own)).close()
-                break
-            except ConnectionRefusedError:
-                if time.monotonic() > limit or process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-        context = ssl.create_default_context(cafile=directory + "/mitmproxy-ca-cert.pem")
+        process = subprocess.Popen(
+            [*command, "--set", trusted, "--set", "connection_strategy=eager"],
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+        )
+    except OSError as error:
+        raise RivalGone(f"it cannot be started: {error.strerror}") from error
+    try:
+        wait_for_port(process, own)
+        try:
+            context = ssl.create_default_context(cafile=directory + "/mitmproxy-ca-cert.pem")
+        except OSError as error:
+            raise RivalGone(f"it has made no authority: {error.strerror}") from error
         yield Way(_RIVAL, port, (_HOST, own), context, process.pid)
     finally:
-        process.kill()
-        process.wait()
+        end(process)

@@ -6,7 +6,6 @@ import importlib
 import itertools
 import json
 import socket
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from mudroom.net.process import main as serve
 
 
 def main(table: str, log: str, constants: dict[str, float]) -> None:
-    if "uvloop" in constants and not constants.pop("uvloop"):
-        sys.modules["uvloop"] = None  # type: ignore[assignment]  # as if it were not installed
     for name, value in constants.items():
         module, _, constant = name.rpartition(".")
         setattr(importlib.import_module(f"mudroom.net.{module}"), constant, value)

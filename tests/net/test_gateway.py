@@ -51,7 +51,12 @@ class Street:
         self.remembered: list[HostRule] = []
         self.rules: Sequence[HostRule] = ()
 
-    def session(self, approver: Callable[[FlowQuestion, int], FlowAnswer] | None = None, **settings: Any) -> Session:
+    def session(
+        self,
+        approver: Callable[[FlowQuestion, int], FlowAnswer] | None = None,
+        agent: str | None = None,
+        **settings: Any,
+    ) -> Session:
         (self._root / "home").mkdir(exist_ok=True)
         return Session.open(
             os.fsencode(self.project),
@@ -60,6 +65,7 @@ class Street:
             environ={b"PATH": os.environb[b"PATH"]},
             settings=Settings(network="gate", **settings),
             approver=approver,
+            agent=agent,
             rules=lambda: self.rules,
             remember=self.remembered.append,
         )
@@ -112,6 +118,29 @@ def test_a_command_without_a_network_starts_no_gate(street: Street) -> None:
         result = session.run([b"true"])
         assert (result.exit_code, result.denials) == (0, ())
         assert street.town.gate.pid == 0
+
+
+FETCHING = [b"git", b"fetch", b"no such remote"]
+"""Judged to use the network, and ends before it does."""
+
+
+@pytest.mark.parametrize(("agent", "command"), [("coder", [b"true"]), (None, FETCHING)])
+def test_nothing_is_started_ahead_of_a_command_that_was_not_judged_to_use_the_network(
+    street: Street, agent: str | None, command: list[bytes]
+) -> None:
+    with street.session(agent=agent) as session:
+        session.run(command)
+        assert street.town.gate.pid == 0
+
+
+def test_the_gate_starts_beside_a_command_that_was_judged_to_use_the_network(street: Street) -> None:
+    with street.session(agent="coder") as session:
+        assert "networked" in session.run(FETCHING).verdict.classes
+        pid = street.town.gate.pid
+        assert pid, "no connection was made"
+        street.rules = [street.allow("shop.example")]
+        assert street.fetch(session, "shop.example").stdout == b"hello\n"
+        assert street.town.gate.pid == pid
 
 
 def test_the_gate_ends_with_the_last_session_that_used_it(street: Street) -> None:

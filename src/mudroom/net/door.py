@@ -89,6 +89,15 @@ class Gate:
         """
         return Door(self, rules, listeners, ask, ask_timeout, inspection)
 
+    def prepare(self) -> None:
+        """Start the process, for doors that are likely to be opened soon. A failure is reported by ``open``."""
+        with self._lock:
+            if not self.is_closed:
+                try:
+                    self._ensure_started()
+                except MudroomError:
+                    return  # whoever opens a door tries again, and is told
+
     def close(self) -> None:
         """End the process, and every connection with it. The doors are shut at their next ``receive``."""
         with self._lock:
@@ -257,7 +266,7 @@ class Door:
 
     def _connect(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(_PATIENCE)
+        ours.setblocking(False)
         kinds = [listener.kind for listener in self._listeners]
         message = wire.OpenMessage(
             kinds,
@@ -305,18 +314,16 @@ class Door:
         self._socket.close()
 
     def _next(self) -> wire.ToHost | None:
-        while _is_readable(self._socket, 0):
-            packet = self._inbox.receive(self._socket)
-            if packet is None:
-                continue
-            for descriptor in packet[1]:
-                os.close(descriptor)
-            try:
-                message: wire.ToHost = wire.to_host.decode(packet[0])
-            except msgspec.DecodeError as error:
-                raise wire.BrokenMessage(str(error)) from error
-            return message
-        return None
+        packet = self._inbox.receive(self._socket)
+        if packet is None:
+            return None
+        for descriptor in packet[1]:
+            os.close(descriptor)
+        try:
+            message: wire.ToHost = wire.to_host.decode(packet[0])
+        except msgspec.DecodeError as error:
+            raise wire.BrokenMessage(str(error)) from error
+        return message
 
     def _handle_message(self, message: wire.ToHost, received: list[Received]) -> None:
         match message:
@@ -339,10 +346,13 @@ class Door:
     def _post(self, message: wire.ToGate, descriptors: Sequence[int] = ()) -> None:
         if self._is_over:
             return
+        self._socket.settimeout(_PATIENCE)
         try:
             wire.send(self._socket, message, descriptors)
         except OSError:
             pass  # the gate has died; ``receive`` notices it, and the new gate gets the current rules
+        finally:
+            self._socket.setblocking(False)
 
     def _lost(self) -> list[Flow]:
         """Return the flows that were open when the gate ended."""

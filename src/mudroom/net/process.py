@@ -7,6 +7,8 @@ with it. The process uses no other part of the machine: no environment, no file,
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import os
 import resource
 import signal
@@ -16,16 +18,19 @@ from typing import NoReturn
 
 import msgspec
 
-from mudroom.net.entrances.accept import EntranceClient, EntranceContext
+from mudroom.net.entrances.accept import FIND, EntranceClient, EntranceContext, serve_of
 from mudroom.net.entrances.responder import Responder
+from mudroom.net.gate.acceptor import Acceptor
+from mudroom.net.gate.event_loop import GateLoop, sockets
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
-_BACKLOG = 1024
 _RESERVED = 400
 """Descriptors that are not connections: listeners, lookups."""
+_COLLECT_AFTER = 10_000
+"""New objects until the garbage collector looks at them; Python's 700 are three connections."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
@@ -36,23 +41,15 @@ def main(resolver: Resolver = resolve) -> NoReturn:
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     DoorGuard.most_connections = max(16, (hard_limit - _RESERVED) // 2)
+    gc.freeze()  # what is imported stays; the collector need not look at it again
+    gc.set_threshold(_COLLECT_AFTER)
     status = 1
     try:
-        runner = asyncio.Runner(loop_factory=_loop_factory())
+        runner = asyncio.Runner(loop_factory=GateLoop)
         runner.run(serve(socket.socket(fileno=0), resolver))
         status = 0
     finally:
         os._exit(status)  # exit without waiting for a thread that hangs in a lookup
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """Return uvloop's loop if installed: it accepts connections about twice as fast; all else is the same
-    without it."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
 
 
 async def serve(control: socket.socket, resolver: Resolver) -> None:
@@ -92,10 +89,8 @@ class _Door:
         self._channel = channel
         self._doors = doors
         self._inbox = wire.Inbox()
-        self._servers: dict[str, list[asyncio.Server]] = {}
+        self._acceptors: dict[str, list[Acceptor]] = {}
         """By kind."""
-        self._closed: set[str] = set()
-        """Kinds whose listeners were closed, perhaps before their server was made."""
         self._closing: asyncio.Task[None] | None = None
         self.guard = guard = DoorGuard(channel, message, resolver)
         names = Synthetic()
@@ -103,33 +98,25 @@ class _Door:
         self._context = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
         self._datagrams: list[socket.socket] = []
         self._loop.add_reader(channel.fileno(), self._on_readable)
+        sockets().prefer(channel.fileno())
         self._add(message.kinds, listeners)
 
     def _add(self, kinds: list[str], listeners: list[socket.socket]) -> None:
         for kind, listener in zip(kinds, listeners, strict=True):
             listener.setblocking(False)
-            self._closed.discard(kind)
             if kind != "dns-udp":
-                self.guard.start(self._listen(kind, listener))
+                client = functools.partial(EntranceClient, self._context, serve_of(kind), FIND.get(kind))
+                acceptor = Acceptor(listener, client)
+                self._acceptors.setdefault(kind, []).append(acceptor)
             else:
                 self._context.responder.prepare(listener)
                 self._datagrams.append(listener)
                 self._loop.add_reader(listener.fileno(), self._context.responder.serve_udp, listener)
 
-    async def _listen(self, kind: str, listener: socket.socket) -> None:
-        server = await self._loop.create_server(
-            lambda: EntranceClient(self._context, kind), sock=listener, backlog=_BACKLOG
-        )
-        if kind in self._closed:
-            server.close()
-        else:
-            self._servers.setdefault(kind, []).append(server)
-
     def _close_listeners(self, kinds: Iterable[str]) -> None:
         for kind in list(kinds):
-            self._closed.add(kind)
-            for server in self._servers.pop(kind, ()):
-                server.close()
+            for acceptor in self._acceptors.pop(kind, ()):
+                acceptor.close()
 
     def _on_readable(self) -> None:
         try:
@@ -162,7 +149,7 @@ class _Door:
             self._closing = self._loop.create_task(self._close())
 
     async def _close(self) -> None:
-        self._close_listeners(self._servers)
+        self._close_listeners(self._acceptors)
         for channel in self._datagrams:
             self._loop.remove_reader(channel.fileno())
             channel.close()

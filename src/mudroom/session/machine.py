@@ -304,6 +304,7 @@ class Machine:
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
             None if outside else dialler_of(self._vault, fork, order.actor.settings.agent_links),
+            outcome.is_networked,
         )
         return keeper, keeper.listen() if outside else 0
 

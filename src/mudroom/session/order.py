@@ -126,6 +126,8 @@ class Outcome:
         self.running: Running | None = None
         self.merged: str | None = None
         """A layer that was merged from many while the command ran, to become the fork's base afterwards."""
+        self.is_networked = False
+        """Whether the command was judged to use the network."""
         self.unwritten: MudroomError | None = None
         """The error of journalling its flows, raised once its changes are collected."""
 

@@ -42,6 +42,7 @@ def run(parts: Parts, order: Order) -> Result:
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
+    outcome.is_networked = "networked" in case.verdict.classes
     if not case.allowed:
         return refused(parts, order, case)
     for _try in range(_TRIES):

@@ -24,9 +24,9 @@ ROUNDS = 40
 AT_ONCE = 10
 
 
-@pytest.fixture(params=[True, False], ids=["any loop", "asyncio"])
-def town(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with Town(tmp_path, constants=HASTE | ({} if request.param else {"uvloop": False})) as town:
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path, constants=HASTE) as town:
         yield town
 
 

@@ -228,3 +228,13 @@ def test_a_connection_that_nothing_redirected_is_refused(town: Town, island: Isl
     door = town.door_at([("redirected", island.listener("::", 7777))], HostRule("allow", "*", (7777,)))
     assert read_all(island.connect("127.0.0.1", 7777)) == b""
     assert door.flow().verdict == "deny"
+
+
+def test_a_connection_that_is_reset_at_once_has_its_destination_in_the_flow(town: Town) -> None:
+    door = town.door(kind="transparent")
+    for _ in range(20):
+        client = door.connect()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+    door.wait(flows=20)
+    assert {(flow.host, flow.port, flow.verdict) for flow in door.flows} == {("127.0.0.1", door.where[1], "deny")}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
-import os
 import socket
 from collections.abc import Callable, Coroutine
 
@@ -39,15 +39,23 @@ class EntranceContext(NamedTuple):
 
 
 class EntranceClient(Peer):
-    """A connection from the sandbox to a listener."""
+    """A connection from the sandbox to a listener. Used by the event loop of the gate's process alone."""
 
-    def __init__(self, context: EntranceContext, kind: str) -> None:
+    def __init__(self, context: EntranceContext, serve: Serve, find: Find | None = None) -> None:
         super().__init__()
         self._context = context
-        self._serve_kind = serve_of(kind)
+        self._serve_kind = serve
+        self._find = find
+        self.destination: Destination | OSError = OSError(errno.EINVAL, "it was not captured")
+        """The destination of a captured connection, or the reason why it is unknown."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if self._find is not None:
+            try:
+                self.destination = self._find(self.transport.get_extra_info("socket"))
+            except OSError as error:
+                self.destination = error
         if self._context.guard.register(self):
             self._context.guard.start(self._serve())
         else:
@@ -70,10 +78,11 @@ class EntranceClient(Peer):
 async def _proxied(client: Peer, context: EntranceContext) -> None:
     guard = context.guard
     try:
-        async with asyncio.timeout(FIRST_BYTE):
-            while not client.buffer:
-                if not await client.more():
-                    return
+        if not client.buffer:
+            async with asyncio.timeout(FIRST_BYTE):
+                while not client.buffer:
+                    if not await client.more():
+                        return
     except TimeoutError:
         return
     if client.buffer[0] in (_SOCKS5, _SOCKS4):
@@ -99,15 +108,11 @@ async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
         return None
 
 
-async def _serve_captured(
-    client: Peer, context: EntranceContext, find_destination: Callable[[socket.socket], Destination]
-) -> None:
-    with socket.socket(fileno=os.dup(client.transport.get_extra_info("socket").fileno())) as channel:
-        try:
-            destination = find_destination(channel)
-        except OSError as error:
-            Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {error.strerror}")
-            return
+async def _captured(client: EntranceClient, context: EntranceContext) -> None:
+    destination = client.destination
+    if isinstance(destination, OSError):
+        Exchange(context.guard, "raw", "", 0).refuse(f"its destination is unknown: {destination.strerror}")
+        return
     connection = await serve_transparent(client, context.guard, context.names, destination)
     if connection is not None:
         await _serve_handed(client, context.guard, connection)
@@ -132,23 +137,18 @@ async def _dns(client: Peer, context: EntranceContext) -> None:
     await context.responder.serve_tcp(client)
 
 
-async def _transparent(client: Peer, context: EntranceContext) -> None:
-    await _serve_captured(client, context, own_address)
-
-
-async def _redirected(client: Peer, context: EntranceContext) -> None:
-    await _serve_captured(client, context, original_destination)
-
-
 async def _loopback(client: Peer, context: EntranceContext, place: LoopbackPlace) -> None:
     connection = await serve_loopback(client, context.guard, place)
     if connection is not None:
         await _serve_handed(client, context.guard, connection)
 
 
-Serve = Callable[[Peer, EntranceContext], Coroutine[Any, Any, None]]
+Serve = Callable[[EntranceClient, EntranceContext], Coroutine[Any, Any, None]]
+Find = Callable[[socket.socket], Destination]
 
-_SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _transparent, "redirected": _redirected, "dns-tcp": _dns}
+_SERVE: dict[str, Serve] = {"proxy": _proxied, "transparent": _captured, "redirected": _captured, "dns-tcp": _dns}
+FIND: dict[str, Find] = {"transparent": own_address, "redirected": original_destination}
+"""How the destination of a captured connection is found, by kind."""
 LOOPBACK = "loopback="
 
 

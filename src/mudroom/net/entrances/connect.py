@@ -19,7 +19,7 @@ def parse_connect(head: RequestHead) -> Authority:
     try:
         target = parse_authority(head.target)
         host = head.get(b"host")
-        other = target if host is None else parse_authority(host, target.port)
+        other = target if host in (None, head.target) else parse_authority(host, target.port)
     except ValueError as error:
         raise BadHead(str(error)) from error
     if other != target:

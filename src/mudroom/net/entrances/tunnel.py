@@ -53,16 +53,17 @@ async def check_first_bytes(client: Peer, exchange: Exchange, seconds: float) ->
 async def check_any_bytes(client: Peer, server: Peer, exchange: Exchange) -> client_hello.Kind:
     """Return the protocol that the client begins with, on a port that a rule names: the server may speak first, and any
     protocol is allowed."""
+    loop, limit = asyncio.get_running_loop(), None
     try:
-        async with asyncio.timeout(None) as limit:
-            while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
-                if (
-                    server.buffer or server.ended or client.ended
-                ):  # looked at once more: they can come with the last bytes
-                    return "raw"
-                if client.buffer and limit.when() is None:
-                    limit.reschedule(asyncio.get_running_loop().time() + FIRST_BYTES)
-                await asyncio.wait({client.news(), server.news()}, return_when=asyncio.FIRST_COMPLETED)
+        while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
+            if server.buffer or server.ended or client.ended:  # looked at once more: they can come with the last bytes
+                return "raw"
+            if limit is None and not client.buffer:
+                await client.news_with(server)
+                continue
+            limit = limit or loop.time() + FIRST_BYTES
+            async with asyncio.timeout_at(limit):
+                await client.news_with(server)
     except TimeoutError:
         # it begins like a request, which could be sent slowly to be taken for another protocol
         raise exchange.refuse("the client did not complete its first line in time") from None

@@ -1,4 +1,7 @@
-"""Connect to an address that was vetted: to the address itself, never to a name."""
+"""Connect to an address that was vetted: to the address itself, never to a name.
+
+Rules of this file: a connection that stands at once (this machine's, mostly) costs no turn of the loop.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import socket
 from collections.abc import Sequence
 
 from mudroom.core.network.address import show_address
+from mudroom.net.gate.event_loop import WRITABLE, sockets
 from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.transport import SocketTransport
 
 FIRST, LAST = 3.0, 15.0
 """Seconds for an address that others follow, and for the last one."""
@@ -20,10 +25,9 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
     the last one."""
     failure = OSError(errno.EADDRNOTAVAIL, "it has no address")
     for number, packed in enumerate(addresses):
-        last = number == len(addresses) - 1
+        text = show_address(packed)
         try:
-            async with asyncio.timeout(LAST if last else FIRST):
-                return await _connect(packed, port), show_address(packed)
+            return await _connect(packed, (text, port), LAST if number == len(addresses) - 1 else FIRST), text
         except TimeoutError:
             failure = OSError(errno.ETIMEDOUT, "connection timed out")
         except OSError as error:
@@ -31,17 +35,46 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
     raise failure
 
 
-async def adopt(connection: socket.socket) -> Peer:
+def adopt(connection: socket.socket) -> Peer:
     """Return the peer at the other end of a connected, non-blocking socket, which the peer owns."""
-    _transport, peer = await asyncio.get_running_loop().create_connection(Peer, sock=connection)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer = Peer()
+    SocketTransport(connection, peer)
     return peer
 
 
-async def _connect(packed: bytes, port: int) -> Peer:
-    """Connect without a lookup: both event loops take a literal address as it is."""
-    transport, peer = await asyncio.get_running_loop().create_connection(Peer, show_address(packed), port)
-    descriptor = transport.get_extra_info("socket").fileno()
-    with socket.socket(fileno=os.dup(descriptor)) as channel:
+async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> Peer:
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    channel = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        error = channel.connect_ex(address)
+        if error == errno.EINPROGRESS:
+            error = channel.connect_ex(address)  # of this machine: it stands by now
+        if error == errno.EALREADY:
+            async with asyncio.timeout(patience):
+                await _writable(channel)
+            error = channel.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
         # a tunnel may be idle; keepalive detects a dead peer
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return peer
+        return adopt(channel)
+    except BaseException:
+        channel.close()
+        raise
+
+
+async def _writable(channel: socket.socket) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    selector = sockets()
+
+    def ready(_events: int) -> bool:
+        if not future.done():
+            future.set_result(None)
+        return False
+
+    selector.watch(channel.fileno(), WRITABLE, ready)
+    try:
+        await future
+    finally:
+        selector.forget(channel.fileno())

@@ -62,8 +62,9 @@ class Dialogue:
                 return False
             return await self._may_continue(body)
         finally:
-            body.cancel()
-            await asyncio.wait({body})
+            if not body.done():  # otherwise its flow is told at once, before those of later connections
+                body.cancel()
+                await asyncio.wait({body})
             if not body.cancelled():
                 body.exception()  # retrieved so that asyncio does not warn; the response has reported it
             self._exchange.received = self._server.count - received

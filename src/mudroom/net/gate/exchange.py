@@ -19,7 +19,7 @@ from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Reque
 from mudroom.net.gate.dial import adopt, dial
 from mudroom.net.gate.guard import DoorGuard, ForkUnreachable
 from mudroom.net.gate.peer import Peer, PeerGone
-from mudroom.net.gate.resolve import local
+from mudroom.net.gate.resolve import LocalAddresses
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
 from mudroom.net.protocol.refusal import denied
 from mudroom.net.protocol.upstream import Upstream
@@ -118,7 +118,7 @@ class Exchange:
             addresses = await self._resolve(rule)
         except OSError as error:
             raise self._fail(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
-        own = local(addresses)
+        own = LocalAddresses(addresses)
         reason = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if reason is not None:
             self.refuse(reason)
@@ -136,7 +136,7 @@ class Exchange:
             connection = await self.guard.dial_fork(self.host, self.port)
         except ForkUnreachable as error:
             raise self._fail(f"{self.host} cannot be reached: {error}", 502) from error
-        return await adopt(connection)
+        return adopt(connection)
 
     async def _resolve(self, rule: HostRule | None) -> list[bytes]:
         """Return the addresses of the host. A rule for ``localhost`` opens both of its addresses: the server may listen

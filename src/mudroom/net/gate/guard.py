@@ -71,6 +71,8 @@ class DoorGuard:
         """Connections to other forks that the host was asked for."""
         self._decided: dict[Request, HostDecision] = {}
         """Cache of decisions by the present rules: the same few hosts recur."""
+        self._inspected: dict[tuple[str, int], bool] = {}
+        """As ``_decided``."""
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -85,7 +87,12 @@ class DoorGuard:
     # --- decisions ---
 
     def is_inspected(self, host: str, port: int) -> bool:
-        return is_inspected(host, port, self.rules, self.inspection)
+        inspected = self._inspected.get((host, port))
+        if inspected is None:
+            if len(self._inspected) >= _DECIDED:
+                self._inspected.clear()
+            inspected = self._inspected[host, port] = is_inspected(host, port, self.rules, self.inspection)
+        return inspected
 
     def look(self, request: Request) -> HostDecision:
         """Return the decision of the rules and the answers so far. It is "ask" only if the host can be asked."""
@@ -151,7 +158,7 @@ class DoorGuard:
     def answer(self, message: wire.AnswerMessage) -> None:
         if message.rule is not None:
             self.rules.append(message.rule)
-            self._decided.clear()
+            self._forget_decisions()
         for key, pending in list(self._pending.items()):
             if pending.identity == message.identity:
                 del self._pending[key]
@@ -162,8 +169,12 @@ class DoorGuard:
 
     def update(self, rules: list[HostRule]) -> None:
         self.rules = rules
-        self._decided.clear()
+        self._forget_decisions()
         self._settle()
+
+    def _forget_decisions(self) -> None:
+        self._decided.clear()
+        self._inspected.clear()
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""
@@ -243,34 +254,41 @@ class DoorGuard:
     def _send(self, message: wire.ToHost) -> None:
         waiting = bool(self._unsent)
         self._unsent.extend(wire.packets(message))
-        if not waiting:
-            self._flush()
-            if self._unsent:
-                self._loop.add_writer(self._channel.fileno(), self._flush)
+        if not waiting and not self._flush():
+            self._loop.add_writer(self._channel.fileno(), self._flush_later)
 
-    def _flush(self) -> None:
+    def _flush_later(self) -> None:
+        if self._flush():
+            self._loop.remove_writer(self._channel.fileno())
+
+    def _flush(self) -> bool:
+        """Send to the host what it takes. Return whether that was all."""
         try:
             while self._unsent:
                 self._channel.send(self._unsent[0])
                 self._unsent.popleft()
         except BlockingIOError:
-            return
+            return False
         except OSError:
             self._unsent.clear()  # the host is gone; the reader of the channel sees its end
-        self._loop.remove_writer(self._channel.fileno())
+        return True
 
     # --- what goes on at it ---
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._tasks.add(self._loop.create_task(self._run(work)))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            reason = f"the gate failed: {type(error).__name__}: {error}"  # a bug: close the connection, report it
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run to the end, and forget the task: a callback of the task would cost a turn of the loop."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - a bug: close the connection, report it
+            reason = f"the gate failed: {type(error).__name__}: {error}"
             self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
+        finally:
+            task = asyncio.current_task()
+            if task is not None:
+                self._tasks.discard(task)
 
     async def shut(self) -> None:
         """Cancel all tasks, send the last flows to the host, and then the closing message."""

@@ -1,16 +1,18 @@
 """One end of a connection in the gate: its bytes are first read by the gate, later passed on to another peer.
 
-Rules of this file: the buffer of a peer is bounded. Above ``HELD`` unread bytes, or while the send buffer of its target
-is full, its transport is paused (pause_reading), so a slow reader slows down the writer instead of filling memory.
+Rules of this file: the buffer of a peer is bounded. Above ``HELD`` unread bytes, or while its target has unsent bytes,
+its transport is paused (pause_reading), so a slow reader slows down the writer instead of filling memory. Received data
+is a view that is valid during the call only (``transport.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import struct
+from collections.abc import Callable
 
+from mudroom.net.gate.transport import BULK, SocketTransport
 from mudroom.typing import cast
 
 HELD = 64 << 10
@@ -37,11 +39,10 @@ class Peer(asyncio.Protocol):
         """The peer sends no more: a half-close, or the connection is lost."""
         self.lost = False
         self.error = ""
-        loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = loop.create_future()
-        """Done when the peer sends no more."""
-        self.closed: asyncio.Future[None] = loop.create_future()
-        """Done when the connection is lost."""
+        self.when_lost: Callable[[], None] = _nothing
+        """Called when the connection is lost."""
+        self._over: asyncio.Future[None] | None = None
+        self._closed: asyncio.Future[None] | None = None
         self._target: Peer | None = None
         self._source: Peer | None = None
         self._news: asyncio.Future[None] | None = None
@@ -52,30 +53,31 @@ class Peer(asyncio.Protocol):
     # --- what the loop calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports behave like asyncio.Transport, but are not instances of it
         self.transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> bool:  # type: ignore[override]
+        """Return whether the data was passed on to a socket, and no task was woken (``event_loop.py``)."""
         self.count += len(data)
         target = self._target
         if target is not None:
             target.transport.write(data)
-            return
+            return isinstance(target.transport, SocketTransport)
         self.buffer += data
         if len(self.buffer) >= HELD and not self._paused:
             self._paused = True
             self.transport.pause_reading()
         self._wake()
+        return False
 
     def eof_received(self) -> bool:
         self.ended = True
-        if not self.over.done():
-            self.over.set_result(None)
-        if self._target is not None:
-            self._target.finish()
-            if self._target.ended:
-                self.end()
-                self._target.end()
+        _complete(self._over)
+        target = self._target
+        if target is not None and target.ended:
+            self.end()
+            target.end()
+        elif target is not None:
+            target.finish()
         self._wake()
         return True  # the other direction stays open: half-closed connections are passed on as such
 
@@ -86,11 +88,11 @@ class Peer(asyncio.Protocol):
             self._target.end(error)
         if self._source is not None:
             self._source.end(error)
-        for future in (self.over, self.closed):
-            if not future.done():
-                future.set_result(None)
+        _complete(self._over)
+        _complete(self._closed)
         self._wake()
         self.resume_writing()
+        self.when_lost()
 
     def pause_writing(self) -> None:
         self._full = True
@@ -105,21 +107,44 @@ class Peer(asyncio.Protocol):
             self._room.set_result(None)
 
     def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        _complete(self._news)
 
     # --- what the gate calls ---
 
+    @property
+    def over(self) -> asyncio.Future[None]:
+        """A future that is done when the peer sends no more."""
+        if self._over is None:
+            self._over = _future(self.ended)
+        return self._over
+
+    @property
+    def closed(self) -> asyncio.Future[None]:
+        """A future that is done when the connection is lost."""
+        if self._closed is None:
+            self._closed = _future(self.lost)
+        return self._closed
+
     def news(self) -> asyncio.Future[None]:
         """Return a future that is done when ``buffer`` holds more than now, or never will."""
-        if self._paused and len(self.buffer) < HELD and not self.ended:
+        if self._news is None or self._news.done():
+            self._news = _future(False)
+        self._expect()
+        return self._news
+
+    def _expect(self) -> None:
+        if self.ended:
+            self._wake()
+        elif self._paused and len(self.buffer) < HELD:
             self._paused = False
             self.transport.resume_reading()
-        if self._news is None or self._news.done():
-            self._news = asyncio.get_running_loop().create_future()
-            if self.ended:
-                self._news.set_result(None)
-        return self._news
+
+    def news_with(self, other: Peer) -> asyncio.Future[None]:
+        """Return a future that is done when the buffer of either peer holds more than now, or never will."""
+        self._news = other._news = future = _future(False)
+        self._expect()
+        other._expect()
+        return future
 
     async def more(self) -> bool:
         """Wait until ``buffer`` holds more than now. Return False if it never will."""
@@ -171,10 +196,11 @@ class Peer(asyncio.Protocol):
         response (RFC 9112 9.6)."""
         self.finish()
         try:
-            async with asyncio.timeout(DISMISSAL):
-                while not self.ended:
-                    self.buffer.clear()
-                    await self.more()
+            if not self.ended:
+                async with asyncio.timeout(DISMISSAL):
+                    while not self.ended:
+                        self.buffer.clear()
+                        await self.more()
         except TimeoutError:
             pass  # the client keeps sending; close anyway
         self.buffer.clear()
@@ -189,13 +215,15 @@ class Peer(asyncio.Protocol):
         """As ``cut``; the other end gets a reset, and no end of file (SO_LINGER of 0 seconds, socket(7))."""
         if self.lost or self.transport.is_closing():
             return
-        with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as channel:
-            channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        channel: socket.socket = self.transport.get_extra_info("socket")
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def pass_to(self, target: Peer) -> None:
         """From now on, pass received bytes to ``target``: the buffered ones first, and end of file at the end."""
         self._target, target._source = target, self
+        if isinstance(self.transport, SocketTransport):
+            self.transport.piece = BULK
         if self.buffer:
             target.transport.write(self.take(len(self.buffer)))
         if self.lost:
@@ -209,3 +237,19 @@ class Peer(asyncio.Protocol):
         elif self._paused:
             self.transport.resume_reading()
         self._paused = False
+
+
+def _nothing() -> None:
+    return
+
+
+def _future(is_done: bool) -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if is_done:
+        future.set_result(None)
+    return future
+
+
+def _complete(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

@@ -12,14 +12,31 @@ LINGER = 60.0
 
 async def relay(client: Peer, upstream: Peer) -> None:
     """Half-closes are passed on. There is no idle timeout."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    lingering: list[asyncio.TimerHandle] = []
+
+    def finish() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def lost() -> None:
+        if client.lost and upstream.lost:
+            finish()
+        elif (client.lost or upstream.lost) and not lingering:
+            lingering.append(loop.call_later(LINGER, finish))
+
+    client.when_lost = upstream.when_lost = lost
     try:
         client.pass_to(upstream)
         upstream.pass_to(client)
         if client.ended and upstream.ended:
             client.end()
             upstream.end()
-        await asyncio.wait({client.closed, upstream.closed}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait({client.closed, upstream.closed}, timeout=LINGER)
+        lost()
+        await over
     finally:
+        for timer in lingering:
+            timer.cancel()
         client.cut()
         upstream.cut()

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import functools
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom.core.network.address import parse_ipv4, parse_ipv6
@@ -55,11 +55,22 @@ def _look_up(name: bytes) -> list[bytes]:
     return list(dict.fromkeys(packed))
 
 
-def local(addresses: Collection[bytes]) -> set[bytes]:
-    """Return the addresses that belong to this machine: bind(2) accepts no others (EADDRNOTAVAIL). With
-    ip_nonlocal_bind, which some load balancers set, all addresses count as local and are refused, which is the safe
-    side."""
-    return {packed for packed in addresses if _is_local(packed)}
+class LocalAddresses(Collection[bytes]):
+    """Those of some addresses that belong to this machine, found out for each one that is asked about: bind(2) accepts
+    no others (EADDRNOTAVAIL). With ip_nonlocal_bind, which some load balancers set, all addresses count as local and
+    are refused, which is the safe side."""
+
+    def __init__(self, addresses: Collection[bytes]) -> None:
+        self._addresses = addresses
+
+    def __contains__(self, packed: object) -> bool:
+        return isinstance(packed, bytes) and packed in self._addresses and _is_local(packed)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (packed for packed in self._addresses if packed in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _packed in self)
 
 
 def _is_local(packed: bytes) -> bool:

@@ -12,6 +12,7 @@ import asyncio
 import ssl
 
 from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.transport import SocketTransport
 from mudroom.typing import Any, cast
 
 HANDSHAKE = 15.0
@@ -63,6 +64,8 @@ class _Tls(asyncio.Protocol):
 
     async def start(self) -> None:
         self._transport.set_protocol(self)
+        if isinstance(self._transport, SocketTransport):
+            self._transport.piece = _PIECE
         self._incoming.write(self._raw.take(len(self._raw.buffer)))
         if not self._transport.is_closing() and not self._raw.ended:
             self._transport.resume_reading()
@@ -126,7 +129,7 @@ class _Tls(asyncio.Protocol):
 
     # --- what the loop calls ---
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         self._incoming.write(data)
         if self._is_open:
             self._read()

@@ -129,6 +129,8 @@ to_host = msgspec.json.Decoder(ToHost)
 
 def packets(message: ToGate | ToHost) -> list[bytes]:
     data = _encode(message)
+    if len(data) <= _PACKET:
+        return [_LAST + data]
     parts = [data[at : at + _PACKET] for at in range(0, len(data), _PACKET)]
     return [*(_MORE + part for part in parts[:-1]), _LAST + parts[-1]]
 

@@ -1,7 +1,8 @@
 """The gate beside one command: watch its listeners, and start the gate at the first connection.
 
 Rules of this file:
-1. For a command that uses no network only the listeners are made; no gate is started.
+1. For a command that uses no network only the listeners are made; no gate is started. Beside a command that was judged
+to use it, the gate starts at once: it is ready when the first connection comes.
 2. An error leaves the command without a network, never with another network: its namespace has none.
 3. The approver is asked once per command about a host and port, whatever the answer.
 4. An approver on the user's terminal blocks, and the command's output is held back. An approver elsewhere
@@ -157,12 +158,15 @@ class Gateway:
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
         dialler: Dialler | None = None,
+        is_networked: bool = False,
     ) -> Doorkeeper:
         """Return the doorkeeper of one command, a context to enter before the command starts. ``entrance``: the path of
         a socket for connections to servers inside. ``inspection``: the data for rules that inspect. ``fork``: returns
         the fork's name as shown to the approver. ``places``: of the host's loopback, which have listeners. ``dialler``:
-        for connections to other forks."""
-        return Doorkeeper(self, screen or NoScreen(), Entrance(entrance), inspection, fork, places, dialler)
+        for connections to other forks. ``is_networked``: whether the command was judged to use the network."""
+        return Doorkeeper(
+            self, screen or NoScreen(), Entrance(entrance), inspection, fork, places, dialler, is_networked
+        )
 
 
 class Doorkeeper:
@@ -177,7 +181,9 @@ class Doorkeeper:
         fork: Callable[[], str] = str,
         places: Sequence[LoopbackPlace] = (),
         dialler: Dialler | None = None,
+        is_networked: bool = False,
     ) -> None:
+        self._is_networked = is_networked
         self.loopback: tuple[tuple[str, int, int], ...] = tuple((*place, 0) for place in places)
         """As in ``SandboxSpec``."""
         self._places = list(places)
@@ -228,6 +234,11 @@ class Doorkeeper:
 
     def began(self, running: Running) -> None:
         self._running = running
+        if self._is_networked:
+            try:
+                self._gateway.gate.prepare()
+            except MudroomError:
+                return  # the first connection says so
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
