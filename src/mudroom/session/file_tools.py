@@ -114,6 +114,11 @@ class FileTools:
             self._paused.pop(name, None)
             self._resumed.notify_all()
 
+    def has_unflushed(self, name: str) -> bool:
+        """Whether writes to the fork are still in memory."""
+        editor = self._editor(name)
+        return editor is not None and bool(editor.buffer.changed)
+
     def flush(self, fork: Fork) -> list[str]:
         """Write the buffer into the fork. Hold the fork's lock. Return notes."""
         editor = self._editor(fork.name)

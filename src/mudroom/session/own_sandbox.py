@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -26,7 +27,9 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
-from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
+from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.report import StepFailed
+from mudroom.session.confinement.standing import CommandPlace
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
@@ -151,6 +154,14 @@ def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held
     return vault
 
 
+def may_stand(forks: Forks, fork: Fork, order: Order) -> bool:
+    """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
+    if the fork is changed before it: the changes of an interrupted command are collected, writes of file tools reach
+    the layer, a private repository is brought up to date. Hold the fork's lock."""
+    is_whole = fork.interrupted is None and not forks.tools.has_unflushed(fork.name)
+    return order.grant.level == 1 and is_whole and fork.state.repository is None and not fork.is_copy
+
+
 class OwnSandbox:
     """Used by one thread."""
 
@@ -163,8 +174,10 @@ class OwnSandbox:
         order: Order,
         outcome: Outcome,
         running: RunningCommands,
+        standing: CommandPlace,
     ) -> None:
         """``vault``: with the mask of the order. ``running``: the command is registered there while it runs."""
+        self._standing = standing
         self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
         self._order, self._outcome, self._running = order, outcome, running
         self._open = ExitStack()
@@ -183,6 +196,7 @@ class OwnSandbox:
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command. Return the checkpoint's name."""
+        self._standing.forbid()
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
@@ -193,14 +207,20 @@ class OwnSandbox:
         fork.note_credentials(order.grant.credentials)
         while True:
             if mode != "overlay":
+                self._standing.forbid()
                 outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
                 view = view_of(self._vault, fork, opened, mode, self._forks.progress, level=order.grant.level)
-                view.prepare()
+                if isinstance(view, OverlayView):
+                    view.prepare(self._standing.works[0])
+                else:
+                    view.prepare()
                 try:
                     end = self._attempt(view, mode, order, outcome)
                 except StepFailed as failure:
+                    if self._standing.failed():
+                        continue
                     mode = self._machine.weaker(mode, failure, order, outcome)
                     continue
                 finally:
@@ -215,13 +235,16 @@ class OwnSandbox:
     def collect(self, command: CollectedCommand) -> Changeset:
         """Record the fork's changes after the command, and release it."""
         assert self._opened is not None and self._view is not None and self._output is not None
-        fork, outcome = self._fork, self._outcome
-        changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        fork, outcome, standing = self._fork, self._outcome, self._standing
+        if standing.sandbox is not None and (outcome.merged is not None or self._needs_rest()):
+            standing.give_up()
+        changeset = self._gathered(self._opened, self._view, command)
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
-        outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
+        if standing.sandbox is None:  # otherwise there is nothing new: see ``_needs_rest``
+            outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         self._open.close()
         if outcome.merged is not None:
@@ -229,7 +252,28 @@ class OwnSandbox:
 
             use_merged_layer(fork, outcome.merged)
         self._forks.tools.refresh(fork)
+        standing.keep()
         return changeset
+
+    def _gathered(self, opened: OpenFork, view: View, command: CollectedCommand) -> Changeset:
+        """Collect the changes. If something is to be tidied up in a layer that is mounted, do so without the mount."""
+        if isinstance(view, OverlayView) and self._standing.sandbox is not None:
+            view.is_live = True
+            changeset = gather(self._fork, opened, view, command, self._outcome.started)
+            if not view.is_untidy:
+                return changeset
+            self._standing.give_up()
+            view.is_live = False
+        return gather(self._fork, opened, view, command, self._outcome.started)
+
+    def _needs_rest(self) -> bool:
+        """Return whether the end of the command changes a layer: the fork's root is opened to its owner, its repository
+        is settled, new entries of the caches are moved to their pool."""
+        assert self._view is not None
+        upper = self._view.staged[0]
+        if os.stat(upper).st_mode & stat.S_IRWXU != stat.S_IRWXU or os.path.lexists(upper + b"/.git"):
+            return True
+        return self._caches.has_new
 
     # --- one attempt ---
 
@@ -247,15 +291,27 @@ class OwnSandbox:
             CapturedOutput(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
         ):
             try:
-                plan, env = machine.confinement.plan(
-                    view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
-                    rlimits, home_grant(machine, fork, order, mode, outcome), port, shown(equipment),
-                    machine.cache_view(self._caches, mode, order),
-                    keeper.loopback if keeper is not None else (),
-                )  # fmt: skip
+                grant = home_grant(machine, fork, order, mode, outcome)
+                within = keeper.loopback if keeper is not None else ()
+
+                def planned() -> tuple[Plan, dict[bytes, bytes]]:
+                    return machine.confinement.plan(
+                        view.mount(), mode, order.cwd, fork.path + b"/private",
+                        with_objects(self._vault, fork, settings), rlimits, grant, port, shown(equipment),
+                        machine.cache_view(self._caches, mode, order, self._standing.works[1]), within,
+                    )  # fmt: skip
+
+                if leaf is not None:
+                    self._standing.forbid()  # a process that has given up its privileges enters no control group
+                plan, env = planned()
+                if not self._standing.suits(plan, self._caches.stamps):
+                    assert isinstance(view, OverlayView)
+                    view.prepare()  # another work directory: a volatile overlay takes none twice
+                    plan, env = planned()
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
+                    self._stand(client, plan, view)
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
@@ -263,7 +319,9 @@ class OwnSandbox:
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
                     ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
-                    if isinstance(view, OverlayView):
+                    if self._standing.sandbox is not None:
+                        self._cleared = True  # with the sandbox
+                    elif isinstance(view, OverlayView):
                         self._cleared = client.clear((view.work, *self._caches.works))
                     if bound is not None and ended.started:
                         outcome.started = bound.start(ended.started)
@@ -286,6 +344,15 @@ class OwnSandbox:
                     relay.close()
                 self._running.failed(outcome)
 
+    def _stand(self, client: Client, plan: Plan, view: View) -> None:
+        """Make a standing sandbox if it is time for one."""
+        wanted = self._standing.wants_one(plan)
+        if wanted is None or not isinstance(view, OverlayView):
+            return
+        self._follows = self._machine.after_the_last(self._fork)
+        works = (view.work[1], self._caches.works[0][1] if self._caches.works else b"")
+        self._standing.make(client, wanted, self._caches.stamps, works, (view.work, *self._caches.works))
+
     def _begin(
         self,
         client: Client,
@@ -299,8 +366,8 @@ class OwnSandbox:
     ) -> Running:
         """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
         through the new mount from now on."""
-        fork, tools = self._fork, self._forks.tools
-        self._follows = self._machine.after_the_last(fork)
+        fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
+        self._follows = standing is not None or self._machine.after_the_last(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
@@ -317,6 +384,7 @@ class OwnSandbox:
                 leaf=leaf,
                 terminal=numbers,
                 after=bound.after if bound is not None else 0,
+                standing=standing,
             ),
         )
         self._outcome.running = running

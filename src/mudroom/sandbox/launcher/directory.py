@@ -1,0 +1,30 @@
+"""Directories of a new root.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
+    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    try:
+        make_directory(root, path or b".", mode)  # most often the parents exist
+        return
+    except FileNotFoundError:
+        pass
+    position = path.find(b"/")
+    while position > 0:
+        make_directory(root, path[:position], 0o755)
+        position = path.find(b"/", position + 1)
+    if path:
+        make_directory(root, path, mode)
+
+
+def make_directory(root: int, path: bytes, mode: int) -> None:
+    try:
+        os.mkdir(path, mode, dir_fd=root)
+    except FileExistsError:
+        pass
