@@ -14,10 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place
+from mudroom.core.confinement.plan import StandingPlan
 from mudroom.errors import CommandNotStarted
+from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session
+from mudroom.session.confinement.standing import facts_of
+from mudroom.session.order import Stdio
 from mudroom.stage.views import tree_watch
+from mudroom.web.state.server_state import require_at_rest
 
 pytestmark = pytest.mark.both_users
 
@@ -138,8 +143,12 @@ def test_its_session_was_killed(place: Place) -> None:
     script = f"""
 import os, signal
 from mudroom.errors import CommandNotStarted
+from mudroom.core.confinement.plan import StandingPlan
+from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session
+from mudroom.session.confinement.standing import facts_of
+from mudroom.session.order import Stdio
 session = Session.open({os.fsencode(place.project)!r}, state={os.fsencode(place.state)!r},
     home={os.fsencode(place.home)!r}, environ=os.environb)
 for number in range({COMMANDS}):
@@ -453,3 +462,71 @@ def test_too_many_directories_are_not_watched(place: Place, monkeypatch: pytest.
     for _command in range(5):
         out(session, "true")
     assert asked == [True] * 5
+
+
+def test_a_file_that_is_covered_or_shown_is_replaced(tmp_path: Path) -> None:
+    """Its cover goes with it, and a bind shows the old one."""
+    for op in ("cover", "bind"):
+        path = tmp_path / op
+        path.write_text("1")
+        name = os.fsencode(path)
+        step = ("cover", name[1:]) if op == "cover" else ("bind", name, name[1:], 7, False)
+        plan = StandingPlan((), (step,), (), (), 0, (b"", b"", False))
+        before = facts_of(plan, ())
+        assert facts_of(plan, ()) == before
+        for _time in range(2):
+            beside = tmp_path / "beside"
+            beside.write_text("2")
+            beside.rename(path)
+            assert facts_of(plan, ()) != before
+        path.unlink()
+        assert facts_of(plan, ()) != before
+
+
+def test_refused_calls_are_told(place: Place) -> None:
+    session = place.session()
+    script = b"unshare -U true; exec 2>&-; true"
+    fresh = session.run([b"sh", b"-c", script], fork="g")
+    stand(session)
+    assert session.run([b"sh", b"-c", script], fork="f").denials == fresh.denials != ()
+    assert stands(session)
+
+
+def test_a_command_on_a_terminal(place: Place) -> None:
+    session = place.session()
+    stand(session)
+    master, slave = os.openpty()
+    try:
+        stdio = Stdio(slave, slave, slave, terminal=True)
+        result = session.run([b"sh", b"-c", b"tty && test -t 0 && stty size"], fork="f", stdio=stdio)
+        assert result.exit_code == 0
+        assert b"/dev/pts/" in os.read(master, 4096)
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_command_that_takes_too_long_is_ended(place: Place) -> None:
+    session = place.session()
+    stand(session)
+    result = session.run([b"sh", b"-c", b"echo 1 > f; exec sleep 1000"], fork="f", timeout=0.2)
+    assert result.timed_out and [change.path for change in result.changeset.changes] == [b"f"]
+    assert out(session, "cat f") == "1\n"
+
+
+def test_processes_that_a_command_leaves_end_with_it(place: Place) -> None:
+    session = place.session()
+    stand(session)
+    out(session, "(setsid sleep 1000 >/dev/null 2>&1 &); (while true; do echo x >> late; done >/dev/null 2>&1 &); true")
+    size = out(session, "wc -c < late 2>/dev/null || echo 0")
+    assert out(session, "wc -c < late 2>/dev/null || echo 0") == size
+    assert stands(session)
+
+
+def test_lists_and_pages_leave_it(place: Place) -> None:
+    session = place.session()
+    stand(session)
+    session.sandboxes.foreground()
+    assert is_at_rest(session, "f")
+    require_at_rest(session, "f")
+    assert stands(session)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,11 +40,11 @@ AFTER = 2
 """Commands in a row after which the next makes one: a fork that is used once does without."""
 _MOST_COUNTED = 256
 
-_Identity = tuple[int, int] | None
+_Identity = tuple[int, ...] | None
 Works = tuple[bytes, bytes]
 """Names of the work directories of a mount of the view and of the caches; empty: none."""
 _SOURCES = {"bind": 1, "inside": 1}
-"""Steps that show a directory of the host, with the index of that argument."""
+"""Steps that show a file of the host, with the index of that argument."""
 
 
 class StandingFork(NamedTuple):
@@ -65,20 +66,25 @@ class StandingFork(NamedTuple):
 
 
 def facts_of(plan: StandingPlan, stamps: tuple[object, ...]) -> tuple[object, ...]:
-    """Return what a sandbox depends on beside the plan: the directories behind its paths, and ``stamps``, those of the
-    caches' pools."""
+    """Return what a sandbox depends on beside the plan: the files behind its paths, and ``stamps``, those of the
+    caches' pools. A cover is gone for all as soon as the host replaces the file below it (vfs_rename in fs/namei.c)."""
     paths = [path for step in plan.template if step[0] == "overlay" for path in (*step[2], step[3])]
     shown = (step[_SOURCES[step[0]]] for step in plan.ahead if step[0] in _SOURCES)
     paths += [path for path in shown if not path.startswith(b"/proc/")]
+    paths += [b"/" + step[1] for step in plan.ahead if step[0] == "cover" and not step[1].startswith(b"proc/")]
     return (*map(_identity, paths), stamps)
 
 
 def _identity(path: bytes) -> _Identity:
+    """A directory keeps its number as long as it is mounted. The number of a file that is replaced twice may be that of
+    the first one, so its ctime counts, too."""
     try:
         info = os.stat(path, follow_symlinks=False)
     except OSError:
         return None
-    return info.st_dev, info.st_ino
+    if stat.S_ISDIR(info.st_mode):
+        return info.st_dev, info.st_ino
+    return info.st_dev, info.st_ino, info.st_ctime_ns
 
 
 class StandingSandboxes:
@@ -195,7 +201,7 @@ class CommandPlace:
         if self._standing is None:
             return True
         wanted, standing = standing_plan(plan), self._standing
-        is_same = wanted is not None and wanted.key == standing.sandbox.plan.key
+        is_same = wanted is not None and standing.sandbox.is_open and wanted.key == standing.sandbox.plan.key
         if wanted is not None and is_same and facts_of(wanted, stamps) == standing.facts:
             return True
         self.give_up()
