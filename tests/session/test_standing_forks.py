@@ -215,7 +215,8 @@ def test_a_file_that_the_user_removes_after_the_fork_did(place: Place) -> None:
     (place.project / "d" / "a").unlink()
     result = session.run([b"true"], fork="f")
     assert [change.path for change in result.changeset.changes] == [b"d/b"]
-    assert not stands(session), "a layer that is mounted must not be tidied up"
+    assert stands(session)
+    assert out(session, "ls d") == "b\n"
     (place.project / "d").rmdir()
     session.changes.apply("f")
     assert (place.project / "d" / "b").read_text() == "2\n"
@@ -228,6 +229,29 @@ def test_commands_of_git(place: Place) -> None:
     for number in range(4):
         out(session, f"git -c user.name=a -c user.email=a@b commit -q --allow-empty -m {number}")
     assert out(session, "git log --oneline | wc -l").split() == ["5"]
+    assert stands(session)
+
+
+def test_git_in_a_project_that_is_a_repository(place: Place) -> None:
+    """A repository that the fork has not changed follows the user's; one that it has changed does not."""
+    session = place.session()
+    git = "git -c user.name=a -c user.email=a@b"
+    subprocess.run(
+        ["sh", "-c", f"git init -q && {git} commit -q --allow-empty -m user1"], cwd=place.project, check=True
+    )
+    stand(session)
+    for number in range(2, 6):
+        (place.project / f"f{number}").touch()
+        subprocess.run(
+            ["sh", "-c", f"git add -A && {git} commit -q --allow-empty -m user{number}"], cwd=place.project, check=True
+        )
+        for _time in range(2):
+            assert out(session, "git status --porcelain; git log --format=%s -1") == f"user{number}\n"
+    out(session, f"touch mine; git add -A; {git} commit -q -m fork")
+    subprocess.run(["sh", "-c", f"{git} commit -q --allow-empty -m late"], cwd=place.project, check=True)
+    for _time in range(3):
+        assert out(session, "git status --porcelain; git log --format=%s -2") == "fork\nuser5\n"
+    assert stands(session)
 
 
 def test_new_entries_of_caches_are_moved_to_their_pool(place: Place) -> None:
@@ -237,6 +261,10 @@ def test_new_entries_of_caches_are_moved_to_their_pool(place: Place) -> None:
     out(session, "mkdir -p ~/.cache/pip; echo 1 > ~/.cache/pip/a", "f")
     assert out(session, "cat ~/.cache/pip/a", "g") == "1\n"
     assert out(session, "cat ~/.cache/pip/a", "f") == "1\n"
+    for number in range(3):
+        out(session, f"echo {number} > ~/.cache/pip/a; echo {number} > ~/.cache/pip/b{number}", "f")
+        assert out(session, f"cat ~/.cache/pip/a ~/.cache/pip/b{number}", "g") == f"{number}\n{number}\n"
+        assert out(session, f"cat ~/.cache/pip/a ~/.cache/pip/b{number}", "f") == f"{number}\n{number}\n"
 
 
 def test_file_tools_write_between_commands(place: Place) -> None:
@@ -248,6 +276,7 @@ def test_file_tools_write_between_commands(place: Place) -> None:
         files.write(b"a", b"%d" % number)
         assert out(session, "cat a; echo c >> b") == str(number)
         assert files.read(b"b") == b"c\n" * (number + 1)
+    assert stands(session)
 
 
 EDITS = ("write", "save", "create", "delete", "rename", "mode", "link", "directory", "replace")

@@ -154,12 +154,12 @@ def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held
     return vault
 
 
-def may_stand(forks: Forks, fork: Fork, order: Order) -> bool:
+def may_stand(fork: Fork, order: Order) -> bool:
     """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
-    if the fork is changed before it: the changes of an interrupted command are collected, writes of file tools reach
-    the layer, a private repository is brought up to date. Hold the fork's lock."""
-    is_whole = fork.interrupted is None and not forks.tools.has_unflushed(fork.name)
-    return order.grant.level == 1 and is_whole and fork.state.repository is None and not fork.is_copy
+    if the changes of an interrupted command have to be collected, or a private repository is brought up to date. Hold
+    the fork's lock."""
+    is_usual = fork.state.repository is None and not fork.is_copy
+    return order.grant.level == 1 and is_usual and fork.interrupted is None
 
 
 class OwnSandbox:
@@ -236,14 +236,20 @@ class OwnSandbox:
         """Record the fork's changes after the command, and release it."""
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome, standing = self._fork, self._outcome, self._standing
-        if standing.sandbox is not None and (outcome.merged is not None or self._needs_rest()):
-            standing.give_up()
-        changeset = self._gathered(self._opened, self._view, command)
+        upper = self._view.staged[0]
+        if standing.sandbox is not None:
+            if outcome.merged is not None or self._caches.has_new or not _is_open(upper):
+                standing.give_up()  # the stack is another one from now on, or what the next init has open is changed
+            elif os.path.lexists(upper + b"/.git"):
+                standing.outdated()  # the repository is settled
+        changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        if isinstance(self._view, OverlayView) and self._view.has_tidied:
+            standing.outdated()
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
-        if standing.sandbox is None:  # otherwise there is nothing new: see ``_needs_rest``
+        if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         self._open.close()
@@ -254,26 +260,6 @@ class OwnSandbox:
         self._forks.tools.refresh(fork)
         standing.keep()
         return changeset
-
-    def _gathered(self, opened: OpenFork, view: View, command: CollectedCommand) -> Changeset:
-        """Collect the changes. If something is to be tidied up in a layer that is mounted, do so without the mount."""
-        if isinstance(view, OverlayView) and self._standing.sandbox is not None:
-            view.is_live = True
-            changeset = gather(self._fork, opened, view, command, self._outcome.started)
-            if not view.is_untidy:
-                return changeset
-            self._standing.give_up()
-            view.is_live = False
-        return gather(self._fork, opened, view, command, self._outcome.started)
-
-    def _needs_rest(self) -> bool:
-        """Return whether the end of the command changes a layer: the fork's root is opened to its owner, its repository
-        is settled, new entries of the caches are moved to their pool."""
-        assert self._view is not None
-        upper = self._view.staged[0]
-        if os.stat(upper).st_mode & stat.S_IRWXU != stat.S_IRWXU or os.path.lexists(upper + b"/.git"):
-            return True
-        return self._caches.has_new
 
     # --- one attempt ---
 
@@ -448,6 +434,11 @@ class OwnSandbox:
         before, now = group.totals()
         limits = group.completed(limits)
         return (*reached_limits(limits, use, difference(now, before)), *others), use
+
+
+def _is_open(directory: bytes) -> bool:
+    """Return whether the owner may enter a directory."""
+    return stat.S_IMODE(os.stat(directory).st_mode) & stat.S_IRWXU == stat.S_IRWXU
 
 
 def note_failures(output: CapturedOutput, outcome: Outcome) -> None:

@@ -128,8 +128,9 @@ class Sandboxes:
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
-        permitted = may_stand(forks, fork, order)
-        place = stack.enter_context(self._machine.standing.claimed(fork, permitted=permitted))
+        place = stack.enter_context(self._machine.standing.claimed(fork, permitted=may_stand(fork, order)))
+        if forks.tools.has_unflushed(fork.name):
+            place.outdated()
         vault = settled_vault(forks, fork, order, outcome, stack)
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place)
         stack.callback(own.close)

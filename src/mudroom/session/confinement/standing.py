@@ -12,8 +12,12 @@ Rules of this file:
 3. It is dissolved before anything but a command changes the fork: by the fork's lock (``vault/standing.py``), and by a
    command that does so itself, before it runs or when its changes are collected (``give_up``).
 4. The ``MOST`` that were used last stay. One is dissolved by taking its fork's lock, if that is free.
-5. A mount does not follow names and modes in the project. What it remembers is dropped before each command, unless the
-   project is known to be unchanged (``stage/views/tree_watch.py``).
+5. A mount does not follow names and modes in the directories below it. What it remembers is dropped before each
+   command, unless the project is known to be unchanged (``stage/views/tree_watch.py``). So it is if the holder of the
+   lock has changed the fork's layer between two commands: file tools are flushed, a repository is settled. No process
+   has anything of the view open then but its root, which is not changed.
+6. Of the caches' overlay the next command's init has directories open, since they are mounted at their own places. So
+   it is dissolved when entries are moved to a pool, and when another fork has published to one.
 """
 
 from __future__ import annotations
@@ -52,8 +56,8 @@ class StandingFork(NamedTuple):
     sandbox: StandingSandbox
     facts: tuple[object, ...]
     works: Works
-    seen: int
-    """The number of the last look at the project: the mount shows it as it was then."""
+    seen: int | None
+    """The number of the last look at the project: the mount shows the files as they were then. None: it may not."""
     places: tuple[tuple[bytes, bytes], ...]
     """The work directories: parent and name."""
 
@@ -241,6 +245,11 @@ class CommandPlace:
         finally:
             door.close()
         self._standing = StandingFork(self._fork, sandbox, facts, works, seen, places)
+
+    def outdated(self) -> None:
+        """The holder of the fork's lock changes the fork's layer itself, between two commands."""
+        if self._standing is not None:
+            self._standing = self._standing._replace(seen=None)
 
     def taken(self) -> StandingPlace | None:
         """Return the place for a command that starts now, or None."""

@@ -32,8 +32,8 @@ class OverlayView:
         self._current = b""
         self.is_live = False
         """Whether the view is mounted now: its layers must not be tidied up then."""
-        self.is_untidy = False
-        """Whether ``differences`` has found something to tidy up and has left it, because the view is live."""
+        self.has_tidied = False
+        """Whether ``differences`` has changed the upper layer."""
 
     @property
     def staged(self) -> tuple[bytes, ...]:
@@ -72,31 +72,31 @@ class OverlayView:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
-        yield from layer_differences(self._upper, lower, tidy=not self.is_live, left=self._leave)
+        yield from layer_differences(self._upper, lower, tidy=not self.is_live, tidied=self._tidied)
 
-    def _leave(self) -> None:
-        self.is_untidy = True
+    def _tidied(self) -> None:
+        self.has_tidied = True
 
 
 def layer_differences(
-    layer: bytes, lower: Source, *, tidy: bool = False, left: Callable[[], None] = lambda: None
+    layer: bytes, lower: Source, *, tidy: bool = False, tidied: Callable[[], None] = lambda: None
 ) -> Iterator[RawDifference]:
     """Yield the differences between a layer and the tree below it; whiteouts and opaque directories as explicit
     deletions.
 
     ``tidy``: remove whiteouts that hide no entry (the user has deleted the hidden one), because a directory with a
-    whiteout could not be applied by a rename. ``left`` is called for each that is not removed.
+    whiteout could not be applied by a rename. ``tidied`` is called for each that is removed.
     """
     root = open_root(layer)
     try:
         with loosened(root) as enter:
-            yield from _walk(root, lower, enter, tidy, left)
+            yield from _walk(root, lower, enter, tidy, tidied)
     finally:
         os.close(root)
 
 
 def _walk(
-    layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool, left: Callable[[], None]
+    layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool, tidied: Callable[[], None]
 ) -> Iterator[RawDifference]:
     """Walk both trees side by side, directory by directory.
 
@@ -124,8 +124,7 @@ def _walk(
             elif tidy:
                 with reach(layer, prefix + name) as (above, rest):
                     os.unlink(rest, dir_fd=above)
-            else:
-                left()
+                tidied()
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
