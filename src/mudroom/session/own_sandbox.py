@@ -43,6 +43,7 @@ from mudroom.vault.forks.collection import (
     gather,
     keep_artifacts,
     prepare_repository,
+    shows_git_below,
     stand_on_copy,
     view_of,
     with_objects,
@@ -236,13 +237,15 @@ class OwnSandbox:
         """Record the fork's changes after the command, and release it."""
         assert self._opened is not None and self._view is not None and self._output is not None
         fork, outcome, standing = self._fork, self._outcome, self._standing
-        upper = self._view.staged[0]
+        upper, settle = self._view.staged[0], True
         if standing.sandbox is not None:
             if outcome.merged is not None or self._caches.has_new or not _is_open(upper):
                 standing.give_up()  # the stack is another one from now on, or what the next init has open is changed
+            elif shows_git_below(upper):
+                settle = False
             elif os.path.lexists(upper + b"/.git"):
-                standing.outdated()  # the repository is settled
-        changeset = gather(fork, self._opened, self._view, command, outcome.started)
+                standing.outdated()
+        changeset = gather(fork, self._opened, self._view, command, outcome.started, settle=settle)
         if isinstance(self._view, OverlayView) and self._view.has_tidied:
             standing.outdated()
         if isinstance(self._view, OverlayView) and not self._cleared:

@@ -21,6 +21,7 @@ from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
+OPAQUE = "user.overlay.opaque"
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
 """Name of the activity, units done, units in total."""
@@ -137,8 +138,24 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
             stream.write(data)
 
 
-def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart) -> Changeset:
-    """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
+def shows_git_below(upper: bytes) -> bool:
+    """Return whether a layer has a ``.git`` that shows all of the one below: an empty directory. Each ``git status``
+    leaves one, since it makes and removes a lock file."""
+    place = upper + b"/.git"
+    try:
+        with os.scandir(place) as scan:
+            if next(scan, None) is not None:
+                return False
+        return OPAQUE not in os.listxattr(place, follow_symlinks=False)
+    except OSError:
+        return False  # there is none, it is a file, or it is closed to us
+
+
+def gather(
+    fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart, *, settle: bool = True
+) -> Changeset:
+    """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
+    ``settle``: settle its repository if it has changed one."""
     from mudroom.stage.originals.collection import collect
 
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
@@ -146,7 +163,7 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
-    if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
+    if settle and isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, window)
