@@ -441,6 +441,7 @@ def refreshes(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return asked
 
 
+@pytest.mark.alone
 def test_a_quiet_project_is_remembered(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     (place.project / "node_modules" / "a").mkdir(parents=True)
@@ -467,6 +468,7 @@ def test_a_quiet_project_is_remembered(place: Place, monkeypatch: pytest.MonkeyP
     assert asked.pop() is False
 
 
+@pytest.mark.alone
 def test_two_forks_are_told_of_each_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     for fork in ("f", "g"):
