@@ -1,8 +1,8 @@
 """Watch the directories of a project with inotify(7), so that nobody has to look at each of them again.
 
 A watch is relied on only where the kernel tells of every change: on file systems of this machine (``LOCAL``), while
-the mounts in the project stay as they are, and while no directory moves (those below it tell nothing, and have other paths then).
-Everything else is reported as "look at all again". Nothing is read from the files.
+the mounts in the project stay as they are, and while no directory moves (those below it tell nothing, and have other
+paths then). Everything else is reported as "look at all again". Nothing is read from the files.
 
 An instance and its watches count for the user (``/proc/sys/fs/inotify``), and the user's editor needs some, too: a
 watch takes at most half of what one user may have.
