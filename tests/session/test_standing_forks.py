@@ -388,7 +388,7 @@ FIND = """
 echo files: $(ls -A /tmp ~ /dev/shm /run | grep -c left)
 echo ipc: $(cat /proc/sysvipc/shm /proc/sysvipc/msg /proc/sysvipc/sem | grep -vc key)
 echo sockets: $(tail -qn +2 /proc/net/tcp /proc/net/tcp6 | grep -c ':10E1 ') $(grep -c left /proc/net/unix)
-echo processes: $(ls /proc | grep -c '^[0-9]*$')
+set -- /proc/[0-9]*; echo processes: $#
 echo umask: $(umask) limit: $(ulimit -n) left: $LEFT cwd: $(pwd)
 echo descriptors: $(ls /proc/self/fd | wc -l)
 echo status: $(grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status)

@@ -31,6 +31,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
+from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
 from mudroom.session.confinement.standing import StandingSandboxes
 from mudroom.session.order import Order, Outcome
@@ -110,6 +111,7 @@ class Machine:
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
         self.standing = StandingSandboxes(vault.project)
+        self.crowd = Crowd()
         self._last: dict[str, Running] = {}
         """By fork: its last ended command, whose mount may not be gone yet."""
 

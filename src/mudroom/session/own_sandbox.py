@@ -29,6 +29,7 @@ from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.report import StepFailed
+from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
@@ -176,9 +177,10 @@ class OwnSandbox:
         outcome: Outcome,
         running: RunningCommands,
         standing: CommandPlace,
+        slot: Slot,
     ) -> None:
         """``vault``: with the mask of the order. ``running``: the command is registered there while it runs."""
-        self._standing = standing
+        self._standing, self._slot = standing, slot
         self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
         self._order, self._outcome, self._running = order, outcome, running
         self._open = ExitStack()
@@ -307,7 +309,9 @@ class OwnSandbox:
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
+                    self._slot.give()
                     ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
+                    self._slot.take()
                     if self._standing.sandbox is not None:
                         self._cleared = True  # with the sandbox
                     elif isinstance(view, OverlayView):

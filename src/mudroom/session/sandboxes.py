@@ -128,11 +128,14 @@ class Sandboxes:
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
+        slot = self._machine.crowd.slot()
+        stack.callback(slot.give)
+        slot.take()  # with the locks held: who waits for one of them keeps no slot from others
         place = stack.enter_context(self._machine.standing.claimed(fork, permitted=may_stand(fork, order)))
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
         vault = settled_vault(forks, fork, order, outcome, stack)
-        own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place)
+        own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
         stack.callback(own.close)
         return own
 

@@ -11,15 +11,9 @@ import os
 def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
     """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
     try:
-        make_directory(root, path or b".", mode)  # most often the parents exist
-        return
+        make_directory(root, path or b".", mode)
     except FileNotFoundError:
-        pass
-    position = path.find(b"/")
-    while position > 0:
-        make_directory(root, path[:position], 0o755)
-        position = path.find(b"/", position + 1)
-    if path:
+        make_directories(root, path.rpartition(b"/")[0])  # most often only the last ones are missing
         make_directory(root, path, mode)
 
 
