@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from conftest import Place
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.errors import CommandNotStarted
 from mudroom.review.rows import is_at_rest
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session
 from mudroom.session.confinement.standing import facts_of
@@ -145,6 +147,7 @@ import os, signal
 from mudroom.errors import CommandNotStarted
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.review.rows import is_at_rest
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from mudroom.session import Session
 from mudroom.session.confinement.standing import facts_of
@@ -561,3 +564,24 @@ def test_lists_and_pages_leave_it(place: Place) -> None:
     assert is_at_rest(session, "f")
     require_at_rest(session, "f")
     assert stands(session)
+
+
+@pytest.mark.parametrize("op", ["stand", "run"])
+def test_a_machine_on_which_none_can_be_made(place: Place, monkeypatch: pytest.MonkeyPatch, op: str) -> None:
+    """The command runs as in any other fork, and no other one is tried."""
+    session = place.session()
+    real, tries = getattr(session.machine.client, op), []
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        if op == "run" and options["standing"] is None:
+            return real(*arguments, **options)
+        tries.append(op)
+        raise StepFailed("refresh", errno.ENOSYS, "no such call")
+
+    out(session, "true")
+    monkeypatch.setattr(session.machine.client, op, fail)
+    for number in range(6):
+        assert out(session, f"echo {number} >> f; wc -l < f").split() == [str(number + 1)]
+        assert not stands(session)
+    assert tries == [op]
+    assert not mounts_of(place)

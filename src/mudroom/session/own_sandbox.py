@@ -302,10 +302,10 @@ class OwnSandbox:
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
-                    self._stand(client, plan, view)
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
+                    self._stand(client, plan, view)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)

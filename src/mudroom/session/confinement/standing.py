@@ -102,6 +102,8 @@ class StandingSandboxes:
         """The most recently used is the last."""
         self._commands: dict[str, int] = {}
         """Commands of each fork in a row that a standing sandbox would have served."""
+        self.is_off = False
+        """Set by the first thread for which one has failed; never unset."""
 
     def close(self) -> None:
         """Dissolve all. A fork whose lock is held is given up by the one who holds it."""
@@ -213,7 +215,7 @@ class CommandPlace:
 
     def wants_one(self, plan: Plan) -> StandingPlan | None:
         """Count the command. Return the plan of a sandbox that is to be made for it, or None."""
-        if self._standing is not None or not self._permitted:
+        if self._standing is not None or not self._permitted or self._owner.is_off:
             return None
         wanted = standing_plan(plan)
         if wanted is None or self._owner.count(self._fork.name) < AFTER:
@@ -262,11 +264,12 @@ class CommandPlace:
         return StandingPlace(self._standing.sandbox, seen != before)
 
     def failed(self) -> bool:
-        """Return whether a command could not be started because of the sandbox: it is given up, and the command is
-        started as in any other fork."""
-        was_involved, self._is_involved = self._is_involved, False
+        """Return whether a command could not be started because of the sandbox: it is given up, the command is started
+        as in any other fork, and the session makes no other. A kernel before 5.2 has no fspick(2)."""
+        was_involved = self._is_involved
         if was_involved:
-            self._permitted = False
+            self._owner.is_off = True
+            self.forbid()
             self.give_up()
         return was_involved
 
