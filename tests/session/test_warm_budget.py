@@ -7,6 +7,7 @@ here, in sight.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from mudroom.sandbox.client.client import Client
+from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
@@ -154,3 +157,31 @@ def test_a_tree_is_removed_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "rmdir", first(rmdir))
     remove_tree(os.fsencode(tmp_path / "tree"))
     assert os.listdir(tmp_path) == []
+
+
+PAGE_FAULTS = 700
+"""Of the launcher's family for one warm command, the command itself included."""
+
+
+def test_what_a_warm_command_costs_the_launcher(place: Place) -> None:
+    """Page faults of the launcher, its template, the init and the command: they count what is copied after a fork. The
+    kernel adds them up for a child when it is waited for."""
+
+    def faults(commands: int) -> int:
+        client = Client()
+        client.start()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+        with Session.open(
+            os.fsencode(place.project),
+            state=os.fsencode(place.state),
+            home=os.fsencode(place.home),
+            environ=os.environb,
+            client=client,
+        ) as session:
+            for _command in range(commands):
+                session.run((b"true",), fork="f")
+        client.close()
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+    few, many = faults(10), faults(30)
+    assert 100 < (many - few) / 20 <= PAGE_FAULTS
