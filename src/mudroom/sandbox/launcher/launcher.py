@@ -4,7 +4,7 @@ It runs as a process of its own (``python -I -S``) and receives requests over a 
 child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
 Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
-``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
+``directory``, ``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
 1. They import each other and no other module of mudroom, and of the standard library only the modules that the
    architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
    a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
@@ -36,7 +36,8 @@ and sends a byte whenever the command has been stopped.
 A run that is ``held`` has no command: init writes ``("ready",)`` to the report pipe and receives commands over the
 socket ``door`` (``holder.py``).
 
-``mounts`` of a template makes it a standing one, with its door as the second descriptor (``template.py``).
+``mounts`` of a template makes it a standing one, with its door as the second descriptor; ``refresh`` of a run is for
+one of these (``template.py``).
 
 ``clear`` names work directories of overlays (``clearing.py``). It is not answered.
 
