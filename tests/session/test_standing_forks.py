@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
-from mudroom.errors import CommandNotStarted
+from mudroom.core.settings import Settings
+from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
@@ -144,8 +146,10 @@ def test_its_session_was_killed(place: Place) -> None:
     """Its door is there, and nobody answers."""
     script = f"""
 import os, signal
-from mudroom.errors import CommandNotStarted
+from mudroom.errors import CommandNotStarted, Unsupported
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
+from mudroom.core.settings import Settings
 from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
@@ -250,10 +254,19 @@ def test_git_in_a_project_that_is_a_repository(place: Place) -> None:
         )
         for _time in range(2):
             assert out(session, "git status --porcelain; git log --format=%s -1") == f"user{number}\n"
+    session.forks.checkpoint("f", "point")
+    subprocess.run(["sh", "-c", f"{git} commit -q --allow-empty -m user6"], cwd=place.project, check=True)
+    for _time in range(4):
+        assert (
+            out(session, "git status --porcelain; touch f2; git status --porcelain; git log --format=%s -1")
+            == "user6\n"
+        )
+    subprocess.run(["sh", "-c", f"{git} commit -q --allow-empty -m user7"], cwd=place.project, check=True)
+    assert out(session, "git log --format=%s -1") == "user7\n"
     out(session, f"touch mine; git add -A; {git} commit -q -m fork")
     subprocess.run(["sh", "-c", f"{git} commit -q --allow-empty -m late"], cwd=place.project, check=True)
     for _time in range(3):
-        assert out(session, "git status --porcelain; git log --format=%s -2") == "fork\nuser5\n"
+        assert out(session, "git status --porcelain; git log --format=%s -2") == "fork\nuser7\n"
     assert stands(session)
 
 
@@ -585,3 +598,21 @@ def test_a_machine_on_which_none_can_be_made(place: Place, monkeypatch: pytest.M
         assert not stands(session)
     assert tries == [op]
     assert not mounts_of(place)
+
+
+def test_a_limit_that_a_control_group_holds(place: Place) -> None:
+    """Its sandbox is cloned into the group."""
+    session = place.session()
+    stand(session)
+    limits = Settings(limits=Limits(memory=1 << 30, processes=200))
+    actor = session.actor._replace(settings=limits, policy=limits)
+    try:
+        result = session.run([b"sh", b"-c", b"echo 1 > f"], fork="f", actor=actor)
+    except Unsupported:
+        return  # no control group can be made here
+    assert result.exit_code == 0 and not stands(session)
+    assert not [note for note in result.notes if "copy" in note]
+    for _command in range(4):
+        result = session.run([b"sh", b"-c", b"cat f"], fork="f", actor=actor)
+        assert result.stdout == b"1\n" and not stands(session)
+    stand(session)

@@ -44,7 +44,6 @@ from mudroom.vault.forks.collection import (
     gather,
     keep_artifacts,
     prepare_repository,
-    shows_git_below,
     stand_on_copy,
     view_of,
     with_objects,
@@ -241,6 +240,8 @@ class OwnSandbox:
         fork, outcome, standing = self._fork, self._outcome, self._standing
         upper, settle = self._view.staged[0], True
         if standing.sandbox is not None:
+            from mudroom.vault.forks.repository_pin import shows_git_below
+
             if outcome.merged is not None or self._caches.has_new or not _is_open(upper):
                 standing.give_up()  # the stack is another one from now on, or what the next init has open is changed
             elif shows_git_below(upper):
@@ -292,10 +293,9 @@ class OwnSandbox:
                         machine.cache_view(self._caches, mode, order, self._standing.works[1]), within,
                     )  # fmt: skip
 
-                if leaf is not None:
-                    self._standing.forbid()  # a process that has given up its privileges enters no control group
                 plan, env = planned()
-                if not self._standing.suits(plan, self._caches.stamps):
+                # a process that has given up its privileges enters no control group
+                if not self._standing.suits(plan, self._caches.stamps, is_usual=leaf is None):
                     assert isinstance(view, OverlayView)
                     view.prepare()  # another work directory: a volatile overlay takes none twice
                     plan, env = planned()

@@ -202,12 +202,16 @@ class CommandPlace:
         if self._standing is not None:
             self.give_up()
 
-    def suits(self, plan: Plan, stamps: tuple[object, ...]) -> bool:
-        """Return whether the sandbox that there is serves a command with this plan. If not, it is given up."""
+    def suits(self, plan: Plan, stamps: tuple[object, ...], *, is_usual: bool = True) -> bool:
+        """Return whether the sandbox that there is, if there is one, serves a command with this plan. If not, it is
+        given up. None serves a command that is not ``is_usual``."""
+        self._permitted = self._permitted and is_usual
         if self._standing is None:
             return True
         wanted, standing = standing_plan(plan), self._standing
-        is_same = wanted is not None and standing.sandbox.is_open and wanted.key == standing.sandbox.plan.key
+        is_same = (
+            is_usual and wanted is not None and standing.sandbox.is_open and wanted.key == standing.sandbox.plan.key
+        )
         if wanted is not None and is_same and facts_of(wanted, stamps) == standing.facts:
             return True
         self.give_up()

@@ -21,7 +21,6 @@ from mudroom.vault.moment import present
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
-OPAQUE = "user.overlay.opaque"
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
 """Name of the activity, units done, units in total."""
@@ -136,19 +135,6 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
     for name, data in {"command": b"\0".join(argv), **streams}.items():
         with open(place + b"/" + name.encode(), "wb") as stream:
             stream.write(data)
-
-
-def shows_git_below(upper: bytes) -> bool:
-    """Return whether a layer has a ``.git`` that shows all of the one below: an empty directory. Each ``git status``
-    leaves one, since it makes and removes a lock file."""
-    place = upper + b"/.git"
-    try:
-        with os.scandir(place) as scan:
-            if next(scan, None) is not None:
-                return False
-        return OPAQUE not in os.listxattr(place, follow_symlinks=False)
-    except OSError:
-        return False  # there is none, it is a file, or it is closed to us
 
 
 def gather(
