@@ -616,3 +616,16 @@ def test_a_limit_that_a_control_group_holds(place: Place) -> None:
         result = session.run([b"sh", b"-c", b"cat f"], fork="f", actor=actor)
         assert result.stdout == b"1\n" and not stands(session)
     stand(session)
+
+
+def test_a_directory_that_a_command_has_closed(place: Place) -> None:
+    session = place.session()
+    (place.project / "d").mkdir()
+    stand(session)
+    out(session, "chmod 0 d")
+    fresh = session.run([b"true"], fork="f", cwd=os.fsencode(place.project / "d"))
+    assert fresh.exit_code == 0
+    stand(session)
+    with pytest.raises(StepFailed):
+        session.run([b"true"], fork="f", cwd=os.fsencode(place.project / "none"))
+    stand(session)

@@ -221,7 +221,7 @@ class OwnSandbox:
                 try:
                     end = self._attempt(view, mode, order, outcome)
                 except StepFailed as failure:
-                    if self._standing.failed():
+                    if self._standing.failed(failure.op):
                         continue
                     mode = self._machine.weaker(mode, failure, order, outcome)
                     continue

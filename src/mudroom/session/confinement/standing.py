@@ -43,6 +43,7 @@ MOST = 12
 AFTER = 2
 """Commands in a row after which the next makes one: a fork that is used once does without."""
 _MOST_COUNTED = 256
+_OF_THE_COMMAND = ("cwd",)
 
 _Identity = tuple[int, ...] | None
 Works = tuple[bytes, bytes]
@@ -267,12 +268,13 @@ class CommandPlace:
         self._standing = self._standing._replace(seen=seen)
         return StandingPlace(self._standing.sandbox, seen != before)
 
-    def failed(self) -> bool:
-        """Return whether a command could not be started because of the sandbox: it is given up, the command is started
-        as in any other fork, and the session makes no other. A kernel before 5.2 has no fspick(2)."""
+    def failed(self, op: str) -> bool:
+        """Return whether a command that could not be started had a sandbox that stands: it is given up, and the command
+        is started as in any other fork. The session makes no other, unless the step ``op`` is one of the command: a
+        kernel before 5.2 has no fspick(2); a directory that is closed is entered with privileges alone."""
         was_involved = self._is_involved
         if was_involved:
-            self._owner.is_off = True
+            self._owner.is_off = self._owner.is_off or op not in _OF_THE_COMMAND
             self.forbid()
             self.give_up()
         return was_involved
