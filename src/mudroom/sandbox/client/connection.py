@@ -45,7 +45,7 @@ class Connection:
         carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
         self._sending = True
         try:
-            # in one call: the other end would run at the first bytes, in the place of this thread, and wait for the rest
+            # in one call: the other end would run at the first bytes, in place of this thread, and wait for the rest
             message = len(data).to_bytes(4, "little") + data
             sent = self._socket.sendmsg([message], carried)
             if sent < len(message):

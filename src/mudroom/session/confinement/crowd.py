@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 
 SLOTS = 2
-PATIENCE = 0.05
+PATIENCE = 0.25
 """Seconds."""
 
 
