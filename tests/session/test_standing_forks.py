@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import Place
+from conftest import Place, tick
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.core.settings import Settings
@@ -499,6 +499,18 @@ def test_two_forks_are_told_of_each_change(place: Place, monkeypatch: pytest.Mon
     assert asked[-2:] == [True, True]
 
 
+def test_a_project_with_a_closed_directory_is_not_watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.geteuid():
+        return  # nothing is closed
+    session = place.session()
+    (place.project / "closed").mkdir(mode=0)
+    stand(session)
+    asked = refreshes(session, monkeypatch)
+    for _command in range(5):
+        out(session, "true")
+    assert asked == [True] * 5
+
+
 def test_too_many_directories_are_not_watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_watch, "MOST", 3)
     session = place.session()
@@ -629,3 +641,31 @@ def test_a_directory_that_a_command_has_closed(place: Place) -> None:
     with pytest.raises(StepFailed):
         session.run([b"true"], fork="f", cwd=os.fsencode(place.project / "none"))
     stand(session)
+
+
+@pytest.mark.alone
+def test_an_edit_between_the_look_and_the_start(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command sees the file as it was, so the new one is not what it has changed."""
+    session = place.session()
+    path = place.project / "a"
+    path.write_text("old\n")
+    stand(session)
+    for _command in range(4):
+        out(session, "cat a")
+    real, seen = session.machine.client.run, []
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        seen.append(options["standing"].refresh)
+        (place.project / "beside").write_text("the user's\n")
+        (place.project / "beside").rename(path)
+        tick()  # it is certainly older than the command
+        tick()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(session.machine.client, "run", late)
+    result = session.run([b"sh", b"-c", b"echo mine >> a; cat a"], fork="f")
+    assert seen == [False] and result.stdout == b"old\nmine\n", "the test is about nothing"
+    assert [(change.path, change.original_known) for change in result.changeset.changes] == [(b"a", False)]
+    monkeypatch.undo()
+    session.changes.apply("f")
+    assert path.read_text() == "the user's\n"

@@ -316,7 +316,7 @@ class OwnSandbox:
                         self._cleared = True  # with the sandbox
                     elif isinstance(view, OverlayView):
                         self._cleared = client.clear((view.work, *self._caches.works))
-                    if bound is not None and ended.started:
+                    if bound is not None and ended.started and self._standing.is_as_seen:
                         outcome.started = bound.start(ended.started)
                     if client.launcher_died(ended):
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")

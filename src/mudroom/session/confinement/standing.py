@@ -176,6 +176,7 @@ class CommandPlace:
     def __init__(self, owner: StandingSandboxes, fork: Fork, standing: StandingFork | None, *, permitted: bool) -> None:
         self._owner, self._fork, self._standing, self._permitted = owner, fork, standing, permitted
         self._is_involved = standing is not None
+        self._is_refreshed = False
         if standing is None or not permitted or not standing.sandbox.is_open:
             self.give_up()
 
@@ -265,8 +266,15 @@ class CommandPlace:
         from mudroom.sandbox.client.template import StandingPlace
 
         before, seen = self._standing.seen, self._owner.look()
-        self._standing = self._standing._replace(seen=seen)
-        return StandingPlace(self._standing.sandbox, seen != before)
+        self._standing, self._is_refreshed = self._standing._replace(seen=seen), seen != before
+        return StandingPlace(self._standing.sandbox, self._is_refreshed)
+
+    @property
+    def is_as_seen(self) -> bool:
+        """Whether the command has seen the project as it was when it started. Not if the mount has dropped nothing, and
+        something has changed since the look: an edit between the look and the start may not have been seen, so it
+        counts as one during the command. The present start of the command is from before the look."""
+        return self._standing is None or self._is_refreshed or self._owner.look() == self._standing.seen
 
     def failed(self, op: str) -> bool:
         """Return whether a command that could not be started had a sandbox that stands: it is given up, and the command

@@ -73,7 +73,8 @@ class TreeWatch:
 
     def _add(self, watch: DirectoryWatch, paths: Iterable[bytes]) -> None:
         """Watch these directories and those below that are not known yet: each is watched first and listed then. Raise
-        OSError if not all can be watched."""
+        OSError if not all can be watched, such as one that is closed to us: root may change what is in it, and a
+        command may open it in its fork."""
         pending = list(paths)
         while pending:
             path = pending.pop()
@@ -85,9 +86,9 @@ class TreeWatch:
             try:
                 with os.scandir(self._root + b"/" + path) as scan:
                     below = [prefix + entry.name for entry in scan if entry.is_dir(follow_symlinks=False)]
-            except (FileNotFoundError, NotADirectoryError, PermissionError):
+            except (FileNotFoundError, NotADirectoryError):
                 self._known.discard(path)
-                continue  # gone, a file, or closed to us and so to commands: an event of the directory above follows
+                continue  # gone, or a file: an event of the directory above follows
             pending += [name for name in below if name not in self._known]
 
     def _give_up(self) -> None:
