@@ -95,7 +95,12 @@ def tick() -> None:
 
 def run(session: Session, *argv: str | bytes) -> Result:
     """Run in a new fork. Raises RuntimeError if the command fails or was not staged by the overlay."""
-    result = session.run([os.fsencode(word) for word in argv])
+    return run_in(session, None, *argv)
+
+
+def run_in(session: Session, fork: str | None, *argv: str | bytes) -> Result:
+    """Run in this fork, as ``run`` does; None: a new one."""
+    result = session.run([os.fsencode(word) for word in argv], fork=fork)
     if result.exit_code:
         raise RuntimeError(f"{argv[0]!r} failed in the sandbox: {result.stderr.decode(errors='replace')}")
     if result.notes:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mudroom.core.confinement.limit import Limits, rlimits
-from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.plan import Plan, standing_plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
 from mudroom.session.confinement.confinement import _permitted
@@ -35,10 +37,13 @@ NAMESPACES = _namespaces()
 if_namespaces = pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
 if_no_namespaces = pytest.mark.skipif(NAMESPACES, reason="user namespaces are permitted here")
 KINDS = (
-    *(("overlay", "overlay prepared", "copy", "copy prepared") if NAMESPACES else ()),
+    *(("overlay", "overlay prepared", "overlay standing", "copy", "copy prepared") if NAMESPACES else ()),
     *(("bare",) if landlock_abi() else ()),
 )
-"""Every way to confine a command here, performed by the launcher, or by a template and its spare."""
+"""Every way to confine a command here, performed by the launcher, by a template and its spare, or by a template whose
+overlay stands."""
+HELD_KINDS = tuple(kind for kind in KINDS if kind != "overlay standing")
+"""The same, for sandboxes that several commands share."""
 
 
 class Box:
@@ -50,12 +55,13 @@ class Box:
             path.mkdir(parents=True, exist_ok=True)
         self.host = survey(os.fsencode(self.home), os.environb[b"PATH"].split(b":"))
         self._works = 0
+        self._standing: StandingSandbox | None = None
 
     def overlay(self, lowers: tuple[bytes, ...] = ()) -> Overlay:
         """With a work directory of its own: a volatile overlay refuses one that was used before."""
         self._works += 1
-        work = self.root / f"vault/work{self._works}"
-        work.mkdir()
+        work = self.root / f"vault/works/{self._works}"
+        work.mkdir(parents=True)
         return Overlay((*lowers, os.fsencode(self.project)), os.fsencode(self.upper), os.fsencode(work))
 
     def spec(self, **changes: Any) -> SandboxSpec:
@@ -99,7 +105,26 @@ class Box:
         make = {"overlay": self.plan, "copy": lambda: self.plan(view=Copy(os.fsencode(self.copy))), "bare": self.bare}
         for _number in range(2 if which == "prepared" else 0):
             assert self.run("true", make[mode]())[0].status == 0
-        return make[mode]()
+        plan = make[mode]()
+        if which == "standing":
+            self.stand(plan)
+            assert self.run("true", plan)[0].status == 0
+        return plan
+
+    def stand(self, plan: Plan) -> Path:
+        """Let the overlay of a plan stand from now on. Return the path of the door."""
+        wanted, door = standing_plan(plan), self.root / f"door{self._works}"
+        assert wanted is not None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(os.fsencode(door))
+            listening.listen()
+            self._standing = self.client.stand(wanted, listening.fileno())
+        return door
+
+    @property
+    def standing(self) -> StandingSandbox:
+        assert self._standing is not None
+        return self._standing
 
     def staged(self, kind: str) -> Path:
         """Where the files of the view lie on the host."""
@@ -108,7 +133,11 @@ class Box:
     def start(self, script: str, output: CapturedOutput, plan: Plan | None = None, **options: Any) -> Running:
         argv = [b"sh", b"-c", script.encode()]
         chosen = self.plan() if plan is None else plan
-        running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, **options)
+        wanted, standing = standing_plan(chosen), self._standing
+        if standing is not None and (wanted is None or wanted.key != standing.plan.key):
+            standing = None
+        place = None if standing is None else StandingPlace(standing, refresh=True)
+        running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, standing=place, **options)
         for stream in output.streams:
             stream.close_theirs()
         return running

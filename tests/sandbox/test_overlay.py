@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from box import Box, if_namespaces
-from mudroom.sandbox.client.client import Client, StepFailed
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.report import StepFailed
 
 pytestmark = pytest.mark.both_users
 

@@ -14,7 +14,8 @@ import pytest
 from box import KINDS, Box, Conversation
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client, StepFailed
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
 pytestmark = pytest.mark.both_users

@@ -12,7 +12,7 @@ import pytest
 
 from box import NAMESPACES
 from conformance.escapes.pairs import landing
-from conformance.escapes.pairs.backend import BACKENDS, RELATIONS, Backend, landed, sides
+from conformance.escapes.pairs.backend import BACKENDS, RELATIONS, STANDING, Backend, landed, sides
 from conformance.escapes.pairs.known import LANDS, NOT_HELD
 from conformance.escapes.pairs.outside import Ground, Meeting, meet
 from conformance.escapes.pairs.pair import PAIRS
@@ -85,6 +85,21 @@ def test_where_nothing_confines_they_meet(ground: Ground) -> None:
 
 RACY = "quiet apply"
 """The kernel may write a dirty page back meanwhile: the next store changes a stamp, and the apply is refused."""
+
+
+@pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
+def test_two_forks_do_not_meet_whose_overlays_stand(ground: Ground, client: Client) -> None:
+    with sides(ground, STANDING, client=client) as (giver, taker):
+        found = met(meet(ground, giver, taker))
+    assert set(found) - set(NOT_HELD["1, overlay"]) == set()
+
+
+@pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
+@pytest.mark.parametrize("way", list(WAYS))
+def test_what_was_reviewed_is_what_lands_of_a_fork_whose_overlay_stands(
+    ground: Ground, client: Client, way: str
+) -> None:
+    assert landed(ground, STANDING, way, client) == {}
 
 
 def rows(names: list[str], ways: list[str]) -> list[object]:

@@ -79,7 +79,7 @@ def is_at_rest(session: Session, fork: str) -> bool:
     place = session.vault.fork(fork)
     if place.interrupted is None:
         return True
-    with place.lock_if_free("looking at what runs") as free:
+    with place.lock_if_free("looking at what runs", standing=True) as free:
         return free
 
 

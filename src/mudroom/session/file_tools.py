@@ -117,6 +117,11 @@ class FileTools:
         if held is not None:
             held.release()
 
+    def has_unflushed(self, name: str) -> bool:
+        """Whether writes to the fork are still in memory."""
+        editor = self._editor(name)
+        return editor is not None and bool(editor.buffer.changed)
+
     def flush(self, fork: Fork) -> list[str]:
         """Write the buffer into the fork. Hold the fork's lock. Return notes."""
         editor = self._editor(fork.name)

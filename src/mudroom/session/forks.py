@@ -139,16 +139,17 @@ class Forks:
     # --- locks ---
 
     @contextmanager
-    def locked(self, fork: Fork, holder: str) -> Iterator[None]:
+    def locked(self, fork: Fork, holder: str, *, standing: bool = False) -> Iterator[None]:
         """Hold a fork's lock. The exclusive holder of the vault must not wait for it: the lock holder is paused.
+        ``standing``: as for ``Fork.lock``.
 
         Raise Occupied if a background command runs in the fork, ForkGone if the fork is gone once the lock is free."""
         self.users.require_free(fork)
         if not self.exclusive.is_ours:
-            with fork.lock(holder, self.waiting):
+            with fork.lock(holder, self.waiting, standing=standing):
                 yield
             return
-        with fork.lock_if_free(holder, PATIENCE) as free:
+        with fork.lock_if_free(holder, PATIENCE, standing=standing) as free:
             if not free:
                 raise UsageError(
                     f"a command is running in the fork {fork.name}, stopped for as long as this one takes",

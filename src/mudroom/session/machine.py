@@ -25,11 +25,14 @@ from mudroom.core.confinement.limit import (
 )
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.client.client import Client, Running, StepFailed
+from mudroom.sandbox.client.client import Client, Running
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.session.actor import Actor
 from mudroom.session.confinement.confinement import Confinement, Rlimits
+from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
+from mudroom.session.confinement.standing import StandingSandboxes
 from mudroom.session.order import Order, Outcome
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
@@ -107,10 +110,13 @@ class Machine:
         self._loopback_rules = rules if loopback_rules is None else loopback_rules
         self._looked = _thread.allocate_lock()
         """Taken by the first command that looks for files of other users, and never released."""
+        self.standing = StandingSandboxes(vault.project)
+        self.crowd = Crowd()
         self._last: dict[str, Running] = {}
         """By fork: its last ended command, whose mount may not be gone yet."""
 
     def close(self) -> None:
+        self.standing.close()
         self.confinement.close()
         if self._gateway is not None:
             self._gateway.close()
@@ -367,9 +373,10 @@ class Machine:
     def _cache_use(self, order: Order) -> CacheUse:
         return self.confinement.cache_use(order.grant, order.actor.agent, order.actor.settings.cache_share)
 
-    def cache_view(self, caches: ForkCache, mode: Mode, order: Order) -> CacheView:
+    def cache_view(self, caches: ForkCache, mode: Mode, order: Order, work: bytes = b"") -> CacheView:
+        """Return the caches as a plan mounts them. ``work``: as for ``ForkCache.view``."""
         places = self.confinement.cache_places(mode, order.actor.settings, order.grant)
-        return caches.view(places, overlay=mode == "overlay", seed=order.actor.settings.copy_limit)
+        return caches.view(places, overlay=mode == "overlay", seed=order.actor.settings.copy_limit, work=work)
 
     # --- around a command ---
 

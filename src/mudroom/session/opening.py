@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import UsageError
-from mudroom.sandbox.client.client import StepFailed
 from mudroom.sandbox.client.held import hold
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -25,7 +26,10 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
-from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
+from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.report import StepFailed
+from mudroom.session.confinement.crowd import Slot
+from mudroom.session.confinement.standing import CommandPlace
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
@@ -151,6 +155,14 @@ def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held
     return vault
 
 
+def may_stand(fork: Fork, order: Order) -> bool:
+    """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
+    if the changes of an interrupted command have to be collected, or a private repository is brought up to date. Hold
+    the fork's lock."""
+    is_usual = fork.state.repository is None and not fork.is_copy
+    return order.grant.level == 1 and is_usual and fork.interrupted is None
+
+
 class OwnSandbox:
     """Used by one thread."""
 
@@ -163,8 +175,11 @@ class OwnSandbox:
         order: Order,
         outcome: Outcome,
         running: RunningCommands,
+        standing: CommandPlace,
+        slot: Slot,
     ) -> None:
         """``vault``: with the mask of the order. ``running``: the command is registered there while it runs."""
+        self._standing, self._slot = standing, slot
         self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
         self._order, self._outcome, self._running = order, outcome, running
         self._open = ExitStack()
@@ -183,6 +198,7 @@ class OwnSandbox:
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command. Return the checkpoint's name."""
+        self._standing.forbid()
         return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
@@ -193,14 +209,20 @@ class OwnSandbox:
         fork.note_credentials(order.grant.credentials)
         while True:
             if mode != "overlay":
+                self._standing.forbid()
                 outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
                 view = view_of(self._vault, fork, opened, mode, self._forks.progress, level=order.grant.level)
-                view.prepare()
+                if isinstance(view, OverlayView):
+                    view.prepare(self._standing.works[0])
+                else:
+                    view.prepare()
                 try:
                     end = self._attempt(view, mode, order, outcome)
                 except StepFailed as failure:
+                    if self._standing.failed(failure.op):
+                        continue
                     mode = self._machine.weaker(mode, failure, order, outcome)
                     continue
                 finally:
@@ -215,13 +237,26 @@ class OwnSandbox:
     def collect(self, command: CollectedCommand) -> Changeset:
         """Record the fork's changes after the command, and release it."""
         assert self._opened is not None and self._view is not None and self._output is not None
-        fork, outcome = self._fork, self._outcome
-        changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        fork, outcome, standing = self._fork, self._outcome, self._standing
+        upper, settle = self._view.staged[0], True
+        if standing.sandbox is not None:
+            from mudroom.vault.forks.repository_pin import shows_git_below
+
+            if outcome.merged is not None or self._caches.has_new or not _is_open(upper):
+                standing.give_up()  # the stack is another one from now on, or what the next init has open is changed
+            elif shows_git_below(upper):
+                settle = False
+            elif os.path.lexists(upper + b"/.git"):
+                standing.outdated()
+        changeset = gather(fork, self._opened, self._view, command, outcome.started, settle=settle)
+        if isinstance(self._view, OverlayView) and self._view.has_tidied:
+            standing.outdated()
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
         if fork.has_copy:
             keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
-        outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
+        if standing.sandbox is None:  # otherwise there are no new entries
+            outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()
         self._open.close()
         if outcome.merged is not None:
@@ -229,6 +264,7 @@ class OwnSandbox:
 
             use_merged_layer(fork, outcome.merged)
         self._forks.tools.refresh(fork)
+        standing.keep()
         return changeset
 
     # --- one attempt ---
@@ -247,25 +283,40 @@ class OwnSandbox:
             CapturedOutput(*stdio, settings.output_limit, heard, relay.own if relay is not None else ()) as output,
         ):
             try:
-                plan, env = machine.confinement.plan(
-                    view.mount(), mode, order.cwd, fork.path + b"/private", with_objects(self._vault, fork, settings),
-                    rlimits, home_grant(machine, fork, order, mode, outcome), port, shown(equipment),
-                    machine.cache_view(self._caches, mode, order),
-                    keeper.loopback if keeper is not None else (),
-                )  # fmt: skip
+                grant = home_grant(machine, fork, order, mode, outcome)
+                within = keeper.loopback if keeper is not None else ()
+
+                def planned() -> tuple[Plan, dict[bytes, bytes]]:
+                    return machine.confinement.plan(
+                        view.mount(), mode, order.cwd, fork.path + b"/private",
+                        with_objects(self._vault, fork, settings), rlimits, grant, port, shown(equipment),
+                        machine.cache_view(self._caches, mode, order, self._standing.works[1]), within,
+                    )  # fmt: skip
+
+                plan, env = planned()
+                # a process that has given up its privileges enters no control group
+                if not self._standing.suits(plan, self._caches.stamps, is_usual=leaf is None):
+                    assert isinstance(view, OverlayView)
+                    view.prepare()  # another work directory: a volatile overlay takes none twice
+                    plan, env = planned()
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 with machine.at_its_place(plan, fork, order) as client:
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
+                    self._stand(client, plan, view)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)
                     watch = self._watch(running, keeper, mirror)
+                    self._slot.give()
                     ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
-                    if isinstance(view, OverlayView):
+                    self._slot.take()
+                    if self._standing.sandbox is not None:
+                        self._cleared = True  # with the sandbox
+                    elif isinstance(view, OverlayView):
                         self._cleared = client.clear((view.work, *self._caches.works))
-                    if bound is not None and ended.started:
+                    if bound is not None and ended.started and self._standing.is_as_seen:
                         outcome.started = bound.start(ended.started)
                     if client.launcher_died(ended):
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
@@ -286,6 +337,15 @@ class OwnSandbox:
                     relay.close()
                 self._running.failed(outcome)
 
+    def _stand(self, client: Client, plan: Plan, view: View) -> None:
+        """Make a standing sandbox if it is time for one."""
+        wanted = self._standing.wants_one(plan)
+        if wanted is None or not isinstance(view, OverlayView):
+            return
+        self._follows = self._machine.after_the_last(self._fork)
+        works = (view.work[1], self._caches.works[0][1] if self._caches.works else b"")
+        self._standing.make(client, wanted, self._caches.stamps, works, (view.work, *self._caches.works))
+
     def _begin(
         self,
         client: Client,
@@ -299,8 +359,8 @@ class OwnSandbox:
     ) -> Running:
         """Start the command once the mount of the fork's previous command is gone. File tools that are in use go
         through the new mount from now on."""
-        fork, tools = self._fork, self._forks.tools
-        self._follows = self._machine.after_the_last(fork)
+        fork, tools, standing = self._fork, self._forks.tools, self._standing.taken()
+        self._follows = standing is not None or self._machine.after_the_last(fork)
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
@@ -317,6 +377,7 @@ class OwnSandbox:
                 leaf=leaf,
                 terminal=numbers,
                 after=bound.after if bound is not None else 0,
+                standing=standing,
             ),
         )
         self._outcome.running = running
@@ -378,6 +439,11 @@ class OwnSandbox:
         before, now = group.totals()
         limits = group.completed(limits)
         return (*reached_limits(limits, use, difference(now, before)), *others), use
+
+
+def _is_open(directory: bytes) -> bool:
+    """Return whether the owner may enter a directory."""
+    return stat.S_IMODE(os.stat(directory).st_mode) & stat.S_IRWXU == stat.S_IRWXU
 
 
 def note_failures(output: CapturedOutput, outcome: Outcome) -> None:

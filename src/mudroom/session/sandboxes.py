@@ -19,7 +19,7 @@ from mudroom.sandbox.client.capture import GRACE, SIGTERM
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
-from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, settled_vault
+from mudroom.session.own_sandbox import OwnSandbox, RunningCommands, may_stand, settled_vault
 from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
@@ -126,10 +126,16 @@ class Sandboxes:
         from mudroom.core.tree.path import show
 
         forks = self._forks
-        stack.enter_context(forks.locked(fork, show(b" ".join(order.argv))))
+        stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
+        slot = self._machine.crowd.slot()
+        stack.callback(slot.give)
+        slot.take()  # with the locks held: who waits for one of them keeps no slot from others
+        place = stack.enter_context(self._machine.standing.claimed(fork, permitted=may_stand(fork, order)))
+        if forks.tools.has_unflushed(fork.name):
+            place.outdated()
         vault = settled_vault(forks, fork, order, outcome, stack)
-        own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running)
+        own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
         stack.callback(own.close)
         return own
 
@@ -322,7 +328,7 @@ def _foreground(fork: Fork) -> tuple[str, int] | None:
     since = fork.interrupted
     if since is None or is_shared(fork):
         return None
-    with fork.lock_if_free("looking at what runs") as free:
+    with fork.lock_if_free("looking at what runs", standing=True) as free:
         if free:
             return None
     with open(fork.path + b"/lock", "rb") as stream:

@@ -97,7 +97,7 @@ class Users:
         from mudroom.vault.forks.background import Book
 
         rows = [started for started, ended in Book(fork).rows() if ended is None]
-        with fork.lock_if_free("looking at what is left") as free:
+        with fork.lock_if_free("looking at what is left", standing=True) as free:
             if free or not rows:  # the holder was killed, or is about to release it
                 return
         commands = ", ".join(f"{row.id}: {show(b' '.join(row.command))}" for row in rows)

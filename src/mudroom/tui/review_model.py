@@ -135,7 +135,7 @@ class ReviewModel:
 
     def _is_at_rest(self) -> bool:
         """Return whether no command holds the fork. Its end may be far off, and is not waited for."""
-        with self.session.vault.fork(self.fork).lock_if_free("mudroom review") as free:
+        with self.session.vault.fork(self.fork).lock_if_free("mudroom review", standing=True) as free:
             return free
 
     def _require_at_rest(self) -> None:

@@ -20,6 +20,10 @@ _LOOK = 0.005
 """Seconds between two attempts while nothing has been told yet."""
 
 
+_LONGEST = 4096
+"""Bytes of a holder's text."""
+
+
 def _ignore(_holder: str) -> None:
     """Wait without a message."""
 
@@ -42,7 +46,7 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
 
 def holder_of(descriptor: int) -> str:
     """Return the text of the process that holds a lock, from the open lock file."""
-    return os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip() or "another mudroom"
+    return os.pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
 
 
 class Lock:
@@ -95,9 +99,11 @@ class Lock:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _sign(self, descriptor: int, holder: str) -> None:
-        os.ftruncate(descriptor, 0)
+        """Spaces cover the text of the previous holder. A file that is cut to nothing and written again is flushed to
+        the disk when it is closed, and the next cut waits for that: ext4(5), auto_da_alloc."""
         try:
-            os.pwrite(descriptor, holder.encode("utf-8", "replace")[:4096], 0)
+            text = holder.encode("utf-8", "replace")[:_LONGEST]
+            os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
         except OSError as error:
             if error.errno not in FULL:
                 raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too

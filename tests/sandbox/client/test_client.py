@@ -14,7 +14,8 @@ import pytest
 from box import ENVIRONMENT, KINDS, Box
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.client import Client, StepFailed
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.report import StepFailed
 
 pytestmark = pytest.mark.both_users
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, KINDS, NAMESPACES, Box, if_namespaces
+from box import ENVIRONMENT, HELD_KINDS, NAMESPACES, Box, if_namespaces
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit
@@ -79,7 +79,7 @@ class Beside:
         return ended
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_commands_side_by_side_see_the_same_view(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:
         server = Beside(box, kind, sandbox, "echo there > made; echo up; read word; cat told; exit 5")
@@ -92,7 +92,7 @@ def test_commands_side_by_side_see_the_same_view(box: Box, kind: str) -> None:
     assert (box.staged(kind) / "told").read_text() == "hello\n"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bare"])
+@pytest.mark.parametrize("kind", [kind for kind in HELD_KINDS if kind != "bare"])
 def test_they_share_tmp_network_and_processes(box: Box, kind: str) -> None:
     spaces = "readlink /proc/self/ns/net /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/ipc /proc/self/ns/user"
     with held(box, kind) as sandbox:
@@ -104,7 +104,7 @@ def test_they_share_tmp_network_and_processes(box: Box, kind: str) -> None:
         assert server.end().status == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_what_a_command_leaves_ends_with_it_and_the_others_go_on(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:
         server = Beside(box, kind, sandbox, "echo up; read word; exit 3")
@@ -117,7 +117,7 @@ def test_what_a_command_leaves_ends_with_it_and_the_others_go_on(box: Box, kind:
         assert os.waitstatus_to_exitcode(server.end().status) == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:
         server = Beside(box, kind, sandbox, "echo up; read word; exit 3")
@@ -135,7 +135,7 @@ def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, number: signal.Signals) -> None:
     with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 10) as output:
         for _time in range(5):
@@ -145,7 +145,7 @@ def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, n
             running.wait_gone()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:
         servers = [Beside(box, kind, sandbox, "trap '' TERM; echo up; sleep 986") for _number in range(3)]
@@ -154,7 +154,7 @@ def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
         assert [server.end().status for server in servers] == [signal.SIGKILL] * 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_program_that_is_not_there_is_the_commands_failure_only(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 20) as output:
         running = sandbox.run([b"no-such-program"], ENVIRONMENT, place_of(box, kind), output.descriptors)
@@ -175,7 +175,7 @@ ulimit -c; umask
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_joined_command_is_confined_as_a_first_one(box: Box, kind: str) -> None:
     _ended, first = box.run(CONFINED, box.prepared(kind))
     with held(box, kind) as sandbox:
@@ -229,7 +229,7 @@ def test_a_warden_that_is_killed_takes_its_command_with_it(box: Box) -> None:
         assert output == "0\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_command_that_stops_its_warden_is_still_ended(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:
         hostile = Beside(box, kind, sandbox, "kill -STOP $PPID; echo stopped; exec sleep 983")

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from mudroom.stage.views import directory_watch, secret
 from mudroom.stage.views.directory_watch import DirectoryWatch, is_told
-from mudroom.stage.views.preflight import parse_mounts
+from mudroom.stage.views.preflight import MountPoint, parse_mounts
 from mudroom.stage.views.secret import Finder
 
 pytestmark = [
@@ -300,6 +300,26 @@ def test_a_file_system_that_is_mounted_in_the_project(finder: Finder, project: P
     finally:
         subprocess.run(["umount", project / "d"], check=True)
     assert found(finder) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "is_kept"), [("elsewhere", "tmpfs", True), ("project/d", "tmpfs", False), ("", "nfs4", False)]
+)
+def test_the_table_of_mounts_changes(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str, is_kept: bool
+) -> None:
+    watch = DirectoryWatch(os.fsencode(project), 1)
+    watch.add(b"")
+    before = watch._table.mounts()
+    with_another = [*before, MountPoint(os.fsencode(tmp_path / place), kind)]
+    tables = iter([with_another, with_another, [*before]])
+    monkeypatch.setattr(watch._table, "mounts", lambda: next(tables))
+    (project / "new").touch()
+    assert watch.changed() == ({b""} if is_kept else None)
+    if is_kept:
+        assert watch.changed() == set()
+        assert watch.changed() == set(), "it has gone again"
+    watch.close()
 
 
 def test_descriptors_are_given_back(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

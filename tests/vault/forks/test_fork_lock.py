@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from conftest import Place
 from mudroom.core.clock import CommandStart
-from mudroom.vault.lock import Lock
+from mudroom.vault.lock import Lock, holder_of
 
 
 def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +49,20 @@ def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
         with open(fork.path + b"/running", "wb") as stream:
             stream.write(content)
         assert fork.interrupted == CommandStart(0)
+
+
+def test_the_holder_of_a_lock_is_told_whatever_was_written_before(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "lock")
+    for holder in ("a long command line", "sh", "", "a command line"):
+        with Lock(path, holder):
+            descriptor = os.open(path, os.O_RDONLY)
+            assert holder_of(descriptor) == (holder or "another mudroom")
+            os.close(descriptor)
+
+
+def test_a_lock_is_not_cut_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ext4 would flush it to the disk with every command."""
+    monkeypatch.setattr(os, "ftruncate", lambda *_arguments: pytest.fail("it was cut"))
+    for holder in ("a long command line", "sh"):
+        with Lock(os.fsencode(tmp_path / "lock"), holder):
+            pass

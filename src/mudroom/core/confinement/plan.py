@@ -55,6 +55,52 @@ class Plan(NamedTuple):
     """Variables of that image that are set to empty for the container's first process."""
 
 
+class StandingPlan(NamedTuple):
+    """The steps of a plan whose overlays stay mounted from one command of a fork to the next."""
+
+    template: tuple[Step, ...]
+    """Performed once. Each overlay is mounted over a directory of the host."""
+    ahead: tuple[Step, ...]
+    """Performed for each command before it is known, up to the loss of all privileges."""
+    late: tuple[Step, ...]
+    """Performed when the command is known."""
+    mounts: tuple[bytes, ...]
+    """Those directories of the host: the parents of the overlays' work directories."""
+    namespaces: int
+    maps: tuple[bytes, bytes, bool]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The parts that do not depend on the command. A command with another key needs another sandbox."""
+        return self._replace(late=())
+
+
+_LATE = ("view", "terminal", "hand_over", "cwd")
+"""Steps that need the command, and no privilege."""
+
+
+def standing_plan(plan: Plan) -> StandingPlan | None:
+    """Return the plan of a standing sandbox that runs the same command, or None if there is none: without overlays or
+    shared steps."""
+    end = len(plan.steps) - plan.last
+    own, mounts = plan.steps[plan.shared + plan.ahead : end], list[bytes]()
+    template, late = list(plan.steps[: plan.shared]), list[Step]()
+    ahead: list[Step] = [("enter",), *plan.steps[plan.shared : plan.shared + plan.ahead]]
+    for step in own:
+        if step[0] == "overlay":
+            _op, path, lowers, upper, work, volatile = step
+            place = work.rpartition(b"/")[0]
+            template.append(("overlay", place, lowers, upper, work, volatile))
+            ahead.append(("take", place, path))
+            mounts.append(place)
+        else:
+            (late if step[0] in _LATE else ahead).append(step)
+    if not (plan.shared and mounts):
+        return None
+    ahead += [*plan.steps[end:], ("enter",)]
+    return StandingPlan(tuple(template), tuple(ahead), (*late, ("leave",)), tuple(mounts), plan.namespaces, plan.maps)
+
+
 def _attributes(bits: int) -> str:
     words = [word for bit, word in ((1, "ro"), (2, "nosuid"), (4, "nodev"), (8, "noexec")) if bits & bit]
     return ",".join(words) or "rw"
@@ -75,6 +121,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "image": lambda _path, bits: f"the image's root, with all that is mounted there ({_attributes(bits)})",
     "beneath": lambda path: f"make sure that {_at(path)} is not a link",
     "enter": lambda: "start from the session's prepared root",
+    "take": lambda place, path: f"the overlay that stands at {show(place)}, at {_at(path)}",
+    "leave": lambda: "close the root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "inside": lambda source, path, bits: (
         f"show {show(source)} at {_at(path)}, inside of what is there ({_attributes(bits)})"

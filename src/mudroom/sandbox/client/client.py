@@ -10,21 +10,20 @@ import _socket
 import _thread
 import errno
 import itertools
-import marshal
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from mudroom.core.confinement.plan import NAMESPACES, Plan, Step, describe
-from mudroom.core.tree.path import show
-from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step
+from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
-from mudroom.sandbox.client.report import ReportError, read_record, read_report
+from mudroom.sandbox.client.report import parse_report, read_report
 from mudroom.sandbox.launcher.wire import CMSG_CLOEXEC
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
 
@@ -34,22 +33,12 @@ _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launc
 
 GROUP_SIGNALS = (1, 2, 3, 15, 20)
 """HUP, INT, QUIT, TERM and TSTP: the signals that terminals, timeout(1) and CI send to a whole process group."""
-ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
 FIRST_TO_GO = 500
 """oom_score_adj: as if half of the machine's memory were used in addition."""
 TEMPLATES = 8
 """Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
-
-
-class StepFailed(MudroomError):
-    """A plan could not be performed; the command has not run. ``op`` is the step's, or ``clone`` or ``map_ids``."""
-
-    def __init__(self, op: str, number: int, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.op = op
-        self.number = number
 
 
 class Exit(NamedTuple):
@@ -143,7 +132,7 @@ class Running:
             os.close(answer)
         if not data:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
-        record = _parse_report(data, read_report)
+        record = parse_report(data, read_report)
         if record[0] == "failed":
             raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
 
@@ -207,11 +196,11 @@ class Running:
     def ready(self) -> None:
         """Block until a held sandbox accepts commands. Raise StepFailed, or MudroomError if the launcher died."""
         data = os.read(self._report, 65536)
-        record = _parse_report(data) if data else None
+        record = parse_report(data) if data else None
         if record is None:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
         if record[0] != "ready":
-            raise _failure(record, self._steps, self._program)
+            raise self._failed(record)
 
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raise StepFailed or CommandNotStarted if the command never
@@ -222,7 +211,7 @@ class Running:
         """
         try:
             data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
-            record = _parse_report(data) if data else None
+            record = parse_report(data) if data else None
             if record is None or (record[0] == "exited" and not record[-1]):
                 self.wait_gone()  # processes are left: they end with init, and the pipe with it
         finally:
@@ -234,7 +223,9 @@ class Running:
         raise self._failed(record)
 
     def _failed(self, record: tuple[Any, ...]) -> MudroomError:
-        return _failure(record, self._steps, self._program)
+        from mudroom.sandbox.client.failure import failure_of
+
+        return failure_of(record, self._steps, self._program)
 
     def wait_gone(self) -> None:
         """Block, after ``wait``, until init and every mount of the sandbox are gone, too.
@@ -286,47 +277,6 @@ def _descriptor_of(rights: bytes) -> int:
     descriptor = int.from_bytes(rights[:4], "little")
     os.set_inheritable(descriptor, False)
     return descriptor
-
-
-def _parse_report(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
-    """Parse a report. A launcher in a container may be next to commands, so its data is not trusted."""
-    try:
-        return read(data)
-    except ReportError as error:
-        raise MudroomError(
-            f"the sandbox launcher sent an invalid report: {error}",
-            "do not trust the contents of this fork: discard it",
-        ) from error
-
-
-def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> MudroomError:
-    _failed, index, op, number, detail = record
-    if op == "exec":
-        return _not_started(program, number)
-    if op == "beneath" and number == ELOOP:
-        place = show(b"/" + steps[index][1])
-        message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
-        return StepFailed(op, number, message)
-    step = describe(steps[index]) if index >= 0 else op
-    message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
-    return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
-
-
-_TOO_LITTLE = {
-    ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
-    ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
-}
-"""What to do if a limit of the user's is too small, by operation and errno (clone(2))."""
-
-
-def _not_started(program: bytes, number: int) -> CommandNotStarted:
-    name = os.fsdecode(program)
-    if number in (ENOENT, ENOTDIR):
-        return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
-    hint = "is it an executable file?"
-    if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
-        hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
-    return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
 def _offer_to_the_oom_killer(pid: int) -> None:
@@ -399,6 +349,7 @@ class Client:
         terminal: Sequence[int] = (),
         held: bool = False,
         after: int = 0,
+        standing: StandingPlace | None = None,
     ) -> Running:
         """Start a command. ``stdio`` remain the caller's to close. PATH is searched inside the sandbox.
 
@@ -407,13 +358,17 @@ class Client:
         ``terminal`` lists the command's standard descriptors that become a pseudo-terminal of its own; the command
         starts only after ``Running.terminal`` was called. With ``held`` the sandbox gets no command yet, and lives
         until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` are then ignored. The command starts
-        when CLOCK_MONOTONIC_COARSE is later than ``after``, in nanoseconds: its sandbox is made meanwhile.
+        when CLOCK_MONOTONIC_COARSE is later than ``after``, in nanoseconds: its sandbox is made meanwhile. It runs in
+        ``standing`` if that is given; ``plan`` then counts for what belongs to the command alone.
 
         The steps that commands share are performed once, from the second command with the same steps on.
         """
         identity = next(self._ids)
         with self._choosing:
-            connection, namespaces, steps, sent = self._choose_process(plan)
+            if standing is None:
+                connection, namespaces, steps, sent = self._choose_process(plan)
+            else:
+                connection, namespaces, steps, sent = standing.sandbox.parts(plan)
             connection.active.add(identity)  # keeps other threads from ending that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         optional = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
@@ -435,6 +390,7 @@ class Client:
             "sockets": sockets,
             "held": held,
             "after": after,
+            "refresh": standing is not None and standing.refresh,
         }
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
@@ -464,7 +420,18 @@ class Client:
         elif plan.shared:
             template = self._templates.pop(key)
             if template is None or not template.is_open():
-                template = self._prepare(self._launcher, plan)
+                from mudroom.sandbox.client.template import prepare
+
+                template, report = prepare(
+                    self._launcher,
+                    next(self._ids),
+                    plan.maps,
+                    plan.namespaces,
+                    plan.steps[: plan.shared],
+                    (("enter",), *plan.steps[plan.shared : own]),
+                    plan.steps[last:],
+                )
+                os.close(report)
             self._templates[key] = template  # the most recently used is the last
             rest = (("enter",), *plan.steps[plan.shared :])
             return template, plan.namespaces & ~NAMESPACES["user"], rest, plan.steps[own:last]
@@ -504,31 +471,25 @@ class Client:
             if template is not None:
                 template.close()
 
-    def _prepare(self, launcher: Connection, plan: Plan) -> Connection:
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        steps = plan.steps[: plan.shared]
-        request = {
-            "op": "prepare",
-            "id": next(self._ids),
-            "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
-            "maps": plan.maps,
-            "plan": steps,
-            "ahead": (("enter",), *plan.steps[plan.shared : plan.shared + plan.ahead]),
-            "last": plan.steps[len(plan.steps) - plan.last :],
-            "each": plan.namespaces & ~NAMESPACES["user"],
-        }
-        try:
-            report = with_report(launcher, request, (theirs.fileno(),))
-        finally:
-            theirs.close()
-        try:
-            record = _parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
-        finally:
-            os.close(report)
-        if record[0] != "prepared":
-            ours.close()
-            raise _failure(record, steps, b"")
-        return Connection(ours)
+    def stand(self, plan: StandingPlan, door: int) -> StandingSandbox:
+        """Make a standing sandbox: a template of one fork. ``door``: a listening socket, at which it is dissolved; the
+        caller closes it. Raise StepFailed if a step fails."""
+        if self._launcher is None:
+            raise MudroomError("the sandbox launcher is not running")
+        from mudroom.sandbox.client.template import StandingSandbox, prepare
+
+        place = self._place
+        steps = (plan.template, plan.ahead, ())
+        made = prepare(
+            self._launcher,
+            next(self._ids),
+            plan.maps,
+            plan.namespaces,
+            *steps,
+            mounts=plan.mounts,
+            door=(door,),
+        )
+        return StandingSandbox(*made, plan, lambda: self._place == place)
 
     def close(self) -> None:
         """End the launcher and all its sandboxes."""

@@ -45,8 +45,11 @@ class Connection:
         carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
         self._sending = True
         try:
-            self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
-            self._socket.sendall(data)
+            # in one call: the other end would run at the first bytes, in place of this thread, and wait for the rest
+            message = len(data).to_bytes(4, "little") + data
+            sent = self._socket.sendmsg([message], carried)
+            if sent < len(message):
+                self._socket.sendall(message[sent:])
         except OSError as error:
             raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable
 
+from mudroom.errors import MudroomError
 from mudroom.typing import Any
 
 _DEEPEST = 8
@@ -150,3 +151,23 @@ def read_record(data: bytes) -> tuple[Any, ...]:
     if kinds is None or len(record) != 1 + len(kinds) or not all(map(isinstance, record[1:], kinds)):
         raise ReportError(f"no record of a launcher: {record[0]!r}")
     return record
+
+
+class StepFailed(MudroomError):
+    """A plan could not be performed; the command has not run. ``op`` is the step's, or ``clone`` or ``map_ids``."""
+
+    def __init__(self, op: str, number: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.op = op
+        self.number = number
+
+
+def parse_report(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
+    """Parse a report. A launcher in a container may be next to commands, so its data is not trusted."""
+    try:
+        return read(data)
+    except ReportError as error:
+        raise MudroomError(
+            f"the sandbox launcher sent an invalid report: {error}",
+            "do not trust the contents of this fork: discard it",
+        ) from error

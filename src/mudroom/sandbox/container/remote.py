@@ -24,6 +24,7 @@ from mudroom.core.confinement.container import Container, Engine, exec_argv, rem
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.client import Client, Running
+from mudroom.sandbox.client.template import StandingPlace
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.host import multiplex
 from mudroom.sandbox.limits.cgroup import Leaf
@@ -73,9 +74,10 @@ class RemoteClient(Client):
         terminal: Sequence[int] = (),
         held: bool = False,
         after: int = 0,
+        standing: StandingPlace | None = None,
     ) -> Running:
         """As ``Client.run``; the host waits for ``after`` itself. Raise Unsupported for a held sandbox."""
-        assert not after
+        assert not after and standing is None
         if held:
             raise Unsupported(
                 "a command in the background at level 2",

@@ -327,10 +327,14 @@ def set_up(
         report = keep_only([report, *sockets], 3)
     else:
         listeners = [descriptor for _kind, descriptor in context.listeners]
-        report = keep_only([report, context.root, *listeners, *sockets], 3)
+        filters = [context.listener] if context.listener >= 0 else []  # installed ahead of the command
+        report = keep_only([report, context.root, *listeners, *filters, *sockets], 3)
         context.root = report + 1
         context.listeners = [(kind, report + 2 + index) for index, (kind, _old) in enumerate(context.listeners)]
-    for number, name in enumerate(request["sockets"], report + 1 + (context.root >= 0) + len(context.listeners)):
+        if filters:
+            context.listener = report + 2 + len(listeners)
+    first = report + 1 + (context.root >= 0) + len(context.listeners) + (context.listener >= 0)
+    for number, name in enumerate(request["sockets"], first):
         setattr(context, name, number)
     return perform(request["plan"], report, context, request["first"]), report
 

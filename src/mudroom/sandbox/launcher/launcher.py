@@ -4,7 +4,7 @@ It runs as a process of its own (``python -I -S``) and receives requests over a 
 child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
 Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``step_context``, ``listener``,
-``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
+``directory``, ``link``, ``netlink``, ``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
 1. They import each other and no other module of mudroom, and of the standard library only the modules that the
    architecture test lists: every millisecond of start-up here is a millisecond of every cold ``mudroom run``. Code that
    a first command does not need is imported when it is needed, but never in an init after its ``pivot``: the files in
@@ -35,6 +35,9 @@ and sends a byte whenever the command has been stopped.
 
 A run that is ``held`` has no command: init writes ``("ready",)`` to the report pipe and receives commands over the
 socket ``door`` (``holder.py``).
+
+``mounts`` of a template makes it a standing one, with its door as the second descriptor; ``refresh`` of a run is for
+one of these (``template.py``).
 
 ``clear`` names work directories of overlays (``clearing.py``). It is not answered.
 
@@ -155,6 +158,9 @@ class Loop:
         self._runs: dict[int, Run] = {}
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
+        self._door = spare.door.fileno() if spare is not None and spare.door is not None else -1
+        if self._door >= 0:
+            self._poller.register(self._door, select.POLLIN)
 
     def run(self) -> None:
         self._refill()
@@ -165,6 +171,10 @@ class Loop:
             for descriptor, _events in ready:
                 if descriptor in self._runs:
                     self._finish(descriptor)
+                elif descriptor == self._door and self._spare is not None:
+                    self._end()
+                    self._spare.dissolve()
+                    return
                 elif descriptor == self._control.fileno():
                     request, descriptors = receive(self._control)
                     if request is None:
@@ -197,8 +207,20 @@ class Loop:
             clear(request["works"])
         elif self._spare is None:
             self._watch(start(request, descriptors))
-        elif not self._spare.take(request, descriptors):
-            self._watch(start(self._spare.complete(request), descriptors))
+        else:
+            self._start_in_template(self._spare, request, descriptors)
+
+    def _start_in_template(self, spare: Spare, request: Request, descriptors: list[int]) -> None:
+        if request["refresh"]:
+            try:
+                spare.refresh()
+            except OSError as error:
+                tell(descriptors[-1], ("failed", -1, "refresh", error.errno or 0, ""))
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                return
+        if not spare.take(request, descriptors):
+            self._watch(start(spare.complete(request), descriptors))
 
     def _pause_or_resume(self, request: Request, answer: int) -> None:
         """Pause or resume a sandbox, and report when that is done. A sandbox that has ended counts as stopped."""

@@ -10,6 +10,7 @@ import _socket
 import ctypes
 import os
 
+from mudroom.sandbox.launcher.directory import make_directories, make_directory
 from mudroom.sandbox.launcher.kernel import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -93,28 +94,6 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
 
-def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
-    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
-    try:
-        _mkdir(root, path or b".", mode)  # most often the parents exist
-        return
-    except FileNotFoundError:
-        pass
-    position = path.find(b"/")
-    while position > 0:
-        _mkdir(root, path[:position], 0o755)
-        position = path.find(b"/", position + 1)
-    if path:
-        _mkdir(root, path, mode)
-
-
-def _mkdir(root: int, path: bytes, mode: int) -> None:
-    try:
-        os.mkdir(path, mode, dir_fd=root)
-    except FileExistsError:
-        pass
-
-
 def attach(context: StepContext, tree: int, path: bytes) -> None:
     syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
@@ -176,6 +155,19 @@ def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None
     step_host(context, mountpoint, attributes)
 
 
+def step_take(context: StepContext, place: bytes, path: bytes) -> None:
+    """Move the mount at a path of the host to its place in the new root. A template has made it, and keeps its own;
+    this one is a copy that came with the mount namespace (clone(2), CLONE_NEWNS)."""
+    make_directories(context.root, path)
+    syscall(SYS_move_mount, AT_FDCWD, place, context.root, path, 0)
+
+
+def step_leave(context: StepContext) -> None:
+    """Close the new root, which ``enter`` has opened again after the pivot."""
+    os.close(context.root)
+    context.root = -1
+
+
 def step_beneath(context: StepContext, path: bytes) -> None:
     require_no_link(context.root, path)
 
@@ -217,7 +209,7 @@ def step_inside(context: StepContext, source: bytes, path: bytes, attributes: in
     *above, last = path.split(b"/")
     at = os.dup(context.root)
     for name in (*above, last) if is_directory else above:
-        _mkdir(at, name, 0o755)
+        make_directory(at, name, 0o755)
         below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
         os.close(at)
         at = below

@@ -2,6 +2,14 @@
 command.
 
 Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+
+A *standing* template belongs to one fork: it has also mounted the fork's overlays, each over a directory of the host,
+and its spare is ready for the command: it has its root, no capabilities, and its filter. Rules of it:
+1. It never runs a command itself, and its mounts are moved nowhere: a spare moves the copies that it is cloned with.
+2. A request with ``refresh`` makes it drop what the kernel remembers of the files of an overlay, so that the command
+   sees the project as it is now.
+3. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
+   cloned and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
 """
 
 from __future__ import annotations
@@ -18,12 +26,24 @@ from mudroom.sandbox.launcher.init import (
     run_init,
     run_role,
 )
-from mudroom.sandbox.launcher.kernel import clone
+from mudroom.sandbox.launcher.kernel import (
+    AT_FDCWD,
+    FSCONFIG_CMD_RECONFIGURE,
+    FSPICK_CLOEXEC,
+    SYS_fsconfig,
+    SYS_fspick,
+    check,
+    clone,
+    libc,
+    syscall,
+)
 from mudroom.sandbox.launcher.step_context import StepContext
 from mudroom.sandbox.launcher.wire import receive, send, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mudroom.sandbox.launcher.init import Plan
     from mudroom.sandbox.launcher.wire import Request
 
@@ -37,7 +57,10 @@ def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_soc
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
-    return _socket.socket(fileno=4), Spare(request["ahead"], request["last"], request["each"])
+    spare = Spare(request["ahead"], request["last"], request["each"])
+    if request["mounts"]:
+        spare.mounts, spare.door = request["mounts"], _socket.socket(fileno=5)
+    return _socket.socket(fileno=4), spare
 
 
 def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int) -> None:
@@ -73,6 +96,34 @@ class Spare:
         """A spare could not be made; it is not tried again for every command."""
         self.init: Run | None = None
         self.channel: _socket.socket | None = None
+        self.mounts: tuple[bytes, ...] = ()
+        """Directories of the host over which a standing template has mounted its overlays."""
+        self.door: _socket.socket | None = None
+        """The door of a standing template."""
+
+    def refresh(self) -> None:
+        """Drop what the kernel remembers of the files of the overlays: reconfigure_super in fs/super.c begins with
+        shrink_dcache_sb. Raise OSError if that is not possible."""
+        for mount in self.mounts:
+            picked = syscall(SYS_fspick, AT_FDCWD, mount, FSPICK_CLOEXEC)
+            try:
+                syscall(SYS_fsconfig, picked, FSCONFIG_CMD_RECONFIGURE, None, None, 0)
+            finally:
+                os.close(picked)
+
+    def dissolve(self) -> None:
+        """End the mounts, after the last process that has copies of them, and answer. A process is reaped after it has
+        given up its mount namespace, and an unmount is done when the call returns (cleanup_mnt in fs/namespace.c runs
+        before the return to user mode)."""
+        assert self.door is not None
+        listening: Any = self.door  # the type stub lacks ``_accept``
+        peer = _socket.socket(fileno=listening._accept()[0])
+        for mount in self.mounts:
+            check(libc.umount2(mount, 0), os.fsdecode(mount))
+        try:
+            peer.send(b"g")
+        except BrokenPipeError:
+            pass  # it has not waited
 
     def refill(self) -> Run | None:
         """Clone a spare if there is none. Return it if it is new, else None."""

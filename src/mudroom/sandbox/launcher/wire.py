@@ -26,8 +26,10 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
 def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> None:
     data = marshal.dumps(message)
     rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
-    channel.sendmsg([len(data).to_bytes(4, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    channel.sendall(data)
+    whole = len(data).to_bytes(4, "little") + data  # in one call: the other end would wait for the rest
+    sent = channel.sendmsg([whole], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    if sent < len(whole):
+        channel.sendall(whole[sent:])
 
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:

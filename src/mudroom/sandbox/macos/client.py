@@ -21,6 +21,7 @@ from mudroom.sandbox.client.connection import Connection
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mudroom.sandbox.client.template import StandingPlace
     from mudroom.sandbox.limits.cgroup import Leaf
 
 SIGKILL = 9
@@ -64,13 +65,14 @@ class DarwinClient(Client):
         terminal: Sequence[int] = (),
         held: bool = False,
         after: int = 0,
+        standing: StandingPlace | None = None,
     ) -> Running:
         """As ``client.Client.run``. Raise Unsupported for ``held``, ``leaf`` and ``want_gate``, which need
         namespaces, and for ``after``, which the host waits for here."""
         if held:
             found = "a Mac, where no sandbox lives longer than its command"
             raise Unsupported("a command in the background", "namespaces that others can join", found)
-        if want_gate or leaf is not None or after:
+        if want_gate or leaf is not None or after or standing is not None:
             raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
         with self._choosing:  # several threads may run commands
             self._reap()

@@ -18,7 +18,7 @@ from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.client.client import StepFailed
+from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.host.host import Host, own_settings, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import _socket
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from mudroom.typing import Any
+from mudroom.vault.socket_path import short_path
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 
@@ -72,17 +72,6 @@ class Entrance:
                     os.unlink(path)
                 except FileNotFoundError:
                     pass
-
-
-@contextmanager
-def short_path(path: bytes) -> Iterator[bytes]:
-    """Yield a short path to the same file: the path of a unix socket has at most 108 bytes (unix(7))."""
-    above, _slash, name = path.rpartition(b"/")
-    directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield b"/proc/self/fd/%d/%s" % (directory, name)
-    finally:
-        os.close(directory)
 
 
 def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:

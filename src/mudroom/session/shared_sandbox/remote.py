@@ -15,11 +15,11 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import JoinedCommand, join
-from mudroom.session.confinement.entrance import short_path
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.socket_path import short_path
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:

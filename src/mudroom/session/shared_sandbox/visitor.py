@@ -24,10 +24,10 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.launcher.wire import receive, tell
-from mudroom.session.confinement.entrance import short_path
 from mudroom.typing import Any, Protocol
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.socket_path import short_path
 
 WELCOME = b"w"
 PATIENCE = 10.0

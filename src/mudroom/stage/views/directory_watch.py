@@ -1,8 +1,8 @@
 """Watch the directories of a project with inotify(7), so that nobody has to look at each of them again.
 
 A watch is relied on only where the kernel tells of every change: on file systems of this machine (``LOCAL``), while
-the mounts stay as they are, and while no directory moves (those below it tell nothing, and have other paths then).
-Everything else is reported as "look at all again". Nothing is read from the files.
+the mounts in the project stay as they are, and while no directory moves (those below it tell nothing, and have other
+paths then). Everything else is reported as "look at all again". Nothing is read from the files.
 
 An instance and its watches count for the user (``/proc/sys/fs/inotify``), and the user's editor needs some, too: a
 watch takes at most half of what one user may have.
@@ -82,7 +82,7 @@ class DirectoryWatch:
     def changed(self) -> set[bytes] | None:
         """Return the directories in which an entry came, went or changed its mode since the last call. None: any may
         have changed, also from now on; the watch is of no use any more."""
-        if os.getpid() != self._process or self._table.mounts() is not self._mounts:
+        if os.getpid() != self._process or not self._has_same_mounts():
             return None
         if self._identify() != self._identity:
             return None
@@ -104,6 +104,17 @@ class DirectoryWatch:
                 elif mask & _ISDIR and name:
                     found.add(path + b"/" + name if path else name)
         return None
+
+    def _has_same_mounts(self) -> bool:
+        """Mounts elsewhere change nothing here. One that covers the root shows in its identity."""
+        before, now = self._mounts, self._table.mounts()
+        if now is before:
+            return True
+        self._mounts = now
+        root = self._root
+        return not (submounts(root, before) or submounts(root, now)) and filesystem(root, before) == filesystem(
+            root, now
+        )
 
     def _identify(self) -> tuple[int, int]:
         """A directory above the root that moves is no event."""

@@ -32,14 +32,19 @@ class OverlayView:
         self._current = b""
         self.is_live = False
         """Whether the view is mounted now: its layers must not be tidied up then."""
+        self.has_tidied = False
+        """Whether ``differences`` has changed the upper layer."""
 
     @property
     def staged(self) -> tuple[bytes, ...]:
         return (self._upper, *self._layers)
 
-    def prepare(self) -> None:
+    def prepare(self, work: bytes = b"") -> None:
         """Create the upper and work directories. The upper gets the base's own mode, because the root of the view shows
-        it."""
+        it. ``work``: the name of the work directory of a mount that stands already; then nothing is to be created."""
+        if work:
+            self._current = work
+            return
         is_new = not os.path.lexists(self._upper)
         upper = safe_open.make_directory(self._upper)
         try:
@@ -67,25 +72,32 @@ class OverlayView:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
-        yield from layer_differences(self._upper, lower, tidy=not self.is_live)
+        yield from layer_differences(self._upper, lower, tidy=not self.is_live, tidied=self._tidied)
+
+    def _tidied(self) -> None:
+        self.has_tidied = True
 
 
-def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Iterator[RawDifference]:
+def layer_differences(
+    layer: bytes, lower: Source, *, tidy: bool = False, tidied: Callable[[], None] = lambda: None
+) -> Iterator[RawDifference]:
     """Yield the differences between a layer and the tree below it; whiteouts and opaque directories as explicit
     deletions.
 
     ``tidy``: remove whiteouts that hide no entry (the user has deleted the hidden one), because a directory with a
-    whiteout could not be applied by a rename.
+    whiteout could not be applied by a rename. ``tidied`` is called for each that is removed.
     """
     root = open_root(layer)
     try:
         with loosened(root) as enter:
-            yield from _walk(root, lower, enter, tidy)
+            yield from _walk(root, lower, enter, tidy, tidied)
     finally:
         os.close(root)
 
 
-def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool) -> Iterator[RawDifference]:
+def _walk(
+    layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool, tidied: Callable[[], None]
+) -> Iterator[RawDifference]:
     """Walk both trees side by side, directory by directory.
 
     Each pending item: path, whether there is a directory below at that path, whether that is hidden. Only the topmost
@@ -112,6 +124,7 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
             elif tidy:
                 with reach(layer, prefix + name) as (above, rest):
                     os.unlink(rest, dir_fd=above)
+                tidied()
         for name, entry in layer_listing.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":

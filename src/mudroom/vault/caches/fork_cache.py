@@ -46,11 +46,19 @@ class ForkCache:
         self._work = b""
         self._is_plain = False
 
-    def view(self, places: tuple[tuple[bytes, bytes], ...], *, overlay: bool, seed: int) -> CacheView:
+    def view(
+        self, places: tuple[tuple[bytes, bytes], ...], *, overlay: bool, seed: int, work: bytes = b""
+    ) -> CacheView:
         """Create what is missing, and return the caches as a plan mounts them. Raise MudroomError if a container has
-        replaced a directory. ``seed``: bytes that are copied from the pools at most where no overlay is mounted."""
+        replaced a directory. ``seed``: bytes that are copied from the pools at most where no overlay is mounted.
+        ``work``: the name of the work directory of an overlay that stands already; then nothing is to be created."""
         if not places:
             return CacheView(())
+        if work:
+            note_pool(self._fork, self._use)
+            self._work = work
+            pools = tuple(self._pools + b"/" + name for name in pools_read(self._use.agent, self._use.share))
+            return CacheView(places, pools, self._place + b"/upper", self._place + b"/work/" + work)
         os.close(safe_open.make_directory(self._place))
         note_pool(self._fork, self._use)
         lowers = tuple(self._pool(name) for name in pools_read(self._use.agent, self._use.share))
@@ -69,6 +77,17 @@ class ForkCache:
     def works(self) -> tuple[tuple[bytes, bytes], ...]:
         """The work directory of the mount, as its parent and its name; empty if there is none."""
         return ((self._place + b"/work", self._work),) if self._work else ()
+
+    @property
+    def stamps(self) -> tuple[tuple[int, int] | None, ...]:
+        """Stamps of the pools, which change with each publication."""
+        pools = (self._pools + b"/" + name for name in pools_read(self._use.agent, self._use.share))
+        return tuple(_stamp(pool + b".size") for pool in pools)
+
+    @property
+    def has_new(self) -> bool:
+        """Whether the fork's layer over the pools has entries."""
+        return bool(self._work) and not is_empty(self._place + b"/upper")
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""
@@ -140,6 +159,14 @@ def recorded_pool(fork: Fork) -> bytes:
         return safe_open.read(fork.path + b"/caches/pool")
     except FileNotFoundError:
         return b""
+
+
+def _stamp(path: bytes) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return None  # nothing was published yet
+    return info.st_ino, info.st_mtime_ns
 
 
 def is_empty(path: bytes) -> bool:

@@ -139,8 +139,11 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
             stream.write(data)
 
 
-def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart) -> Changeset:
-    """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it."""
+def gather(
+    fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: CommandStart, *, settle: bool = True
+) -> Changeset:
+    """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
+    ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
     if isinstance(view, OverlayView) and _is_untouched(fork):
         changeset = Changeset()
@@ -151,7 +154,7 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, 
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
-    if isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
+    if settle and isinstance(view, OverlayView) and not view.is_live and os.path.lexists(fork.upper + b"/.git"):
         from mudroom.vault.forks.repository_pin import settle_repository
 
         settle_repository(fork, opened, changeset, window)

@@ -147,7 +147,7 @@ class ForkSummaries:
 
 def _state(fork: Fork, brief: RecordSummary | None) -> State:
     if fork.interrupted is not None:
-        with fork.lock_if_free("a list of forks") as free:
+        with fork.lock_if_free("a list of forks", standing=True) as free:
             return "cut off" if free else "running"
     if os.path.lexists(fork.path + b"/mount"):
         return "mounted"

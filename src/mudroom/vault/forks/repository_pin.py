@@ -31,9 +31,23 @@ from mudroom.vault.store.fork import Fork
 
 _GIT = b".git"
 _HEAD, _INDEX, _PACKED = b".git/HEAD", b".git/index", b".git/packed-refs"
+_OPAQUE = "user.overlay.opaque"
 _MOST_UNPACKED = 10_000
 _REF_LIMIT, _PACKED_LIMIT = 4096, 64 << 20
 _REF_MODE = 0o644
+
+
+def shows_git_below(layer: bytes) -> bool:
+    """Return whether a layer has a ``.git`` that shows all of the one below: an empty directory. Each ``git status``
+    leaves one, since it makes and removes a lock file."""
+    place = layer + b"/" + _GIT
+    try:
+        with os.scandir(place) as scan:
+            if next(scan, None) is not None:
+                return False
+        return _OPAQUE not in os.listxattr(place, follow_symlinks=False)
+    except OSError:
+        return False  # there is none, it is a file, or it is closed to us
 
 
 def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window: EditWindow) -> None:
@@ -46,7 +60,7 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window
     if entry is None or entry.kind != "directory" or base.look(_HEAD) is None:
         return
     changed = {change.path for change in changeset.changes if is_below(change.path, _GIT)}
-    is_sealed = any(os.path.lexists(layer + b"/" + _GIT) for layer in fork.sealed)
+    is_sealed = any(os.path.lexists(layer + b"/" + _GIT) and not shows_git_below(layer) for layer in fork.sealed)
     if not changed and not is_sealed:
         _follow(fork)
     elif not {_GIT, _HEAD} & changed:

@@ -4,6 +4,7 @@ forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
     record          changes of its last command (vault/record.py); absent while the first command runs
     landed          paths that applies have landed while its layers still hold them (stage/originals/original.py)
+    standing        the door of the sandbox that stands for this fork (vault/standing.py)
     lock            flock(2): one command, apply or mount of this fork at a time
     running         start time of the running command, or of the one that ran when mudroom was killed
     work/<hex>/     of the overlay's mounts
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
 
 CREDENTIALS = b"/credentials"
+DOOR = b"/standing"
 MASKED = b"/masked"
 APART = b"/apart"
 """Of a layer: a copy of its tree until it takes the place of the tree (``vault/forks/apart.py``)."""
@@ -131,24 +133,31 @@ class Fork:
     # --- one thing at a time ---
 
     @contextmanager
-    def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
+    def lock(
+        self, holder: str, waiting: Callable[[str], None] = lambda _other: None, *, standing: bool = False
+    ) -> Iterator[None]:
         """Hold the fork's lock for the block. Wait for the present holder; ``waiting`` is called with its text if that
-        takes longer than ``PATIENCE``. Raise ForkGone if the fork has gone meanwhile."""
+        takes longer than ``PATIENCE``. Raise ForkGone if the fork has gone meanwhile.
+
+        A sandbox that stands for the fork is dissolved first (``vault/standing.py``), or, with ``standing``, left: by a
+        command that may run in it, and by a reader of the lock's holder."""
         lock = Lock(self.path + b"/lock")
         _acquire(self, lambda: lock.acquire(holder, waiting, PATIENCE))
         with _released_at_the_end(self, lock):
             self._lock = lock
             try:
+                if not standing:
+                    dissolve(self)
                 yield
             finally:
                 self._lock = self._state = None
 
     @contextmanager
-    def lock_if_free(self, holder: str, patience: float = 0.0) -> Iterator[bool]:
+    def lock_if_free(self, holder: str, patience: float = 0.0, *, standing: bool = False) -> Iterator[bool]:
         """Try to take the fork's lock without waiting for a command. Yield whether it was taken.
 
         ``patience``: seconds to wait for a holder that only reads the fork. A command that runs in the fork is not
-        waited for. Raise ForkGone if the fork has gone.
+        waited for. Raise ForkGone if the fork has gone. ``standing``: as for ``lock``.
         """
         lock = Lock(self.path + b"/lock", holder)
         until = time.monotonic() + patience
@@ -160,6 +169,8 @@ class Fork:
         with _released_at_the_end(self, lock):
             self._lock = lock
             try:
+                if not standing:
+                    dissolve(self)
                 yield True
             finally:
                 self._lock = self._state = None
@@ -320,6 +331,17 @@ def _released_at_the_end(fork: Fork, lock: Lock) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def dissolve(fork: Fork) -> None:
+    """End the sandbox that stands for the fork, if there is one, and its mounts. Hold the fork's lock."""
+    if not os.path.lexists(fork.path + DOOR):
+        return
+    from mudroom.vault.standing import end_sandbox
+
+    state, vault = fork.state_or_none, os.path.dirname(os.path.dirname(fork.path))
+    uppers = [fork.path + b"/caches/upper", *([fork.layer(state.upper) + b"/tree"] if state is not None else [])]
+    end_sandbox(fork.name, fork.path + DOOR, uppers, vault + b"/probe-" + os.urandom(4).hex().encode())
 
 
 def forget_release(vault: bytes, layer: str) -> None:

@@ -113,7 +113,7 @@ def require_at_rest(session: Session, name: str) -> str:
     """Return the name of the fork. Raise Refusal (404), or Refusal (409) if a command runs in it: reading it would wait
     for that command. Another reader is waited for, because a page sends several requests at once."""
     fork = session.vault.fork(require_fork(session, name))
-    with fork.lock_if_free("the page", PATIENCE) as free:
+    with fork.lock_if_free("the page", PATIENCE, standing=True) as free:
         if not free:
             raise Refusal(409, "busy", f"a command is running in {name}", "look again when it has ended")
     return name

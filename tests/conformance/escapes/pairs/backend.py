@@ -26,6 +26,8 @@ class Backend(NamedTuple):
     namespaces: bool = True
     store: bool = False
     """A directory of credentials is open to both."""
+    standing: bool = False
+    """The forks have run commands before, and keep their overlays mounted."""
     engine: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Variables by which an engine of level 2 is found."""
 
@@ -41,6 +43,10 @@ BACKENDS: dict[str, Backend] = {
     "0, an open store": Backend(0, "overlay", store=True),
 }
 """By the name in the document: the level, and how the project is staged."""
+STANDING = Backend(1, "overlay", standing=True)
+"""What passes is what passes with ``1, overlay``."""
+_BEFORE = 3
+"""Commands after which a sandbox stands."""
 RELATIONS = ("threads", "checkpoint", "sessions", "processes", "projects")
 """Beside two forks of one session: two threads, a fork of the giver's own checkpoint, two sessions, a command of
 another process, and two projects of one user."""
@@ -65,12 +71,21 @@ def opened(ground: Ground, backend: Backend, client: Client | None = None, proje
     return session
 
 
+def stand(session: Session, backend: Backend, *forks: str) -> None:
+    """Let sandboxes stand for the forks, if the backend says so."""
+    for fork in forks if backend.standing else ():
+        for _command in range(_BEFORE):
+            session.run([b"true"], fork=fork)
+        assert os.path.lexists(session.vault.fork(fork).path + b"/standing")
+
+
 def landed(ground: Ground, backend: Backend, way: str, client: Client | None = None) -> dict[str, str]:
     """Return what an accomplice changed on one way to the project, by attempt."""
     if any(BACKENDS[name] == backend for name, _way in LANDS):
         ground.handing = PATIENCE
     with opened(ground, backend, client) as session:
         giver = os.fsdecode(session.vault.path) + f"/forks/{GIVER}"
+        stand(session, backend, GIVER)
         accomplice = Accomplice(ground, ForkSide(session, "b"), giver)
         try:
             return WAYS[way](ground, session, accomplice)
@@ -85,6 +100,7 @@ def sides(
     """Yield the giver's side and the taker's."""
     with ExitStack() as stack:
         session = stack.enter_context(opened(ground, backend, client))
+        stand(session, backend, GIVER, "b")
         giver: Side = ForkSide(session, GIVER)
         taker: Side = ForkSide(session, "b")
         if relation == "threads":

@@ -1,0 +1,45 @@
+"""Why a command did not run: from the launcher's report to an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from mudroom.core.confinement.plan import Step, describe
+from mudroom.core.tree.path import show
+from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.sandbox.client.report import StepFailed
+from mudroom.typing import Any
+
+ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
+
+
+def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> MudroomError:
+    _failed, index, op, number, detail = record
+    if op == "exec":
+        return _not_started(program, number)
+    if op == "beneath" and number == ELOOP:
+        place = show(b"/" + steps[index][1])
+        message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
+        return StepFailed(op, number, message)
+    step = describe(steps[index]) if index >= 0 else op
+    message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
+    return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
+
+
+_TOO_LITTLE = {
+    ("clone", errno.EAGAIN): "permit more processes: ulimit -u",
+    ("clone", errno.ENOMEM): "permit more memory: ulimit -v",
+}
+"""What to do if a limit of the user's is too small, by operation and errno (clone(2))."""
+
+
+def _not_started(program: bytes, number: int) -> CommandNotStarted:
+    name = os.fsdecode(program)
+    if number in (ENOENT, ENOTDIR):
+        return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
+    hint = "is it an executable file?"
+    if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
+        hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
+    return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)

@@ -1,0 +1,102 @@
+"""Whether anything in a project may have changed that a mounted overlay does not see, told by inotify(7).
+
+An overlay remembers names and modes of the files below it (Documentation/filesystems/overlayfs.rst: changes of the
+underlying files while it is mounted are not followed). What it remembers is dropped before a command unless it is known
+that nobody has made, removed, renamed or chmod'ed a file since. Contents are read from the files themselves.
+
+Every directory is watched, also those that are not searched for secrets. In doubt the answer is that something changed:
+without a watch, while one begins, when events were lost, when a directory moved (``directory_watch.py``). Not told is a
+change of a file's mode through another hard link, outside of the project.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+from collections.abc import Iterable
+
+from mudroom.stage.views.directory_watch import DirectoryWatch
+
+MOST = 5_000
+"""Directories that are watched: a watch is about 1 KB of the kernel's memory, and counts for the user."""
+_QUIET = 3
+"""Looks before a watch begins, twice as many after each that was lost."""
+_MOST_QUIET = 64
+
+
+class TreeWatch:
+    """Thread-safe: ``_lock`` guards all, and is held while the project is walked."""
+
+    def __init__(self, root: bytes) -> None:
+        """``root``: the project's absolute path."""
+        self._root = root
+        self._lock = _thread.allocate_lock()
+        self._watch: DirectoryWatch | None = None
+        self._known: set[bytes] = set()
+        self._number = self._asked = 0
+        self._patience = _QUIET
+
+    def look(self) -> int:
+        """Return a number. If it is the same as that of an earlier look, nothing has changed since that look."""
+        with self._lock:
+            if self._watch is not None and self._is_quiet(self._watch):
+                return self._number
+            self._number += 1
+            if self._watch is None:
+                self._asked += 1
+                if self._asked >= self._patience:
+                    self._begin()
+            return self._number
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _is_quiet(self, watch: DirectoryWatch) -> bool:
+        changed = watch.changed()
+        if changed:
+            try:
+                self._add(watch, changed)
+            except OSError:
+                changed = None
+        if changed is None:
+            self._give_up()
+        return changed is not None and not changed
+
+    def _begin(self) -> None:
+        try:
+            watch = self._watch = DirectoryWatch(self._root, 1)
+            self._add(watch, [b""])
+        except OSError:  # too many directories, no watch left for this user, or a file system that tells nothing
+            self._give_up()
+
+    def _add(self, watch: DirectoryWatch, paths: Iterable[bytes]) -> None:
+        """Watch these directories and those below that are not known yet: each is watched first and listed then. Raise
+        OSError if not all can be watched, such as one that is closed to us: root may change what is in it, and a
+        command may open it in its fork."""
+        pending = list(paths)
+        while pending:
+            path = pending.pop()
+            if len(self._known) >= MOST:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            watch.add(path)
+            self._known.add(path)
+            prefix = path + b"/" if path else b""
+            try:
+                with os.scandir(self._root + b"/" + path) as scan:
+                    below = [prefix + entry.name for entry in scan if entry.is_dir(follow_symlinks=False)]
+            except (FileNotFoundError, NotADirectoryError):
+                self._known.discard(path)
+                continue  # gone, or a file: an event of the directory above follows
+            pending += [name for name in below if name not in self._known]
+
+    def _give_up(self) -> None:
+        self._end()
+        self._asked, self._patience = 0, min(2 * self._patience, _MOST_QUIET)
+
+    def _end(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        self._known.clear()

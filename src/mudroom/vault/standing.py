@@ -1,0 +1,74 @@
+"""A fork's standing sandbox, seen from the fork: whoever takes the fork's lock ends it first.
+
+A session may keep the overlays of a fork mounted from one command to the next (``session/standing.py``). Two mounts of
+one upper layer are forbidden, nobody else may change a layer that is mounted, and what is reviewed has to be out of
+reach. So:
+
+1. A socket at ``forks/<name>/standing``, the door, exists before the mount does, and is removed after it has gone. Both
+   are done by the holder of the fork's lock.
+2. The holder of the fork's lock dissolves the sandbox before anything else: it connects, and one byte comes when no
+   process and no mount is left. The session that owns the sandbox is not asked: a process of the sandbox answers
+   (``sandbox/launcher/template.py``), also while its session waits, or is stopped by its terminal.
+3. Only a command that is about to run in the sandbox, and a look at who holds the lock, leave it.
+4. If nobody answers, its processes were killed, and may still be dying. Then the kernel is asked until the overlays are
+   gone (``stage/views/released.py``).
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+from collections.abc import Sequence
+
+from mudroom.errors import MudroomError, SandboxAlive
+from mudroom.vault.socket_path import short_path
+
+PATIENCE = 10.0
+"""Seconds for an answer: a sandbox without a command has nothing else to do."""
+
+
+def open_door(door: bytes) -> _socket.socket:
+    """Return the listening socket at the path of a fork's door, to be handed to its sandbox. Hold the fork's lock;
+    there is no other door. Raise OSError."""
+    listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        with short_path(door) as path:
+            listening.bind(path)
+        listening.listen()
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def end_sandbox(name: str, door: bytes, uppers: Sequence[bytes], scratch: bytes) -> None:
+    """End the standing sandbox of a fork that has a door. Hold the fork's lock. ``uppers``: the writable directories of
+    its overlays. ``scratch``: as for ``released``. Raise SandboxAlive if the overlays stay mounted, MudroomError if the
+    sandbox does not answer."""
+    if not _is_gone(name, door):
+        from mudroom.stage.views.released import released
+
+        present = [upper for upper in uppers if os.path.isdir(upper)]
+        if not all(released(present, scratch)):
+            raise SandboxAlive(
+                f"the files of the fork {name} are still mounted for commands of a mudroom that was killed",
+                "try again in a moment",
+            )
+    os.unlink(door)
+
+
+def _is_gone(name: str, door: bytes) -> bool:
+    """Ask a sandbox to end. Return whether it has answered that nothing is left."""
+    asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    asking.settimeout(PATIENCE)
+    try:
+        with short_path(door) as path:
+            asking.connect(path)
+        return asking.recv(1) == b"g"
+    except TimeoutError:
+        hint = "continue or end the mudroom that has run commands in it"
+        raise MudroomError(f"the sandbox that stands for the fork {name} does not answer", hint) from None
+    except OSError:
+        return False
+    finally:
+        asking.close()
