@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.client import Client
 
 
 class Context(NamedTuple):
@@ -14,3 +17,5 @@ class Context(NamedTuple):
     as_json: bool
     project: bytes | None
     """The value of --project, as bytes; None if the option was not given."""
+    client: Client | None = None
+    """The launcher to start, instead of a new process; None: a new one. The verb uses it at most once."""
