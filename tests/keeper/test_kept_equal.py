@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import resource
 import signal
@@ -309,3 +310,40 @@ def test_many_at_once(kept: Kept) -> None:
     ran = [output for output in outputs if output]
     assert ran == [b"%d\n" % number for number, output in enumerate(outputs) if output]
     assert len(ran) >= 6
+
+
+def on_terminal(kept: Kept, command: list[str], *words: str, way: str) -> tuple[int, bytes]:
+    """Run a command with a terminal of its own. Return the exit code and what appeared there."""
+    kept.wait()
+    pid, master = pty.fork()
+    if pid == 0:
+        try:
+            os.chdir(kept.place.project)
+            environment = {**kept.environment, "TERM": "xterm", "MUDROOM_KEEPER": way}
+            os.execve(command[0], [*command, *words], environment)
+        finally:
+            os._exit(127)
+    shown = b""
+    try:
+        while piece := os.read(master, 65536):
+            shown += piece
+    except OSError:
+        pass  # EIO: its other side is closed
+    os.close(master)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+
+@pytest.mark.parametrize("words", [["status"], ["ls"]], ids=" ".join)
+def test_what_only_writes_to_a_terminal(kept: Kept, words: list[str]) -> None:
+    kept.place.write("f", "1\n")
+    kept.start()
+    assert kept("run", "--keep", "--", "sh", "-c", "echo new > new; rm f").returncode == 0
+    here = on_terminal(kept, IN_PROCESS, *words, way="0")
+    assert on_terminal(kept, KEPT, *words, way="") == here
+    assert here[0] == 0 and b"run-" in here[1]
+
+
+@pytest.mark.parametrize("words", [["run", "--yes", "--", "true"], ["diff"], ["undo"]], ids=" ".join)
+def test_what_uses_a_terminal_is_not_kept(kept: Kept, words: list[str]) -> None:
+    kept.start()
+    assert on_terminal(kept, KEPT, *words, way="") == (1, b"in-process\r\n")
