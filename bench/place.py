@@ -59,6 +59,7 @@ class Place:
             b"HOME": self.home,
             b"LANG": b"C.UTF-8",
             b"MUDROOM_STATE": self.state,
+            b"MUDROOM_KEEPER": b"0",
         }
         os.mkdir(self.project)
         os.mkdir(self.home)

@@ -53,6 +53,7 @@ def environment(place: Around) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),
         "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
         "MUDROOM_STATE": str(place.state),
         "LC_ALL": "C.UTF-8",
         "MUDROOM_TRUST_POLICY": "1",

@@ -32,6 +32,8 @@ for name, action in (("SIGHUP", signal.SIG_DFL), ("SIGQUIT", signal.SIG_DFL), ("
     if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, name), action)
 
+os.environ["MUDROOM_KEEPER"] = "0"  # a command under test leaves no process behind; tests/keeper has its own
+
 CLOCK_REALTIME_COARSE = 5
 LIMIT = int(os.environ.get("MUDROOM_TEST_SECONDS", "90"))
 """For any one test; more for long runs by hand."""
@@ -73,6 +75,22 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     monkeypatch.setattr(time, "monotonic", lambda: clock() + ahead[0])
     return skip
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_keeper_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test that starts a keeper ends it: one would live for ten minutes."""
+    yield
+    here = os.fsencode(tmp_path_factory.getbasetemp()) + b"/"
+    left = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue  # it has ended
+        if b"keeper_process" in words and here in words:
+            left.append(words)
+    assert left == []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -63,7 +63,12 @@ class EngineHere(NamedTuple):
 
     def mudroom(self, place: Place, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """The command line, in the project."""
-        more = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PYTHONPATH": str(SOURCE)}
+        more = {
+            "HOME": str(place.home),
+            "MUDROOM_KEEPER": "0",
+            "MUDROOM_STATE": str(place.state),
+            "PYTHONPATH": str(SOURCE),
+        }
         return subprocess.run(
             [sys.executable, "-m", "mudroom", *argv],
             cwd=place.project,

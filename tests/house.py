@@ -91,9 +91,10 @@ ROOMS: Mapping[str, Room] = {
         (("shape",), ("state",), ("api",), ("server",)),
     ),
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
+    "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "review", "doctor", "tui", "web"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

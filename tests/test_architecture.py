@@ -51,7 +51,7 @@ LIBRARY_OF = {
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "time", "_signal", "_socket"}
-EDGES = ("cli", "policy.config")
+EDGES = ("cli", "keeper.client", "keeper.command", "policy.config")
 """Modules that may look at the environment, the home directory and the current directory."""
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 

@@ -37,6 +37,6 @@ def test_the_result_schema_is_documented() -> None:
 def test_links_and_file_names_in_documents_exist(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target
-    rooms = "cli|core|doctor|net|policy|review|sandbox|session|stage|tui|vault|web"
+    rooms = "cli|core|doctor|keeper|net|policy|review|sandbox|session|stage|tui|vault|web"
     for name in re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", path.read_text()):
         assert (ROOT / "src/mudroom" / name).exists(), name

@@ -98,7 +98,7 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
             print(found.name, type(error).__name__, error)
 print("done")
 """
-LINUX = LAUNCHER - {"sandbox.wire"}
+LINUX = LAUNCHER - {"sandbox.wire"} | {"keeper.zygote"}
 """Never imported on a Mac: they run in the launcher's process."""
 
 

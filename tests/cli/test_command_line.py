@@ -25,6 +25,7 @@ class Cli:
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(place.home),
+            "MUDROOM_KEEPER": "0",
             "MUDROOM_STATE": str(place.state),
             "LC_ALL": "C.UTF-8",
             "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would

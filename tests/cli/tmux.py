@@ -29,6 +29,7 @@ class Tmux:
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
             "HOME": str(place.home),
+            "MUDROOM_KEEPER": "0",
             "MUDROOM_STATE": str(place.state),
             "MUDROOM_TRUST_POLICY": "1",
             "LC_ALL": "C.UTF-8",

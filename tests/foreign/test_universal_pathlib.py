@@ -81,7 +81,12 @@ def test_the_cases_of_every_file_system(place: Place) -> None:
     (directory / "test_cases.py").write_text(MODULE)
     (directory / "pytest.ini").write_text(SETTINGS)
     path = os.pathsep.join((str(found), str(suite.ROOT / "src")))
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+    }
     environment |= {"PYTHONPATH": path, "PROJECT": str(place.project), "PYTHONDONTWRITEBYTECODE": "1"}
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--junitxml=results.xml"]
     done = subprocess.run(

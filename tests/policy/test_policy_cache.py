@@ -240,7 +240,12 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
             "import os, sys; from mudroom.cli import project_session; from mudroom.policy.config import load_policy; "
             f"load_policy({os.fsencode(place.project)!r}, os.environb); print(*sys.modules)"
         )
-        environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "MUDROOM_KEEPER": "0",
+            "MUDROOM_STATE": str(place.state),
+        }
         environment["PYTHONPATH"] = os.pathsep.join(sys.path)
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

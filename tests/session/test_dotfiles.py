@@ -164,7 +164,12 @@ def test_two_forks_do_not_meet(session: Session, place: Place) -> None:
 def test_the_listing_of_the_fork_names_the_files(session: Session, place: Place) -> None:
     """The command line's words, as a user types them."""
     run(session, "echo evil >> ~/.profile")
-    environ = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+    }
     words = [sys.executable, "-m", "mudroom", "agent", "settings", "f", "--diff"]
     shown = subprocess.run(words, cwd=place.project, env=environ, capture_output=True, text=True, check=True)
     assert "~/.profile  new" in shown.stdout and "+evil" in shown.stdout

@@ -670,7 +670,12 @@ def test_the_policy_refuses_and_nothing_is_left(furnished: Place, levels: LevelP
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     tick()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+    }
     environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
     environment |= {key: value for key, value in os.environ.items() if key == "PYTHONPATH"}
     argv = [sys.executable, "-m", "mudroom", *words]

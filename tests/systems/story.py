@@ -177,6 +177,7 @@ class World:
         self.calls = 0
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("MUDROOM_", "XDG_"))},
+            "MUDROOM_KEEPER": "0",
             "MUDROOM_STATE": str(state),
             "HOME": str(home),
             "LC_ALL": "C.UTF-8",

@@ -35,6 +35,7 @@ class Stage:
         self._environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(root / "home"),
+            "MUDROOM_KEEPER": "0",
             "MUDROOM_STATE": str(root / "state"),
             "PYTHONPATH": os.pathsep.join(sys.path),
             "LC_ALL": "C.UTF-8",

@@ -1,27 +1,33 @@
 """The command line. It translates words into calls of the session, and values into text. Decisions are made in the
 session."""
 
-from __future__ import annotations
-
 COLLECTED = 20_000
 """New objects between two looks for garbage in circles. Loading modules makes 60,000 that stay, and the interpreter's
 700 make it look through them 80 times: a third of its own start."""
 
 
 def main() -> None:
-    """Run the console script. End the process with the exit code that docs/FORMAT.md promises."""
-    import gc
-    import os
+    """Run the console script. End the process with the exit code that docs/FORMAT.md promises.
+
+    A keeper runs the command, if there is one that can. Until that is known, nothing else is imported."""
     import sys
 
-    gc.set_threshold(COLLECTED, 10, 10)
+    wants_keeper = False
+    if sys.platform == "linux":
+        from mudroom.keeper.client import NO_KEEPER, hand_over
+
+        wants_keeper = hand_over() == NO_KEEPER
     if sys.platform == "win32":
         from mudroom.cli.windows import main as main_on_windows
 
         sys.exit(main_on_windows())
 
+    import gc
+    import os
+
     from mudroom.importer import install
 
+    gc.set_threshold(COLLECTED, 10, 10)
     install()
     from mudroom.cli.main import run
 
@@ -31,4 +37,10 @@ def main() -> None:
         sys.stderr.flush()
     except OSError:
         os._exit(code)  # the reader is gone, e.g. a pager that was closed: there is no place left to report to
+    if wants_keeper:
+        from mudroom.cli.host.keeper_process import PROGRAM
+        from mudroom.keeper.start import is_wanted, start
+
+        if is_wanted(os.environb):
+            start(PROGRAM, os.environb)
     os._exit(code)  # all streams are flushed: skip the teardown of the interpreter

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mudroom.agents.catalog import Catalog
+    from mudroom.sandbox.client.client import Client
 
 
 class Verb(NamedTuple):
@@ -76,14 +77,16 @@ VERBS = {
         "host", "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only"
     ),
     "image": Verb("host", "images for containers of level 2: build, ls, rm"),
+    "keeper": Verb("host", "the process that has everything loaded for the next command: status, stop"),
     "doctor": Verb("host", "what this machine can protect, by trying it"),
 }
 
 
-def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
+def run(argv: Sequence[str], environ: Mapping[bytes, bytes], client: Client | None = None) -> int:
+    """Run a verb and return its exit code. ``client``: its launcher, if not a new process; it is not started yet."""
     terminal = Terminal(environ)
     try:
-        return _run_verb(list(argv), environ, terminal)
+        return _run_verb(list(argv), environ, terminal, client)
     except MudroomError as error:
         terminal.error(error.message, error.hint)
         return error.exit_code
@@ -116,7 +119,7 @@ _HINTS = {
 }
 
 
-def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) -> int:
+def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal, client: Client | None) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
         return 0 if argv else 125
@@ -150,7 +153,7 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
         args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order)
     if row.splits_command:
         args.command = command
-    context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
+    context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None, client)
     code: int = module.execute(args, context)
     return code
 

@@ -286,7 +286,7 @@ def test_very_many_changes(place: Place) -> None:
 
 def test_a_killed_apply_tells_the_next_command(cli: Cli) -> None:
     """SIGKILL in the middle; whatever comes next says what it found and mended."""
-    environment = {**cli.environment, "MUDROOM_STATE": str(cli.place.state)}
+    environment = {**cli.environment, "MUDROOM_KEEPER": "0", "MUDROOM_STATE": str(cli.place.state)}
     process = subprocess.Popen(
         [*MUDROOM, "apply", "x", "--yes"], cwd=cli.place.project, env=environment, stderr=subprocess.PIPE
     )

@@ -22,6 +22,7 @@ def mudroom(place: Place, *words: str, before: str = "") -> subprocess.Completed
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),
         "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
         "MUDROOM_STATE": str(place.state),
     }
     return subprocess.run(

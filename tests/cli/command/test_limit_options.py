@@ -15,7 +15,12 @@ pytestmark = pytest.mark.both_users
 
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+    }
     environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
     command = [sys.executable, "-m", "mudroom", *words]
     return subprocess.run(

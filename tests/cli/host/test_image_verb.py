@@ -17,7 +17,13 @@ from test_images import BUSYBOX, is_static
 
 def mudroom(place: Place, *words: str, path: str = "/nowhere") -> subprocess.CompletedProcess[str]:
     """Without an engine."""
-    environ = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PYTHONPATH": str(SOURCE), "PATH": path}
+    environ = {
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+        "PYTHONPATH": str(SOURCE),
+        "PATH": path,
+    }
     return subprocess.run(
         [sys.executable, "-m", "mudroom", *words],
         cwd=place.project,

@@ -167,7 +167,7 @@ def version(tool: Tool) -> str:
 def start(tool: Tool, place: Range, argv: Sequence[str]) -> tuple[str, str]:
     """Run a command in a tool, from the project; its output and complaints. What a careless parent leaves open, it
     leaves open here. Output goes to files: a process that goes on and keeps them open holds nobody up."""
-    environment = {**place.environment, "MUDROOM_STATE": str(place.root / "state")}
+    environment = {**place.environment, "MUDROOM_KEEPER": "0", "MUDROOM_STATE": str(place.root / "state")}
     if paths := os.environ.get("PYTHONPATH"):
         environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths.split(os.pathsep))
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:

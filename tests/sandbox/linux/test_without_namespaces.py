@@ -46,7 +46,12 @@ def in_a_container() -> None:
 class Contained:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "MUDROOM_KEEPER": "0",
+            "MUDROOM_STATE": str(place.state),
+        }
         self.environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
 
     def mudroom(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -214,7 +214,12 @@ def test_an_idle_container_that_was_killed_is_replaced(place: Place, engine: Eng
 
 def killed(engine: EngineHere, place: Place, when: Callable[[], bool], line: str) -> None:
     """Run a command by the command line, and kill mudroom at once when that is so."""
-    more = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "PYTHONPATH": str(SOURCE)}
+    more = {
+        "HOME": str(place.home),
+        "MUDROOM_KEEPER": "0",
+        "MUDROOM_STATE": str(place.state),
+        "PYTHONPATH": str(SOURCE),
+    }
     words = [sys.executable, "-m", "mudroom", "exec", "--level", "2", "--fork", "f", "--", "sh", "-c", line]
     child = subprocess.Popen(
         words, cwd=place.project, env={**engine.environ, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -30,7 +30,12 @@ class Alone:
         place.write("f", "1\n")
 
     def mudroom(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        named = {"HOME": str(self.place.home), "MUDROOM_STATE": str(self.place.state), "PYTHONPATH": str(SOURCE)}
+        named = {
+            "HOME": str(self.place.home),
+            "MUDROOM_KEEPER": "0",
+            "MUDROOM_STATE": str(self.place.state),
+            "PYTHONPATH": str(SOURCE),
+        }
         return subprocess.run(
             [sys.executable, "-m", "mudroom", *argv],
             cwd=self.place.project,

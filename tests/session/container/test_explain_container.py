@@ -42,7 +42,7 @@ class Fake:
         path.chmod(0o755)
 
     def __call__(self, *words: str) -> str:
-        more = {"MUDROOM_STATE": str(self.place.state), "PYTHONPATH": str(SOURCE)}
+        more = {"MUDROOM_KEEPER": "0", "MUDROOM_STATE": str(self.place.state), "PYTHONPATH": str(SOURCE)}
         argv = [sys.executable, "-m", "mudroom", *words, "--", "true"]
         environ = {**self.environ, **more}
         done = subprocess.run(argv, cwd=self.place.project, env=environ, capture_output=True, text=True, check=False)

@@ -108,7 +108,7 @@ def run_command(
     """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
     commands are not judged. ``stream``: print output as it arrives."""
     argv = _command(args)
-    client = Client()
+    client = context.client or Client()
     client.start()  # it starts while settings and project are read
     try:
         with _open(args, context, client, agent, ask) as session:

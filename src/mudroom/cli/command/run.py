@@ -118,7 +118,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given", "mudroom run -- COMMAND")
-    client = Client()
+    client = context.client or Client()
     if not args.explain:
         client.start()  # it starts while settings and project are read
     argv = [os.fsencode(word) for word in command]

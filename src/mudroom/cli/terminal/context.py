@@ -8,6 +8,8 @@ from mudroom.typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mudroom.sandbox.client.client import Client
+
 
 class Context(NamedTuple):
     environ: Mapping[bytes, bytes]
@@ -15,3 +17,5 @@ class Context(NamedTuple):
     as_json: bool
     project: bytes | None
     """The value of --project, as bytes; None if the option was not given."""
+    client: Client | None = None
+    """The launcher to start, instead of a new process; None: a new one. The verb uses it at most once."""

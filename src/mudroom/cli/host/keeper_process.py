@@ -1,0 +1,55 @@
+"""The process of a keeper: it loads the verbs, rehearses the usual ones, and calls the function that runs one.
+
+A rehearsal is a command in a project, a home and a state directory of its own, which are removed. It leaves what a
+first use makes in an interpreter: modules, compiled patterns and filters. None of that depends on a command or on the
+machine's state: what does is kept in a session, which ends with its command.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+PROGRAM = "from mudroom.cli.host.keeper_process import main; main()"
+
+REHEARSED = (
+    ("run", "--yes", "--", "sh", "-c", "echo made > made"),
+    ("exec", "--json", "--", "true"),
+    ("status",),
+)
+
+
+def main() -> None:
+    """Be a keeper. The arguments are those of ``Place``."""
+    began = time.time_ns()
+    from mudroom.cli.main import VERBS, run
+    from mudroom.keeper.client import VERBS as KEPT
+    from mudroom.keeper.server import Code, Place, keep
+
+    os.chdir("/")
+    for verb in KEPT:
+        importlib.import_module(f"mudroom.cli.{VERBS[verb].folder}.{verb}")
+    directory, name, idle, look = sys.argv[1:]
+    place = Place(os.fsencode(directory), name, float(idle), float(look))
+    keep(place, Code(began), run, lambda path: _rehearse(path, run))
+
+
+def _rehearse(path: bytes, run: Callable[[Sequence[str], Mapping[bytes, bytes]], int]) -> None:
+    """Rehearse in ``path``, which is made and removed. A machine on which commands fail has no less of a keeper."""
+    from mudroom.stage.layers.layer import remove_tree
+
+    remove_tree(path)  # of a keeper that was killed
+    project, home, state = (path + name for name in (b"/project", b"/home", b"/state"))
+    for made in (path, project, home):
+        os.mkdir(made, 0o700)
+    environ = {b"PATH": os.fsencode(os.defpath), b"HOME": home, b"MUDROOM_STATE": state}
+    os.chdir(project)
+    try:
+        for words in REHEARSED:
+            run(words, environ)
+    finally:
+        os.chdir("/")
+        remove_tree(path)

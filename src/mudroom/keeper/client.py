@@ -1,0 +1,257 @@
+"""The client of the keeper: the first code that ``mudroom`` runs. It has a command run by a process that is warm.
+
+Rules of this file:
+1. It imports built-in modules of the interpreter only, and none of mudroom's: every millisecond here is a millisecond
+   of every command.
+2. It decides nothing about a command. ``VERBS`` says which verbs a keeper runs; every doubt leads to the in-process
+   way, which is always right.
+3. Nothing is sent before the other end is known to be this user's (``_connect``).
+4. A command runs once. Until the keeper's process has acknowledged the start, it has not started, and the in-process
+   way is taken; afterwards it never is.
+
+The keeper's process takes descriptors 0 to 2, the words, the environment and the current directory, and checks that it
+is confined and limited as this process is (``caller.py``).
+
+A signal that would end mudroom is passed on, also where it arrives just before a wait: ``signal.set_wakeup_fd`` makes
+the handler of the interpreter write the number into a pipe that the keeper's process reads. When this process ends
+first, the pipe does too: the command ends as after a hang-up. A stop (SIGTSTP) stops this process alone: it is for
+terminals, of which a command that is run here has none.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import marshal
+import posix
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+VERBS = {
+    "apply": (),
+    "checkpoint": (),
+    "diff": (),
+    "discard": (),
+    "exec": ("--b",),
+    "fork": (),
+    "log": ("--fol",),
+    "ls": (),
+    "policy": (),
+    "proxy": (),
+    "ps": (),
+    "recover": (),
+    "redo": (),
+    "resolve": (),
+    "rollback": (),
+    "run": (),
+    "status": (),
+    "undo": (),
+}
+"""Verbs that a keeper runs, with the beginnings of options that lead in-process: a process that stays (--background) or
+that follows others (--follow)."""
+
+ON_TERMINAL = frozenset(["ls", "status"])
+"""Verbs that neither ask, page nor relay: a keeper runs them for a terminal in whose foreground group this process is.
+Others need the terminal as their controlling terminal, which a process of another session cannot have."""
+
+AT_START = (b"PYTHON", b"LC_", b"LANG", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_", b"OPENSSL_")
+"""Beginnings of the names of variables that an interpreter and its libraries read once. A keeper has those of the
+command that started it, and is used where they are the same."""
+
+RELAYED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
+REFUSED, STARTED, ENDED = b"r", b"s", b"e"
+DIRECTORY = b"/keeper"
+"""Below the state directory."""
+PATIENCE = 500_000
+"""Microseconds to wait for a process of the keeper, or for a place in its queue."""
+_PEERCRED = 17  # SO_PEERCRED of unix(7); the module has no name for it
+_PRIME = (1 << 127) - 1
+NO_KEEPER = "no keeper"
+"""The in-process way is to be taken, and a keeper would be welcome."""
+IN_PROCESS = "in-process"
+"""The in-process way is to be taken."""
+
+
+class _Unusable(Exception):
+    """The keeper cannot run this command."""
+
+
+def hand_over() -> str:
+    """Have the keeper run this process's command, and end as the command ended. Return ``NO_KEEPER`` or ``IN_PROCESS``
+    if the keeper cannot: the command has not run then."""
+    argv, environ = sys.argv, posix.environ
+    if not _is_for_keeper(argv[1:], environ):
+        return IN_PROCESS
+    try:
+        connection = _connect(environ)
+    except OSError:
+        return NO_KEEPER  # none, or a dead one's socket
+    except _Unusable:
+        return IN_PROCESS
+    signals: list[int] = []
+    try:
+        _start(connection, argv, environ, signals)
+    except (OSError, _Unusable, ValueError):
+        connection.close()
+        _take_back(signals)
+        return IN_PROCESS
+    _wait(connection, signals)
+    raise AssertionError
+
+
+def _is_for_keeper(words: "Sequence[str]", environ: "Mapping[bytes, bytes]") -> bool:
+    """Return whether a keeper may run these words, by their verb and the descriptors."""
+    if not words or words[0] not in VERBS or environ.get(b"MUDROOM_KEEPER") == b"0":
+        return False
+    flags = sys.flags
+    if flags.dev_mode or flags.debug or flags.verbose or flags.optimize or flags.no_site:
+        return False
+    if sys.warnoptions or sys._xoptions:
+        return False
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        return False  # a descriptor is closed, and another file would get its number
+    in_process = (*VERBS[words[0]], "-h", "--h")  # help ends an interpreter in its own way
+    for word in words[1:]:
+        if word == "--":
+            break
+        if word.startswith(in_process):
+            return False
+    terminals = [descriptor for descriptor in (0, 1, 2) if posix.isatty(descriptor)]
+    if not terminals:
+        return True
+    try:
+        group = posix.getpgrp()
+        return words[0] in ON_TERMINAL and all(posix.tcgetpgrp(descriptor) == group for descriptor in terminals)
+    except OSError:
+        return False
+
+
+def directory_of(environ: "Mapping[bytes, bytes]") -> bytes:
+    """Return the directory of the keepers' sockets; empty if the environment does not name an absolute one. As
+    ``policy/config.py`` finds the state directory, but without the user's entry in /etc/passwd."""
+    state = environ.get(b"MUDROOM_STATE") or b""
+    if not state:
+        xdg, home = environ.get(b"XDG_STATE_HOME", b""), environ.get(b"HOME", b"")
+        if not home.startswith(b"/"):
+            return b""
+        state = (xdg if xdg.startswith(b"/") else home + b"/.local/state") + b"/mudroom"
+    return state + DIRECTORY if state.startswith(b"/") else b""
+
+
+def name_of(environ: "Mapping[bytes, bytes]") -> str:
+    """Return the name of the keeper for commands of this machine, pid namespace, control group, personality(2),
+    interpreter and set of variables. Other differences are found by the keeper (``caller.py``)."""
+    interpreter = (sys.executable, sys.version, repr(sys.flags), __file__)
+    words = (posix.uname().nodename, posix.readlink("/proc/self/ns/pid"), *interpreter)
+    facts = [
+        _content("/proc/self/cgroup"),
+        _content("/proc/self/personality"),
+        *(word.encode("utf-8", "surrogateescape") for word in words),
+    ]
+    facts += sorted(name + b"=" + value for name, value in environ.items() if name.startswith(AT_START))
+    return "%032x" % (int.from_bytes(b"\0".join(facts), "little") % _PRIME)
+
+
+def _content(path: str) -> bytes:
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        return posix.read(descriptor, 65536)
+    finally:
+        posix.close(descriptor)
+
+
+def _connect(environ: "Mapping[bytes, bytes]") -> "_socket.socket":
+    """Return a connection to a keeper of this user. Raise OSError if there is none, _Unusable if its directory is not
+    this user's alone.
+
+    The path leads through a descriptor: a socket's path has at most 107 bytes (unix(7)), and what was checked is what
+    is used."""
+    place = directory_of(environ)
+    if not place:
+        raise _Unusable
+    directory = posix.open(place, posix.O_PATH | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+    user = posix.geteuid()
+    try:
+        found = posix.fstat(directory)
+        if found.st_uid != user or found.st_mode & 0o077:
+            raise _Unusable
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _timeval(PATIENCE))
+            connection.connect(f"/proc/self/fd/{directory}/{name_of(environ)}")
+            # the user of the process that called listen(2)
+            owner = connection.getsockopt(_socket.SOL_SOCKET, _PEERCRED, 12)[4:8]
+            if int.from_bytes(owner, sys.byteorder) != user:
+                raise _Unusable
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    finally:
+        posix.close(directory)
+
+
+def _start(
+    connection: "_socket.socket", argv: "Sequence[str]", environ: "Mapping[bytes, bytes]", signals: "list[int]"
+) -> None:
+    """Hand the command over and wait until it is about to start. Raise OSError, ValueError or _Unusable if it does
+    not."""
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(PATIENCE))
+    if not connection.recv(1):  # a process of the keeper is there, and looks at this one
+        raise _Unusable
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _timeval(0))
+    reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+    try:
+        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+        def keep(number: int, _frame: object) -> None:
+            signals.append(number)
+
+        for number in RELAYED:
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, keep)
+        request = marshal.dumps((list(argv), dict(environ)))
+        rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in (0, 1, 2, reader))
+        size = len(request).to_bytes(4, "little")
+        connection.sendmsg([size], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        connection.sendall(request)
+    finally:
+        posix.close(reader)
+    if connection.recv(1) != STARTED:
+        raise _Unusable
+
+
+def _timeval(microseconds: int) -> bytes:
+    """Return a ``struct timeval`` for socket(7), of two longs."""
+    size = 8 if sys.maxsize > 1 << 32 else 4
+    return (0).to_bytes(size, sys.byteorder) + microseconds.to_bytes(size, sys.byteorder)
+
+
+def _take_back(signals: "Sequence[int]") -> None:
+    """Handle signals as before; those that have come meanwhile come again."""
+    if (writer := _signal.set_wakeup_fd(-1)) >= 0:
+        posix.close(writer)
+    for number in RELAYED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            is_typed = number == _signal.SIGINT
+            _signal.signal(number, _signal.default_int_handler if is_typed else _signal.SIG_DFL)
+    for number in signals:
+        posix.kill(posix.getpid(), number)
+
+
+def _wait(connection: "_socket.socket", signals: "Sequence[int]") -> None:
+    """Wait for the end of the command, and end in the same way."""
+    answer = b""
+    try:
+        while len(answer) < 2 and (more := connection.recv(2 - len(answer))):
+            answer += more
+    except OSError:
+        answer = b""  # it was killed
+    if len(answer) == 2 and answer[:1] == ENDED:
+        posix._exit(answer[1])
+    if signals:  # it was ended by a signal that would have ended this process
+        _signal.signal(signals[-1], _signal.SIG_DFL)
+        posix.kill(posix.getpid(), signals[-1])
+    posix.write(2, b"mudroom: the process that ran the command was killed (the next mudroom collects its changes)\n")
+    posix._exit(125)

@@ -1,0 +1,345 @@
+"""The keeper: a process that has everything loaded, and that keeps one process waiting for the next command.
+
+It is one per state directory, control group, interpreter and set of variables (``client.name_of``), and holds nothing
+of any command. A client connects; the process that waits takes the connection (``command.py``), and the keeper forks
+the next one. The keeper reads nothing that a client sends. From the process of a command it learns which modules the
+command needed: it loads them, too, so that the next one has them.
+
+It ends when it was idle for some minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its
+directory is gone. Commands that run go on then. It can be killed at any time: what waits ends with it, and a client
+without an answer runs its command itself.
+
+    state/keeper/                0700
+    state/keeper/NAME            its socket, 0600
+    state/keeper/NAME.lock       locked while it lives (flock(2)); its mtime is that of the last command (``lock.py``)
+    state/keeper/NAME.rehearsal  a directory, while it starts
+"""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import gc
+import importlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from mudroom.keeper.caller import identity
+from mudroom.keeper.command import Run, serve
+from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.lock import lock_content
+from mudroom.typing import NamedTuple, NoReturn
+
+BREATH = 0.05
+"""Seconds from the start of a command to the next fork, unless it ends before or the next client comes: a short command
+needs the processors."""
+QUIET = 50
+"""Milliseconds without a client after which a process prepares for one."""
+_BACKLOG = 128
+_LAST_BREATH = 5.0
+"""Seconds that a thread of the rehearsal may take to end."""
+TAKEN, OUTDATED = b"t", b"o"
+_MOST_NAMES = 1 << 16
+"""Bytes of the names of modules that a process reports."""
+Stamp = tuple[int, int, int, int]
+
+
+class Place(NamedTuple):
+    directory: bytes
+    name: str
+    idle: float
+    """Seconds without a command after which the keeper ends."""
+    look: float
+    """Seconds from one look at the directory and the code to the next."""
+
+
+class Ended(Exception):
+    """The keeper is told to end."""
+
+
+def _stamp(path: str) -> Stamp:
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def load(names: Iterable[str]) -> None:
+    """Import modules, as far as there are any of these names."""
+    for name in names:
+        if name not in sys.modules:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass  # of another version; the command that needs it says so
+
+
+class Code:
+    """The files of the loaded modules. Owner: the keeper's only thread, and that of the process of a command."""
+
+    def __init__(self, began: int) -> None:
+        """``began``: the time in nanoseconds before the first of them was loaded."""
+        self._began = began
+        self._stamps: dict[str, Stamp] = {}
+        self.known = set(sys.modules)
+
+    def note(self) -> bool:
+        """Note the files of all modules that are loaded now. Return False if one may be newer than what was loaded."""
+        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        fresh = {os.path.realpath(sys.executable), *(file for file in files if file)} - self._stamps.keys()
+        self.known = set(sys.modules)
+        try:
+            self._stamps |= {path: _stamp(path) for path in fresh}
+        except OSError:
+            return False  # removed meanwhile
+        return all(self._stamps[path][3] < self._began for path in fresh)
+
+    def is_current(self) -> bool:
+        """Return whether all files are as they were loaded."""
+        try:
+            return all(_stamp(path) == stamp for path, stamp in self._stamps.items())
+        except OSError:
+            return False
+
+
+def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) -> None:
+    """Be the keeper, until it ends. Return at once if there is one already, or if none can be. ``rehearse`` is called
+    before the first command, with the path of a directory that it may make."""
+    own_directory = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    own = identity(own_directory)
+    os.close(own_directory)
+    if own is None or not code.note():
+        return  # it is confined, or its files have just changed: a later command starts a keeper
+    directory = _open_directory(place.directory)
+    lock = os.open(place.name + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    os.ftruncate(lock, 0)  # what an earlier keeper wrote
+    rehearse(place.directory + b"/" + place.name.encode() + b".rehearsal")
+    if not (code.note() and _is_alone()):
+        return
+    listener = _listen(directory, place.name)
+    os.write(lock, lock_content(os.getpid()))
+    signal.signal(signal.SIGTERM, _end)
+    keeper = KeeperLoop(place, directory, listener, lock, own, code, run)
+    try:
+        keeper.run()
+    except Ended:
+        pass
+    finally:
+        try:
+            os.unlink(place.name, dir_fd=directory)
+        except FileNotFoundError:
+            pass  # the directory is gone
+        keeper.close()
+
+
+def _is_alone() -> bool:
+    """Wait until this is the only thread, since a fork has only its own. Return False if that takes too long."""
+    until = time.monotonic() + _LAST_BREATH
+    while len(os.listdir("/proc/self/task")) > 1:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _end(_number: int, _frame: object) -> None:
+    raise Ended
+
+
+def _open_directory(path: bytes) -> int:
+    """Return a descriptor of the directory, which is made if there is none. Raise OSError if it is not this user's
+    alone."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(directory)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError
+    return directory
+
+
+def _listen(directory: int, name: str) -> _socket.socket:
+    """Return the listening socket. One of a dead keeper is replaced: the lock is held."""
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    listener.setblocking(False)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(f"/proc/self/fd/{directory}/{name}")
+    finally:
+        os.umask(mask)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+class KeeperLoop:
+    """Owner: the only thread of its process."""
+
+    def __init__(
+        self,
+        place: Place,
+        directory: int,
+        listener: _socket.socket,
+        lock: int,
+        own: tuple[object, ...],
+        code: Code,
+        run: Run,
+    ) -> None:
+        self._place, self._listener, self._lock = place, listener, lock
+        self._own, self._code, self._run = own, code, run
+        self._directory = directory
+        self._source = LauncherSource()
+        self._waiting: _socket.socket | None = None
+        """Of the process that waits for a client: it sends ``TAKEN`` then."""
+        self._taken: dict[int, _socket.socket] = {}
+        """Of the processes that run commands, by descriptor. One sends ``OUTDATED`` before it begins, or at its end
+        the names of the modules that it has loaded."""
+
+    def close(self) -> None:
+        self._listener.close()
+        for control in (self._waiting, *self._taken.values()):
+            if control is not None:
+                control.close()
+        self._source.close()
+        os.close(self._lock)
+
+    def run(self) -> None:
+        """Keep a process waiting until the keeper ends."""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes: waitpid(2), under NOTES
+        gc.collect()
+        gc.freeze()  # the collector would write to every page that processes share
+        gc.disable()
+        last = fork_at = looked = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if self._waiting is None and fork_at <= now:
+                self._fork()
+            until = min(last + self._place.idle, looked + self._place.look)
+            if now >= until:
+                if now >= last + self._place.idle or not (self._is_in_place() and self._code.is_current()):
+                    return
+                looked = now
+            elif self._waiting is None:
+                until = fork_at
+            ready = self._wait(max(0.0, until - now))
+            if self._listener.fileno() in ready:
+                fork_at = now
+            for descriptor in ready & self._taken.keys():
+                if not self._learn(self._taken.pop(descriptor)):
+                    return
+                fork_at = now
+            if self._waiting is not None and self._waiting.fileno() in ready:
+                last = time.monotonic()
+                fork_at = last + BREATH if self._note_taken() else last
+
+    def _is_in_place(self) -> bool:
+        """Return whether the directory is still there."""
+        try:
+            return os.path.samestat(os.stat(self._place.directory), os.fstat(self._directory))
+        except OSError:
+            return False
+
+    def _wait(self, seconds: float) -> set[int]:
+        """Return the descriptors that have something to read, after ``seconds`` at most. A client is waited for only
+        while no process does that."""
+        poller = select.poll()
+        poller.register((self._waiting or self._listener).fileno(), select.POLLIN)
+        for descriptor in self._taken:
+            poller.register(descriptor, select.POLLIN)
+        return {descriptor for descriptor, _events in poller.poll(int(seconds * 1000) + 1)}
+
+    def _note_taken(self) -> bool:
+        """Return whether the process that waited was taken; otherwise it was killed."""
+        assert self._waiting is not None
+        control, self._waiting = self._waiting, None
+        if control.recv(1) != TAKEN:
+            control.close()
+            return False
+        os.utime(self._lock)
+        self._taken[control.fileno()] = control
+        return True
+
+    def _learn(self, control: _socket.socket) -> bool:
+        """Load what a command had to load. Return whether the code is still what is loaded."""
+        words = control.recv(_MOST_NAMES)
+        control.close()
+        if words == OUTDATED:
+            return False
+        names = [name for name in words.decode().split() if name not in sys.modules]
+        if not names:
+            return True
+        load(names)
+        gc.freeze()
+        if self._waiting is not None:  # it has not loaded them
+            self._waiting.close()
+            self._waiting = None
+        return self._code.note()
+
+    def _fork(self) -> None:
+        """Fork the process for the next command."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        if os.fork() == 0:
+            ours.close()
+            self._become_command(theirs)
+        theirs.close()
+        self._waiting = ours
+
+    def _become_command(self, control: _socket.socket) -> NoReturn:
+        """Wait for a client, and run its command."""
+        try:
+            os.close(self._lock)  # a copy of it would hold the lock
+            os.close(self._directory)
+            for other in self._taken.values():
+                other.close()
+            for number in (signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            connection = _accept(self._listener, control)
+            self._listener.close()
+            if connection is not None:
+                serve(connection, self._own, lambda: self._is_current(control), self._run, ForkedClient(self._source))
+                control.sendall(" ".join(sys.modules.keys() - self._code.known).encode()[:_MOST_NAMES])
+        finally:
+            os._exit(0)
+
+    def _is_current(self, control: _socket.socket) -> bool:
+        if self._code.is_current():
+            return True
+        control.sendall(OUTDATED)
+        return False
+
+
+def _touch() -> None:
+    """Write to the pages of all objects ahead of a command. A page that a fork shares is copied at the first write,
+    and each use of an object is one, for it counts references. 950 of 1,650 copies that a run makes are made here, and
+    550 that it does not; so it is done only when no command follows at once."""
+    gc.unfreeze()
+    gc.get_objects()
+    gc.freeze()
+
+
+def _accept(listener: _socket.socket, control: _socket.socket) -> _socket.socket | None:
+    """Return the connection of the next client, and say that this process is taken; None if the keeper has ended."""
+    poller = select.poll()
+    poller.register(listener.fileno(), select.POLLIN)
+    poller.register(control.fileno(), select.POLLIN)
+    if not poller.poll(QUIET):
+        _touch()
+    while control.fileno() not in dict(poller.poll()):
+        try:
+            accepted, _address = listener._accept()  # type: ignore[attr-defined]
+        except BlockingIOError:
+            continue  # the client has gone
+        control.sendall(TAKEN)
+        return _socket.socket(fileno=accepted)
+    return None

@@ -1,0 +1,106 @@
+"""Start a keeper, after a command that would have had one run it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from mudroom.keeper.client import AT_START, directory_of, name_of
+from mudroom.typing import Any
+
+IDLE = 600.0
+"""Seconds without a command after which a keeper ends."""
+LOOK = 15.0
+"""Seconds from one look of a keeper at its code and its directory to the next."""
+PAUSE = 30.0
+"""Seconds between two attempts: a keeper that cannot live does not cost every command an interpreter."""
+MOST = 4
+"""Keepers of one state directory: of different control groups, interpreters or sets of variables."""
+
+
+def is_wanted(environ: Mapping[bytes, bytes]) -> bool:
+    """Return whether a command may leave a keeper behind. Not in CI, where the machine is thrown away, or waits for
+    every process: most CI systems set CI=true."""
+    return environ.get(b"CI", b"").lower() in (b"", b"0", b"false")
+
+
+def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, look: float = LOOK) -> int:
+    """Start a keeper and return its pid at once; 0 if none is to be started now. ``program`` runs it (``python -c``).
+
+    It has no descriptor, directory, terminal, session or process group of this process, and of its environment only
+    what is read at the start of an interpreter. It is a child of this process, which does not wait for it."""
+    place = directory_of(environ)
+    try:
+        if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
+            return 0  # no state, or that of another user whose HOME root has
+        name = name_of(environ)
+        if not _may_try(place, name):
+            return 0
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, *_options(), "-c", program, os.fsdecode(place), name, str(idle), str(look)],
+            {key: value for key, value in environ.items() if key.startswith(AT_START)},
+            file_actions=_nothing_of_ours(),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=[number for number in signal.valid_signals() if number not in _FIXED],
+        )
+    except OSError:
+        return 0  # a limit is reached: commands are as before
+
+
+_FIXED = frozenset((signal.SIGKILL, signal.SIGSTOP))
+
+
+def _options() -> list[str]:
+    """Return the options of this interpreter, for another one. With ``-P`` it does not look for modules in the current
+    directory, where a project's files are."""
+    flags = sys.flags
+    given = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-s", flags.no_user_site))
+    return ["-P", *(option for option, is_given in given if is_given)]
+
+
+def _may_try(place: bytes, name: str) -> bool:
+    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command."""
+    try:
+        os.mkdir(place, 0o700)
+    except FileExistsError:
+        pass
+    names = os.listdir(place)
+    lock = os.fsencode(name + ".lock")
+    if lock not in names and sum(entry.endswith(b".lock") for entry in names) >= MOST:
+        _tidy(place, names)
+        return False
+    path = place + b"/" + lock
+    try:
+        if time.time() - PAUSE < os.stat(path).st_mtime <= time.time():
+            return False
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.utime(descriptor)
+    os.close(descriptor)
+    return True
+
+
+def _tidy(place: bytes, names: Sequence[bytes]) -> None:
+    """Remove the lock files of keepers that have been dead for longer than any idles."""
+    for name in names:
+        path = place + b"/" + name
+        if name.endswith(b".lock") and os.stat(path).st_mtime < time.time() - 2 * IDLE:
+            os.unlink(path)
+
+
+def _nothing_of_ours() -> list[tuple[Any, ...]]:
+    """Return the actions that leave a spawned process no descriptor but /dev/null."""
+    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    for word in os.listdir("/proc/self/fd"):
+        try:
+            if int(word) > 2 and os.get_inheritable(int(word)):
+                actions.append((os.POSIX_SPAWN_CLOSE, int(word)))
+        except OSError:
+            pass  # the descriptor of the listing
+    return actions
