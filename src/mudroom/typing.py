@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import NewType as NewType
     from typing import NoReturn as NoReturn
     from typing import Protocol as Protocol
+    from typing import TextIO as TextIO
     from typing import TypeAlias as TypeAlias
     from typing import TypeVar as TypeVar
     from typing import cast as cast
@@ -36,7 +37,7 @@ else:
     import sys
     from _collections import _tuplegetter
 
-    IO = Any = AnyStr = BinaryIO = ClassVar = NoReturn = TypeAlias = None
+    IO = Any = AnyStr = BinaryIO = ClassVar = NoReturn = TextIO = TypeAlias = None
     _new = tuple.__new__
     _make_function = type(lambda: None)
 

@@ -70,7 +70,7 @@ def loaded(words: tuple[str, ...], top: Path, project: Path, state: Path) -> tup
     """Run a command. Return the modules that it has loaded, and the classes that it has compiled from strings."""
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(top), "MUDROOM_STATE": str(state), "LC_ALL": "C.UTF-8",
-        "PWD": str(project), "SOME_TOKEN": "abcdefgh-1234",
+        "PWD": str(project), "MUDROOM_KEEPER": "0", "SOME_TOKEN": "abcdefgh-1234",
     }  # fmt: skip
     program = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{PROGRAM}"
     done = subprocess.run(

@@ -24,11 +24,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TextIO
 
 from mudroom.keeper.caller import identity, ignored_signals, io_priority
 from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED
 from mudroom.sandbox.client.client import Client
+from mudroom.typing import NamedTuple, TextIO
 
 Run = Callable[[Sequence[str], Mapping[bytes, bytes], Client], int]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal makes enumerations
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -46,13 +46,13 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
             file_actions=_nothing_of_ours(),
             setsid=True,
             setsigmask=(),
-            setsigdef=[number for number in signal.valid_signals() if number not in _FIXED],
+            setsigdef=[number for number in _signal.valid_signals() if number not in _FIXED],
         )
     except OSError:
         return 0  # a limit is reached: commands are as before
 
 
-_FIXED = frozenset((signal.SIGKILL, signal.SIGSTOP))
+_FIXED = frozenset((_signal.SIGKILL, _signal.SIGSTOP))
 
 
 def _options() -> list[str]:

@@ -8,7 +8,7 @@ and no order of locks is to be kept.
 
 from __future__ import annotations
 
-import threading
+import _thread
 
 SLOTS = 2
 PATIENCE = 0.25
@@ -16,27 +16,45 @@ PATIENCE = 0.25
 
 
 class Crowd:
-    """The commands of a session. ``_free`` guards itself; the count is only compared with its last value."""
+    """The commands of a session. ``_lock`` guards the other attributes. ``threading`` has a semaphore; it is not loaded
+    for the only command of a process."""
 
     def __init__(self) -> None:
-        self._free = threading.Semaphore(SLOTS)
-        self._given = 0
+        self._lock = _thread.allocate_lock()
+        self._taken = self._given = 0
+        self._waiting: list[_thread.LockType] = []
+        """Held locks of the commands that wait, the first at the front; released when a slot is handed over."""
 
     def slot(self) -> Slot:
         return Slot(self)
 
     def enter(self) -> bool:
         """Wait for a slot. Return False if none is free and none is given back for a while."""
-        while True:
-            before = self._given
-            if self._free.acquire(timeout=PATIENCE):
+        with self._lock:
+            if self._taken < SLOTS:
+                self._taken += 1
                 return True
-            if self._given == before:
-                return False
+            turn = _thread.allocate_lock()
+            turn.acquire()
+            self._waiting.append(turn)
+            before = self._given
+        while not turn.acquire(timeout=PATIENCE):
+            with self._lock:
+                if turn not in self._waiting:
+                    return True  # handed over in this moment
+                if self._given == before:
+                    self._waiting.remove(turn)
+                    return False
+                before = self._given
+        return True
 
     def leave(self) -> None:
-        self._given += 1
-        self._free.release()
+        with self._lock:
+            self._given += 1
+            if self._waiting:
+                self._waiting.pop(0).release()
+            else:
+                self._taken -= 1
 
 
 class Slot:
