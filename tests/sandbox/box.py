@@ -43,7 +43,7 @@ KINDS = (
 """Every way to confine a command here, performed by the launcher, by a template and its spare, or by a template whose
 overlay stands."""
 HELD_KINDS = tuple(kind for kind in KINDS if kind != "overlay standing")
-"""The same, for sandboxes that several commands share."""
+"""The same, for sandboxes that several commands share, or that are in a control group."""
 
 
 class Box:

@@ -304,7 +304,7 @@ def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> Non
 
 
 @if_held
-@pytest.mark.parametrize("kind", box.KINDS)
+@pytest.mark.parametrize("kind", box.HELD_KINDS)
 def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Client, kind: str) -> None:
     """By the launcher, by a template, and without namespaces: in the group from the first step on."""
     limits = Limits(processes=40)

@@ -363,6 +363,7 @@ class Client:
 
         The steps that commands share are performed once, from the second command with the same steps on.
         """
+        assert standing is None or leaf is None, "its init has no privilege left to enter a group"
         identity = next(self._ids)
         with self._choosing:
             if standing is None:
