@@ -48,7 +48,7 @@ from bench.merging import merging
 from bench.page import page
 from bench.place import FULL, QUICK, Scale
 from bench.reach import reach
-from bench.small import cold_command, kept_command, session_command
+from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, markdown, summary, to_json
 from bench.view import workloads
@@ -58,7 +58,7 @@ Bench = Callable[[bytes, Scale], Iterator[Finding]]
 
 BENCHES: dict[str, tuple[Bench, ...]] = {
     "command": (session_command,),
-    "cold": (cold_command, kept_command),
+    "cold": (cold_command,),
     "classify": (classifying,),
     "limited": (limited, at_once),
     "containers": (contained,),

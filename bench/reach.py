@@ -133,18 +133,20 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
     with new_place(base, "reach-process") as place:
         fill(place.project, 10)
         cwd, env = place.project, place.environ
-        alone = env | {b"MUDROOM_KEEPER": b"0"}
+        alone = dict(env)
+        del env[b"MUDROOM_KEEPER"]  # it says that there is none; here commands start one
         run_words = [*program(), "run", "--yes", "--", "true"]
         exec_words = [*program(), "exec", "--json", "--fork", "reach", "--", "true"]
+        status_words = [*program(), "status"]
         codex = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", "true"]
         why = _start_keeper(place, run_words)
         try:
-            kept = {"run, keeper": run_words, "exec, keeper": exec_words} if not why else {}
+            verbs = {"run": run_words, "exec": exec_words, "status": status_words}
+            kept = {f"{verb}, keeper": words for verb, words in verbs.items()} if not why else {}
             contestants: list[Contestant] = [
                 *(timed(name, words, cwd, env) for name, words in kept.items()),
                 timed(_PASS, [sys.executable, "-I", "-S", "-c", "pass"], cwd, env),
-                timed("run", run_words, cwd, alone),
-                timed("exec", exec_words, cwd, alone),
+                *(timed(verb, words, cwd, alone) for verb, words in verbs.items()),
                 Rival(timed(_CODEX, codex, cwd, env), _CODEX),
             ]
             found = interleave(contestants, max(3, min(scale.cold, 20)), warm_up=2)
@@ -162,6 +164,8 @@ def _processes(found: Found, why: str) -> Iterator[Finding]:
         ("run", "`mudroom run --yes -- true`, without keeper", _PASS, 6.0),
         ("exec, keeper", "`mudroom exec --json -- true`, with keeper", _CODEX, 0.25),
         ("exec", "`mudroom exec --json -- true`, without keeper", _CODEX, None),
+        ("status, keeper", "`mudroom status`, with keeper", _PASS, None),
+        ("status", "`mudroom status`, without keeper", _PASS, None),
     )
     for name, what, rival, times in rows:
         if name not in found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 from bench.measure import (
@@ -17,14 +16,11 @@ from bench.measure import (
     at_most_over,
     at_most_times,
     clocked,
-    command,
     interleave,
     seconds_of,
     timed,
 )
 from bench.place import BWRAP, Scale, discard, fill, new_place, run, run_in
-from mudroom.keeper.client import DIRECTORY
-from mudroom.keeper.status import keepers, stop
 from mudroom.session import Session
 from mudroom.vault.forks.collection import view_of
 from mudroom.vault.forks.open_fork import OpenFork
@@ -116,32 +112,6 @@ def cold_command(base: bytes, scale: Scale) -> Iterator[Finding]:
         found = interleave(contestants, scale.cold, warm_up=2)
     others = against(found, (_INTERPRETER, _BWRAP), {_INTERPRETER: at_most_times(6)})
     yield Finding("cold", "mudroom run --yes -- true, a whole process", found["mudroom"], None, others)
-
-
-def kept_command(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """The whole program where a keeper runs the command."""
-    with new_place(base, "kept") as place:
-        fill(place.project, 10)
-        cwd, env = place.project, {name: value for name, value in place.environ.items() if name != b"MUDROOM_KEEPER"}
-        command([*program(), "run", "--yes", "--", "true"], cwd, env)  # starts the keeper
-        until = time.monotonic() + 10
-        while not keepers(place.state + DIRECTORY) and time.monotonic() < until:
-            time.sleep(0.05)
-        contestants: list[Contestant] = [
-            timed("run", [*program(), "run", "--yes", "--", "true"], cwd, env),
-            timed("exec", [*program(), "exec", "--json", "--", "true"], cwd, env),
-            timed("status", [*program(), "status"], cwd, env),
-            timed(_INTERPRETER, [sys.executable, "-I", "-S", "-c", "pass"], cwd, env),
-            Rival(timed(_BWRAP, [*BWRAP, TRUE], cwd, env), _BWRAP),
-        ]
-        try:
-            found = interleave(contestants, scale.cold, warm_up=3)
-        finally:
-            stop(place.state + DIRECTORY)
-    words = {"run": "run --yes -- true", "exec": "exec --json -- true", "status": "status"}
-    for name, line in words.items():
-        others = against(found, (_INTERPRETER, _BWRAP), {_INTERPRETER: at_most_times(2)})
-        yield Finding("cold", f"mudroom {line}, a whole process, by a keeper", found[name], None, others)
 
 
 def program() -> list[str]:
