@@ -24,7 +24,7 @@ from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 116
+HOST_CALLS = 122
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched."""
 FEW_CALLS = 140
