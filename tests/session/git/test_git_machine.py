@@ -9,6 +9,7 @@ A finding is printed with the shortest list of steps that leads to it.
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -43,7 +44,14 @@ def test_some_steps(client: Client, kind: str) -> None:
 @pytest.mark.deep
 @pytest.mark.limit(7200)
 def test_many_steps(client: Client) -> None:
+    parts = -(-STEPS // PART)
     counts = perform(client, KINDS[0], f"{SEED}-0", min(PART, STEPS)).counts
-    for number in range(1, -(-STEPS // PART)):
+    for number in range(1, 3 * parts):
+        if number >= parts and not missing(counts):
+            break  # on some days a rare outcome takes some parts more
         counts += perform(client, KINDS[number % len(KINDS)], f"{SEED}-{number}", PART).counts
-    assert STEPS < 2000 or not [outcome for outcome in OUTCOMES if not counts[outcome]], counts
+    assert STEPS < 2000 or not missing(counts), counts
+
+
+def missing(counts: Counter[str]) -> list[str]:
+    return [outcome for outcome in OUTCOMES if STEPS >= 2000 and not counts[outcome]]
