@@ -16,7 +16,7 @@ from bench.place import Place, Scale, discard, fill, have, make_repository, new_
 from mudroom.session import Session
 
 _TIMES = 5
-_BEFORE = 6
+BEFORE = 6
 """Commands after which a fork keeps its mount, and its project is watched."""
 _TURNS = ("first in its mount", "again", "in a mount that stands")
 LOOP = """
@@ -77,7 +77,7 @@ def _pair(name: str, place: Place, session: Session, argv: list[str]) -> tuple[C
     def standing() -> float:
         again = [*PYTHON, LOOP, "1", *argv]
         if session.vault.find(fork) is None:
-            for _ in range(_BEFORE):
+            for _ in range(BEFORE):
                 run_in(session, fork, *again)
         return float(run_in(session, fork, *again).stdout)
 
