@@ -226,6 +226,7 @@ class Try:
             path.write_text(content)
         self.thief = Thief()
         self.environ = {
+            "MUDROOM_KEEPER": "0",  # a process that stays would be measured, and left behind
             "HOME": str(self.home),
             "PATH": f"{agent.directory}:{SYSTEM_PATH}",
             "LANG": "C.UTF-8",

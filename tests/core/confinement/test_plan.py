@@ -16,6 +16,8 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("image", b"/vault/scratch", 7), "the image's root, with all that is mounted there (ro,nosuid,nodev)"),
     (("beneath", b"home/u"), "make sure that /home/u is not a link"),
     (("enter",), "start from the session's prepared root"),
+    (("take", b"/v/work", b"p"), "the overlay that stands at /v/work, at /p"),
+    (("leave",), "close the root"),
     (("bind", b"/usr", b"usr", 7, False), "show /usr at /usr (ro,nosuid,nodev)"),
     (("bind", b"/c", b"h/.cache", 6, False), "show /c at /h/.cache (nosuid,nodev)"),
     (("bind", b"/c", b"c", 0, True), "show /c at /c (rw)"),
