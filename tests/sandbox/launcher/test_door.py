@@ -12,7 +12,7 @@ from mudroom.sandbox.launcher.template import Spare
 
 
 def test_no_request_is_taken_after_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process may take a while to go. Its session, which has the fork's lock by then, must not send it a command."""
+    """The process may take a while to go. Its session has the fork's lock by then, and must not send it a command."""
     monkeypatch.setattr(launcher, "end_children", lambda _spared: None)  # those of this process
     ours, theirs = socket.socketpair()
     asking, spare = socket.socket(socket.AF_UNIX), Spare((), (), 0)

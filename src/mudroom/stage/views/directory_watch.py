@@ -44,8 +44,8 @@ class DirectoryWatch:
 
     def __init__(self, root: bytes, directories: int, *, contents: bool = False) -> None:
         """``root``: the absolute path that watched paths are relative to. ``directories``: how many there will be,
-        about. ``contents``: whether a file that is written to is a change of its directory, too. Raise OSError if the user's limits are too low for that, or if a file system at or below the root is
-        changed without a word."""
+        about. ``contents``: whether a file that is written to is a change of its directory, too. Raise OSError if the
+        user's limits are too low for that, or if a file system at or below the root is changed without a word."""
         self._root, self._process = root, os.getpid()
         self._paths: dict[int, bytes] = {}
         self._room = _room()
