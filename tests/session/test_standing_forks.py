@@ -473,15 +473,38 @@ def test_a_quiet_project_is_remembered(place: Place, monkeypatch: pytest.MonkeyP
         "rm node_modules/a/c",
         "mkdir -p new/below",
         "touch new/below/a",
+        "echo more >> new/below/a",
     ):
         subprocess.run(["sh", "-c", change], cwd=place.project, check=True)
         out(session, "true")
         assert asked.pop() is True
         out(session, "true")
         assert asked.pop() is False
-    (place.project / "node_modules" / "a" / "b").write_text("in place")
-    assert out(session, "cat node_modules/a/b") == "in place"
-    assert asked.pop() is False
+
+
+COPY = """/usr/bin/python3 -c '
+import os
+given, taken = os.open("a", os.O_RDONLY), os.open("b", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+while os.copy_file_range(given, taken, 1 << 20):
+    pass
+'; cat b; rm b"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_file_that_grows_in_place(place: Place, monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
+    """The kernel copies no more than the size that the overlay knows: copy_file_range(2), as cp uses it."""
+    monkeypatch.setattr(tree_watch, "MOST", tree_watch.MOST if watched else 0)
+    session = place.session()
+    path = place.write("a", "1\n")
+    stand(session)
+    asked = refreshes(session, monkeypatch)
+    for _command in range(5):
+        assert out(session, COPY) == "1\n"
+    assert asked.pop() is not watched
+    with path.open("a") as stream:
+        stream.write("2\n")
+    assert out(session, COPY) == "1\n2\n"
 
 
 @pytest.mark.alone

@@ -227,3 +227,15 @@ def test_missing_parents_have_the_form_of_new_directories(place: Place) -> None:
     remove_tree(os.fsencode(place.project / "d"))
     session.changes.apply(result.fork, [b"d/new"])
     assert mode(place.project / "d") & 0o7022 == 0
+
+
+def test_only_the_mode_of_the_project_itself(place: Place, settings: Settings) -> None:
+    """The first command of a fork: it leaves its layer empty."""
+    place.write("f", "1\n")
+    place.project.chmod(0o755)
+    session, result = place.sh("chmod 700 .", settings)
+    assert flags(result) == {"": ("mode",)}
+    apply(session, result.fork)
+    assert mode(place.project) == 0o700
+    session, result = place.sh("chmod 1700 .", settings)
+    assert [(remark.path, "sticky" in remark.text) for remark in result.changeset.remarks] == [(b"", True)]

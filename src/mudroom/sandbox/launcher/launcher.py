@@ -173,6 +173,7 @@ class Loop:
                     self._finish(descriptor)
                 elif descriptor == self._door and self._spare is not None:
                     self._end()
+                    self._control.close()  # before the answer: a request would go to nobody
                     self._spare.dissolve()
                     return
                 elif descriptor == self._control.fileno():

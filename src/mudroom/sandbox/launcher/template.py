@@ -124,6 +124,7 @@ class Spare:
             peer.send(b"g")
         except BrokenPipeError:
             pass  # it has not waited
+        peer.close()
 
     def refill(self) -> Run | None:
         """Clone a spare if there is none. Return it if it is new, else None."""

@@ -12,7 +12,7 @@ Rules of this file:
 3. It is dissolved before anything but a command changes the fork: by the fork's lock (``vault/standing.py``), and by a
    command that does so itself, before it runs or when its changes are collected (``give_up``).
 4. The ``MOST`` that were used last stay. One is dissolved by taking its fork's lock, if that is free.
-5. A mount does not follow names and modes in the directories below it. What it remembers is dropped before each
+5. A mount does not follow names, modes and sizes in the directories below it. What it remembers is dropped before each
    command, unless the project is known to be unchanged (``stage/views/tree_watch.py``). So it is if the holder of the
    lock has changed the fork's layer between two commands: file tools are flushed, a repository is settled. No process
    has anything of the view open then but its root, which is not changed.

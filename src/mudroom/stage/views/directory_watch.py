@@ -23,7 +23,7 @@ LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "ov
 without a word."""
 _LIMIT = "/proc/sys/fs/inotify/max_user_watches"
 
-_ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _MOVE_SELF = 0x04, 0x40, 0x80, 0x100, 0x200, 0x800
+_MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _MOVE_SELF = 0x02, 0x04, 0x40, 0x80, 0x100, 0x200, 0x800
 _UNMOUNT, _IGNORED, _ISDIR = 0x2000, 0x8000, 0x4000_0000
 _ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x0100_0000, 0x0200_0000, 0x0400_0000
 _ASKED = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
@@ -42,13 +42,14 @@ class DirectoryWatch:
     """Used with its owner's lock held, by the process that made it: a copy in a forked process would take the events
     away from it."""
 
-    def __init__(self, root: bytes, directories: int) -> None:
+    def __init__(self, root: bytes, directories: int, *, contents: bool = False) -> None:
         """``root``: the absolute path that watched paths are relative to. ``directories``: how many there will be,
-        about. Raise OSError if the user's limits are too low for that, or if a file system at or below the root is
-        changed without a word."""
+        about. ``contents``: whether a file that is written to is a change of its directory, too. Raise OSError if the
+        user's limits are too low for that, or if a file system at or below the root is changed without a word."""
         self._root, self._process = root, os.getpid()
         self._paths: dict[int, bytes] = {}
         self._room = _room()
+        self._asked = _ASKED | (_MODIFY if contents else 0)
         self._libc = ctypes.CDLL(None, use_errno=True)
         if directories > self._room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -71,7 +72,7 @@ class DirectoryWatch:
         full = self._root + b"/" + path if path else self._root
         if len(self._paths) >= self._room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        number = self._libc.inotify_add_watch(self._events, full, _ASKED)
+        number = self._libc.inotify_add_watch(self._events, full, self._asked)
         if number >= 0:
             # inodes are watched: a directory that is mounted at two places, or moved just now, has one number
             if self._paths.setdefault(number, path) != path:

@@ -1,12 +1,14 @@
 """Whether anything in a project may have changed that a mounted overlay does not see, told by inotify(7).
 
-An overlay remembers names and modes of the files below it (Documentation/filesystems/overlayfs.rst: changes of the
-underlying files while it is mounted are not followed). What it remembers is dropped before a command unless it is known
-that nobody has made, removed, renamed or chmod'ed a file since. Contents are read from the files themselves.
+An overlay remembers names, modes and sizes of the files below it (Documentation/filesystems/overlayfs.rst: changes of
+the underlying files while it is mounted are not followed). What it remembers is dropped before a command unless it is
+known that nobody has made, removed, renamed, chmod'ed or written to a file since. Contents are read from the files
+themselves, but copy_file_range(2) ends at the size that is remembered (generic_copy_file_checks in fs/read_write.c): cp
+would cut a file that has grown.
 
 Every directory is watched, also those that are not searched for secrets. In doubt the answer is that something changed:
 without a watch, while one begins, when events were lost, when a directory moved (``directory_watch.py``). Not told is a
-change of a file's mode through another hard link, outside of the project.
+change of a file through another hard link, outside of the project.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class TreeWatch:
 
     def _begin(self) -> None:
         try:
-            watch = self._watch = DirectoryWatch(self._root, 1)
+            watch = self._watch = DirectoryWatch(self._root, 1, contents=True)
             self._add(watch, [b""])
         except OSError:  # too many directories, no watch left for this user, or a file system that tells nothing
             self._give_up()

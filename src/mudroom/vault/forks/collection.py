@@ -145,7 +145,7 @@ def gather(
     """Collect the fork's changes and write its record. Hold the fork's lock; no command may be running in it.
     ``settle``: settle its repository if it has changed one."""
     closed, window = open_to_owner(view.staged[0]), edit_window(started, present())
-    if isinstance(view, OverlayView) and _is_untouched(fork):
+    if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
         from mudroom.stage.originals.collection import collect
@@ -169,8 +169,15 @@ def gather(
     return changeset
 
 
-def _is_untouched(fork: Fork) -> bool:
-    """Return whether no command has ever changed a file in the fork, so that there is nothing to collect."""
+def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
+    """Return whether no command has ever changed a file in the fork, so that there is nothing to collect: its layer is
+    empty, and the directory itself has the mode of the one below."""
     state = fork.state
     pristine = not state.layers and state.repository is None and not os.path.lexists(fork.record_path)
-    return pristine and upper_is_empty(fork)
+    if not (pristine and upper_is_empty(fork)):
+        return False
+    below = opened.lower.look(b"")
+    try:
+        return below is not None and stat.S_IMODE(os.lstat(fork.upper).st_mode) == below.mode
+    except FileNotFoundError:
+        return True  # no layer was ever made
