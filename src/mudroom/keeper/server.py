@@ -307,7 +307,14 @@ class KeeperLoop:
             connection = _accept(self._listener, control)
             self._listener.close()
             if connection is not None:
-                serve(connection, self._own, lambda: self._is_current(control), self._run, ForkedClient(self._source))
+                serve(
+                    connection,
+                    self._own,
+                    lambda: self._is_current(control),
+                    self._run,
+                    ForkedClient(self._source),
+                    (control.fileno(),),
+                )
                 control.sendall(" ".join(sys.modules.keys() - self._code.known).encode()[:_MOST_NAMES])
         finally:
             os._exit(0)
