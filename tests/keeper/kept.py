@@ -64,6 +64,13 @@ class Kept:
             assert time.monotonic() < until
             os.sched_yield()
 
+    def wait_for_end(self) -> None:
+        """Wait until the keeper runs no command: its process ends a moment after the client."""
+        until = time.monotonic() + PATIENCE
+        while self.list()[0].commands:
+            assert time.monotonic() < until
+            os.sched_yield()
+
     def adopt(self) -> int:
         """Take a keeper that a command has started for this test's."""
         until = time.monotonic() + PATIENCE

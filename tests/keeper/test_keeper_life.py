@@ -179,3 +179,21 @@ def test_the_client_imports_what_is_built_in() -> None:
     assert set(done.stdout.split()) <= {
         "_socket", "mudroom", "mudroom.cli", "mudroom.keeper", "mudroom.keeper.client", "_signal", "marshal", "posix",
     }  # fmt: skip
+
+
+def test_one_that_starts_is_stopped(kept: Kept) -> None:
+    """It has no pid in its lock file yet, which loses its name."""
+    kept.place.state.mkdir(mode=0o700)
+    stopped = "__import__('mudroom.keeper.status').keeper.status.stop"
+    program = f"(lambda pid: ({stopped}({kept.directory!r}), os.waitpid(pid, 0)[1])[1])(start(PROGRAM, os.environb))"
+    assert kept.ask(program) == "0"
+    assert kept.list() == []
+    assert os.listdir(kept.directory) == []
+    assert kept.start()  # at once: no half minute is waited
+
+
+def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
+    pid = kept.start(look=0.2)
+    (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
+    lock.unlink()
+    gone(pid)

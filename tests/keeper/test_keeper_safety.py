@@ -147,3 +147,20 @@ print(connection.recv(1))
         check=False,
     )
     assert done.stdout == b"b'r'\n", done.stderr
+
+
+def test_nothing_is_written_or_removed_behind_a_link(kept: Kept) -> None:
+    """Another user who may write to the state directory planted it; a keeper's start tidies lock files up."""
+    elsewhere = kept.place.root / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    for stem in ("yarn", "poetry", "uv", "Cargo"):
+        (elsewhere / f"{stem}.lock").write_text("")
+        os.utime(elsewhere / f"{stem}.lock", (0, 0))
+    before = sorted(elsewhere.iterdir())
+    kept.place.state.mkdir()
+    Path(os.fsdecode(kept.directory)).symlink_to(elsewhere)
+    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    assert sorted(elsewhere.iterdir()) == before
+    before[0].unlink()
+    assert kept.ask("start(PROGRAM, os.environb)") == "0"
+    assert sorted(elsewhere.iterdir()) == before[1:]

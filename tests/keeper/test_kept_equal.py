@@ -8,14 +8,20 @@ import pty
 import re
 import resource
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import Place
 from kept import IN_PROCESS, KEPT, Kept, children, kept
+from mudroom.keeper.caller import identity
+from mudroom.keeper.command import serve
+from mudroom.sandbox.client.client import Client
 
 __all__ = ["kept"]  # a fixture
 
@@ -282,7 +288,7 @@ def test_the_client_is_killed(kept: Kept) -> None:
     (row,) = [json.loads(line) for line in kept("log", "-n", "0", "--json").stdout.splitlines() if b'"run"' in line]
     assert row["data"]["changed"] == 1
     assert not (kept.place.project / "new").exists()
-    assert kept.list()[0].commands == 0
+    kept.wait_for_end()
 
 
 def test_a_command_whose_process_is_killed_is_not_run_again(kept: Kept) -> None:
@@ -347,3 +353,69 @@ def test_what_only_writes_to_a_terminal(kept: Kept, words: list[str]) -> None:
 def test_what_uses_a_terminal_is_not_kept(kept: Kept, words: list[str]) -> None:
     kept.start()
     assert on_terminal(kept, KEPT, *words, way="") == (1, b"in-process\r\n")
+
+
+def test_a_path_through_the_own_descriptors_is_not_kept(kept: Kept) -> None:
+    """In the keeper's process the number is that of another file, which `log export -o` would overwrite."""
+    kept.start()
+    for words in (["exec", "--card", "/dev/fd/63", "--", "true"], ["log", "export", "--output=/proc/self/fd/5"]):
+        assert kept(*words).stderr == b"in-process\n"
+    assert kept("run", "--yes", "--", "cat", "/proc/self/comm").stdout == b"cat\n"  # the command's own
+
+
+@pytest.mark.parametrize("variable", ["LD_PRELOAD=libc.so.6", "LD_AUDIT=none.so", "PYTHONPATH=src", "PYTHONPATH=:/opt"])
+def test_what_is_read_in_another_way_each_time_is_not_kept(kept: Kept, variable: str) -> None:
+    """A preloaded library reads variables of its own; a relative path is another one in each directory."""
+    kept.start()
+    name, value = variable.split("=")
+    assert kept("status", more={name: value}).stderr.endswith(b"in-process\n")
+
+
+CLIENT = """
+import _socket, os
+from mudroom.keeper.client import _start, _wait
+connection = _socket.socket(_socket.AF_UNIX)
+connection.connect("../socket")
+_start(connection, ["mudroom", "status"], os.environb, [])
+_wait(connection, [])
+"""
+
+
+def test_nothing_of_the_caller_is_held_when_its_command_has_ended(place: Place) -> None:
+    """A caller may unmount a file system at once, or wait for the end of an output."""
+    directory = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)
+    own = identity(directory)
+    os.close(directory)
+    assert own is not None
+    control, other = socket.socketpair()
+    reader, writer = os.pipe()
+    listener = socket.socket(socket.AF_UNIX)
+    os.chdir(place.root)
+    listener.bind("socket")
+    listener.listen()
+
+    def run(*_words: object) -> int:
+        os.open(place.project, os.O_PATH)  # left open
+        return 7
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            other.close()
+            os.close(reader)
+            os.close(writer)
+            connection, _address = listener.accept()
+            serve(connection, own, lambda: True, run, Client(), (control.fileno(),))
+            control.recv(1)
+        finally:
+            os._exit(0)
+    with other, control, listener, open(reader, "rb") as output:
+        done = subprocess.run([sys.executable, "-P", "-c", CLIENT], cwd=place.project, stdout=writer, check=False)
+        assert done.returncode == 7
+        os.close(writer)
+        assert output.read() == b""
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
+        files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        assert not [path for path in files if path.startswith(("pipe:", os.fspath(place.root)))]
+        other.send(b"e")
+        os.waitpid(pid, 0)

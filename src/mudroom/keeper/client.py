@@ -59,6 +59,9 @@ AT_START = (b"PYTHON", b"LC_", b"LANG", b"LOCPATH", b"LD_", b"GLIBC_", b"MALLOC_
 """Beginnings of the names of variables that an interpreter and its libraries read once. A keeper has those of the
 command that started it, and is used where they are the same."""
 
+OF_THE_PROCESS = ("/fd/", "/proc/")
+"""Parts of paths that mean this process where it reads them: /dev/fd/63, as of ``--card <(…)`` in bash."""
+
 RELAYED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
 REFUSED, STARTED, ENDED = b"r", b"s", b"e"
 DIRECTORY = b"/keeper"
@@ -109,13 +112,17 @@ def _is_for_keeper(words: "Sequence[str]", environ: "Mapping[bytes, bytes]") -> 
         return False
     if sys.warnoptions or sys._xoptions:
         return False
+    if environ.get(b"LD_PRELOAD") or environ.get(b"LD_AUDIT"):
+        return False  # such a library may read variables of its own
+    if any(not path.startswith(b"/") for path in environ.get(b"PYTHONPATH", b"/").split(b":")):
+        return False  # a keeper would have the modules of the directory in which it was started
     if None in (sys.stdin, sys.stdout, sys.stderr):
         return False  # a descriptor is closed, and another file would get its number
     in_process = (*VERBS[words[0]], "-h", "--h")  # help ends an interpreter in its own way
     for word in words[1:]:
         if word == "--":
             break
-        if word.startswith(in_process):
+        if word.startswith(in_process) or any(part in word for part in OF_THE_PROCESS):
             return False
     terminals = [descriptor for descriptor in (0, 1, 2) if posix.isatty(descriptor)]
     if not terminals:

@@ -23,7 +23,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from mudroom.keeper.caller import identity, ignored_signals, io_priority
 from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED
@@ -163,8 +163,9 @@ def serve(
     is_current: Callable[[], bool],
     run: Run,
     client: Client,
+    spared: Sequence[int] = (),
 ) -> None:
-    """Run the command of the client at the other end, unless it is refused."""
+    """Run the command of the client at the other end, unless it is refused. ``spared``: descriptors that stay open."""
     try:
         caller = admit(connection, own, is_current)
         become(caller)
@@ -175,7 +176,22 @@ def serve(
     gc.enable()
     if _answer(connection, STARTED):
         code = _code(run, client)
+        _let_go({connection.fileno(), *spared})
         _answer(connection, ENDED + bytes([code & 0xFF]))
+
+
+def _let_go(spared: Set[int]) -> None:
+    """Hold nothing of the caller's any more: after the end of an in-process command nobody does. The caller may then
+    unmount a file system, or wait for the end of an output; this process ends some milliseconds later."""
+    for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one when the client has gone
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number not in spared:
+            try:
+                os.close(number)
+            except OSError:
+                pass  # the descriptor of the listing
 
 
 def _answer(connection: _socket.socket, word: bytes) -> bool:

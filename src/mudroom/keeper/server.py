@@ -32,6 +32,7 @@ from mudroom.keeper.caller import identity
 from mudroom.keeper.command import Run, serve
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
 from mudroom.keeper.lock import lock_content
+from mudroom.keeper.start import open_directory
 from mudroom.typing import NamedTuple, NoReturn
 
 BREATH = 0.05
@@ -112,18 +113,20 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
     os.close(own_directory)
     if own is None or not code.note():
         return  # it is confined, or its files have just changed: a later command starts a keeper
-    directory = _open_directory(place.directory)
-    lock = os.open(place.name + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    directory = open_directory(place.directory)
     try:
+        lock = os.open(place.name + ".lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
+    except (BlockingIOError, FileNotFoundError):
+        return  # there is one, or it is told to end
     os.ftruncate(lock, 0)  # what an earlier keeper wrote
     rehearse(place.directory + b"/" + place.name.encode() + b".rehearsal")
     if not (code.note() and _is_alone()):
         return
-    listener = _listen(directory, place.name)
     os.write(lock, lock_content(os.getpid()))
+    if not _is_named(directory, place.name, lock):
+        return
+    listener = _listen(directory, place.name)
     signal.signal(signal.SIGTERM, _end)
     keeper = KeeperLoop(place, directory, listener, lock, own, code, run)
     try:
@@ -132,10 +135,19 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
         pass
     finally:
         try:
-            os.unlink(place.name, dir_fd=directory)
+            if _is_named(directory, place.name, lock):  # otherwise the socket may be that of a later one
+                os.unlink(place.name, dir_fd=directory)
         except FileNotFoundError:
             pass  # the directory is gone
         keeper.close()
+
+
+def _is_named(directory: int, name: str, lock: int) -> bool:
+    """Return whether the lock file still has its name. ``mudroom keeper stop`` takes the name of one that starts."""
+    try:
+        return os.path.samestat(os.stat(name + ".lock", dir_fd=directory, follow_symlinks=False), os.fstat(lock))
+    except FileNotFoundError:
+        return False
 
 
 def _is_alone() -> bool:
@@ -150,20 +162,6 @@ def _is_alone() -> bool:
 
 def _end(_number: int, _frame: object) -> None:
     raise Ended
-
-
-def _open_directory(path: bytes) -> int:
-    """Return a descriptor of the directory, which is made if there is none. Raise OSError if it is not this user's
-    alone."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(directory)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError
-    return directory
 
 
 def _listen(directory: int, name: str) -> _socket.socket:
@@ -244,9 +242,10 @@ class KeeperLoop:
                 fork_at = last + BREATH if self._note_taken() else last
 
     def _is_in_place(self) -> bool:
-        """Return whether the directory is still there."""
+        """Return whether the directory is still there, and the lock file in it."""
         try:
-            return os.path.samestat(os.stat(self._place.directory), os.fstat(self._directory))
+            is_there = os.path.samestat(os.stat(self._place.directory), os.fstat(self._directory))
+            return is_there and _is_named(self._directory, self._place.name, self._lock)
         except OSError:
             return False
 
@@ -307,7 +306,14 @@ class KeeperLoop:
             connection = _accept(self._listener, control)
             self._listener.close()
             if connection is not None:
-                serve(connection, self._own, lambda: self._is_current(control), self._run, ForkedClient(self._source))
+                serve(
+                    connection,
+                    self._own,
+                    lambda: self._is_current(control),
+                    self._run,
+                    ForkedClient(self._source),
+                    (control.fileno(),),
+                )
                 control.sendall(" ".join(sys.modules.keys() - self._code.known).encode()[:_MOST_NAMES])
         finally:
             os._exit(0)

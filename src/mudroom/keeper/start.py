@@ -37,8 +37,12 @@ def start(program: str, environ: Mapping[bytes, bytes], *, idle: float = IDLE, l
         if not place or os.stat(os.path.dirname(place)).st_uid != os.geteuid():
             return 0  # no state, or that of another user whose HOME root has
         name = name_of(environ)
-        if not _may_try(place, name):
-            return 0
+        directory = open_directory(place)
+        try:
+            if not _may_try(directory, name):
+                return 0
+        finally:
+            os.close(directory)
         return os.posix_spawn(
             sys.executable,
             [sys.executable, *_options(), "-c", program, os.fsdecode(place), name, str(idle), str(look)],
@@ -63,35 +67,44 @@ def _options() -> list[str]:
     return ["-P", *(option for option, is_given in given if is_given)]
 
 
-def _may_try(place: bytes, name: str) -> bool:
-    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command."""
+def open_directory(path: bytes) -> int:
+    """Return a descriptor of the directory, which is made if there is none. Raise OSError if it is not this user's
+    alone, or a link to one."""
     try:
-        os.mkdir(place, 0o700)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         pass
-    names = os.listdir(place)
-    lock = os.fsencode(name + ".lock")
-    if lock not in names and sum(entry.endswith(b".lock") for entry in names) >= MOST:
-        _tidy(place, names)
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(directory)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(directory)
+        raise PermissionError
+    return directory
+
+
+def _may_try(directory: int, name: str) -> bool:
+    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command."""
+    names = os.listdir(directory)
+    lock = name + ".lock"
+    if lock not in names and sum(entry.endswith(".lock") for entry in names) >= MOST:
+        _tidy(directory, names)
         return False
-    path = place + b"/" + lock
     try:
-        if time.time() - PAUSE < os.stat(path).st_mtime <= time.time():
+        if time.time() - PAUSE < os.stat(lock, dir_fd=directory).st_mtime <= time.time():
             return False
     except FileNotFoundError:
         pass
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     os.utime(descriptor)
     os.close(descriptor)
     return True
 
 
-def _tidy(place: bytes, names: Sequence[bytes]) -> None:
+def _tidy(directory: int, names: Sequence[str]) -> None:
     """Remove the lock files of keepers that have been dead for longer than any idles."""
     for name in names:
-        path = place + b"/" + name
-        if name.endswith(b".lock") and os.stat(path).st_mtime < time.time() - 2 * IDLE:
-            os.unlink(path)
+        if name.endswith(".lock") and os.stat(name, dir_fd=directory).st_mtime < time.time() - 2 * IDLE:
+            os.unlink(name, dir_fd=directory)
 
 
 def _nothing_of_ours() -> list[tuple[Any, ...]]:

@@ -42,8 +42,11 @@ def keepers(directory: bytes) -> list[KeeperStatus]:
 
 
 def stop(directory: bytes) -> list[int]:
-    """End the keepers, and return their pids. Commands that run go on."""
+    """End the keepers, and return their pids. Commands that run go on. A keeper that starts has no pid in its lock file
+    yet; it ends when it finds that the file has lost its name."""
     with _living(directory) as living:
+        for name in _locks(directory):
+            _unlink_vacant(directory + b"/" + name)
         for _pid, _version, _used, pidfd in living:
             _signal(pidfd, signal.SIGTERM)
         for _pid, _version, _used, pidfd in living:
@@ -101,6 +104,21 @@ def _look(path: bytes) -> tuple[int, str, float, int] | None:
         return content.pid, content.version, os.fstat(lock).st_mtime, pidfd
     except ProcessLookupError:
         return None
+    finally:
+        os.close(lock)
+
+
+def _unlink_vacant(path: bytes) -> None:
+    """Remove a lock file that no keeper holds, or that one holds which starts."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not _is_locked(lock) or not os.read(lock, 1):
+            os.unlink(path)
+    except FileNotFoundError:
+        pass  # somebody else did
     finally:
         os.close(lock)
 
