@@ -186,10 +186,10 @@ def _let_go(spared: Set[int]) -> None:
     for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one when the client has gone
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number not in spared:
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor not in spared:
             try:
-                os.close(number)
+                os.close(descriptor)
             except OSError:
                 pass  # the descriptor of the listing
 
