@@ -241,7 +241,7 @@ def _view(base: bytes, scale: Scale) -> Iterator[Finding]:
 def _looked(name: str, place: Place, session: Session, argv: list[str]) -> Contestant:
     """In a new fork, in one whose mount stands, and bare; timed by a loop beside the program."""
     loop = [*PYTHON, LOOP, "1", *argv]
-    fork = "stands-" + name.partition(" ")[0]
+    fork = f"stands-{argv[0].rpartition('/')[2]}"
 
     def measure() -> Iterator[Lap]:
         result = run(session, *loop)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from mudroom.web.state.server_state import require_at_rest
 
 pytestmark = pytest.mark.both_users
 
+CLOCK_MONOTONIC_COARSE = 6
+"""linux/time.h"""
 COMMANDS = 3
 """After the third a sandbox stands."""
 
@@ -480,6 +483,36 @@ def test_a_quiet_project_is_remembered(place: Place, monkeypatch: pytest.MonkeyP
         assert asked.pop() is True
         out(session, "true")
         assert asked.pop() is False
+
+
+@pytest.mark.alone
+def test_a_command_in_a_quiet_project_waits_for_no_tick(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit just before a command has the stamp of its start, unless that waits: it would count as one during it."""
+    session, waits = place.session(), list[bool]()
+    stand(session)
+    for _command in range(5):
+        out(session, "echo 1 > f")
+    real = type(session.machine.client).run
+
+    def noted(client: Any, *arguments: Any, after: int = 0, **options: Any) -> Any:
+        waits.append(after > time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE))
+        return real(client, *arguments, after=after, **options)
+
+    monkeypatch.setattr(type(session.machine.client), "run", noted)
+    for number in range(10):
+        tick()
+        out(session, "true")
+        tick()
+        place.write("edited", f"{number}\n")
+        out(session, f"echo {number} of the fork >> edited")
+        assert session.changes.apply("f").conflicts == (), "the edit is the original"
+        assert (place.project / "edited").read_text() == f"{number}\n{number} of the fork\n"
+        for _command in range(COMMANDS + 1):  # after an apply none stands
+            out(session, "true")
+    assert not all(waits) and any(waits)
+    del waits[:]
+    out(session, "true")
+    assert waits == [False]
 
 
 COPY = """/usr/bin/python3 -c '

@@ -364,6 +364,9 @@ class OwnSandbox:
         edited = fork.name in tools
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
+        after = 0
+        if bound is not None:
+            after = bound.after_apply if self._standing.is_quiet else bound.after
         running = self._running.start(
             self._outcome,
             fork,
@@ -376,7 +379,7 @@ class OwnSandbox:
                 want_gate=gate,
                 leaf=leaf,
                 terminal=numbers,
-                after=bound.after if bound is not None else 0,
+                after=after,
                 standing=standing,
             ),
         )

@@ -134,6 +134,9 @@ class StartBound(NamedTuple):
     together with the clock of the file systems."""
 
     after: int
+    after_apply: int
+    """The bound for a command in a project that is known to be unchanged since an earlier command began: only what an
+    apply has written can have the present stamp."""
     offset: int
     """What that clock is behind the clock of the file systems."""
     now: CommandStart
@@ -151,8 +154,8 @@ def start_bound(vault: bytes, called: int) -> StartBound:
     while (again := file_clock()) != now.time:  # a tick came between the two readings
         now, running = now._replace(time=again), _ticks()
     offset = now.time - running
-    ahead = [before for before in earlier if before <= now.time + PATIENCE]
-    return StartBound(max(max(ahead, default=0) - offset, 1), offset, now)
+    called_at, applied_at = (max(before - offset, 1) if before <= now.time + PATIENCE else 1 for before in earlier)
+    return StartBound(max(called_at, applied_at), applied_at, offset, now)
 
 
 def _ticks() -> int:

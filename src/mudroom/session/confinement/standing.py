@@ -176,7 +176,7 @@ class CommandPlace:
     def __init__(self, owner: StandingSandboxes, fork: Fork, standing: StandingFork | None, *, permitted: bool) -> None:
         self._owner, self._fork, self._standing, self._permitted = owner, fork, standing, permitted
         self._is_involved = standing is not None
-        self._is_refreshed = False
+        self._is_refreshed = self._is_new = False
         if standing is None or not permitted or not standing.sandbox.is_open:
             self.give_up()
 
@@ -252,7 +252,7 @@ class CommandPlace:
             sandbox = client.stand(plan, door.fileno())
         finally:
             door.close()
-        self._standing = StandingFork(self._fork, sandbox, facts, works, seen, places)
+        self._standing, self._is_new = StandingFork(self._fork, sandbox, facts, works, seen, places), True
 
     def outdated(self) -> None:
         """The holder of the fork's lock changes the fork's layer itself, between two commands."""
@@ -268,6 +268,14 @@ class CommandPlace:
         before, seen = self._standing.seen, self._owner.look()
         self._standing, self._is_refreshed = self._standing._replace(seen=seen), seen != before
         return StandingPlace(self._standing.sandbox, self._is_refreshed)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the project is known to be unchanged since the fork's last command began, when ``taken`` looked. That
+        command has started after the clock's tick in which the last change was made, and this one starts later: no
+        file can have the stamp of its start, so it waits for no tick. A change that is not told, as by mmap(2), counts
+        as one during the command then, which is safe."""
+        return self._standing is not None and not self._is_refreshed and not self._is_new
 
     @property
     def is_as_seen(self) -> bool:
