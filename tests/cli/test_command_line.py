@@ -179,6 +179,23 @@ def test_bad_input_is_one_clear_line(cli: Cli, words: list[str], code: int, mess
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["run --yes -- sh -c 'echo said; echo more >> f'", "status", "exec --json -- true"])
+def test_a_standard_descriptor_is_closed(cli: Cli, words: str, closed: str) -> None:
+    """Otherwise a socket of mudroom's own has its number, and the command waits for the end of that."""
+    cli.place.write("f", "1\n")
+    program = " ".join(MUDROOM)
+    done = subprocess.run(
+        ["sh", "-c", f"exec {program} {words} {closed}"],
+        cwd=cli.place.project, env=cli.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    if words.startswith("run"):
+        assert (cli.place.project / "f").read_text() == "1\nmore\n"
+        assert ("said" in done.stdout) == (">&-" not in closed.split())
+
+
 def test_the_home_directory_is_no_project(cli: Cli) -> None:
     done = cli("run", "--", "true", cwd=cli.place.home)
     assert done.returncode == 125

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,40 @@ def test_the_signals_that_are_ignored(process: Path) -> None:
 def test_all_fields_are_there() -> None:
     names = {line.partition(b":")[0] for line in Path("/proc/self/status").read_bytes().splitlines()}
     assert set(FIELDS) <= names
+
+
+BOUND = """
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from mudroom.keeper.caller import identity
+place = sys.argv[2]
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "--bind", "/", place], check=True)
+def seen(pid):
+    directory = os.open(f"/proc/{pid}", os.O_PATH)
+    return identity(directory)
+def child(enter):
+    ready, go = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if enter:
+            os.chroot(place)
+        os.write(ready[1], b"r")
+        os.read(go[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    found = seen(pid)
+    os.write(go[1], b"g")
+    os.waitpid(pid, 0)
+    return found
+print(seen(os.getpid()) == child(False), seen(os.getpid()) == child(True))
+"""
+
+
+@pytest.mark.both_users
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_a_root_that_is_a_bind_mount_of_the_same_directory(tmp_path: Path) -> None:
+    source = str(Path(__file__).parents[2] / "src")
+    words = ["unshare", "--mount", sys.executable, "-c", BOUND, source, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]

@@ -29,6 +29,10 @@ def main() -> None:
 
     gc.set_threshold(COLLECTED, 10, 10)
     install()
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from mudroom.cli.terminal.closed_stream import replace_closed
+
+        replace_closed()
     from mudroom.cli.main import run
 
     code = run(sys.argv[1:], os.environb)

@@ -115,7 +115,7 @@ class PlainOptions:
                 if at == len(words) or words[at].startswith("-"):
                     raise _NotPlainError
                 value, at = words[at], at + 1
-            elif not name.startswith("--"):
+            elif not name.startswith("--") or value == "--":  # which argparse drops
                 raise _NotPlainError
             new = option.value(value)
             values[option.dest] = [*(values[option.dest] or ()), new] if option.action == "append" else new

@@ -41,11 +41,10 @@ def identity(directory: int) -> tuple[object, ...] | None:
         return None
     if status.get(b"Seccomp") != b"0" and b"Seccomp_filters" not in status:  # Linux before 5.9
         return None
-    root = os.stat("root", dir_fd=directory)
     return (
         *(status.get(field) for field in FIELDS),
         *(_namespace(directory, name) for name in NAMESPACES),
-        (root.st_dev, root.st_ino),
+        _root(directory),
         *(_content(directory, name) for name in FILES),
         _priorities(directory),
     )
@@ -61,6 +60,19 @@ def ignored_signals(directory: int) -> frozenset[int]:
     """Return the numbers of the signals that the process ignores. Raise OSError if it has gone."""
     mask = int(_status(directory)[b"SigIgn"], 16)
     return frozenset(number for number in range(1, 65) if mask >> (number - 1) & 1)
+
+
+def _root(directory: int) -> tuple[int, int, bytes]:
+    """Return what names the root directory within a mount namespace: device and inode, which a bind mount of / shares,
+    and the number of the mount (proc_pid_fdinfo(5))."""
+    root = os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        found = os.fstat(root)
+        with open(f"/proc/self/fdinfo/{root}", "rb") as stream:
+            lines = dict(line.split(b":", 1) for line in stream.read().splitlines())
+        return found.st_dev, found.st_ino, lines[b"mnt_id"]
+    finally:
+        os.close(root)
 
 
 def _namespace(directory: int, name: str) -> str | None:
