@@ -65,7 +65,7 @@ CLIENTS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "npm": (
         ("npm",),
-        "npm install --silent --fetch-retries 0 --no-audit --no-fund --no-update-notifier"
+        "npm install --silent --prefer-online --fetch-retries 0 --no-audit --no-fund --no-update-notifier"
         " --registry http://pkg.example:{web}/npm tiny && node node_modules/tiny/index.js",
     ),
     "node's fetch": (
