@@ -120,10 +120,23 @@ class PlainOptions:
             new = option.value(value)
             values[option.dest] = [*(values[option.dest] or ()), new] if option.action == "append" else new
         if self._rest is not None:
+            if any(map(self._is_ambiguous, _before_dashes(words[at:]))):
+                raise _NotPlainError
             values[self._rest.dest] = list(words[at:])
         elif at < len(words):
             raise _NotPlainError
         return SimpleNamespace(**values)
+
+    def _is_ambiguous(self, word: str) -> bool:
+        """Return whether argparse refuses a word of the command as an abbreviation of several options."""
+        name = word.partition("=")[0]
+        if not name.startswith("--") or name in self._named:
+            return False
+        return sum(option.startswith(name) for option in (*self._named, "--help")) > 1
+
+
+def _before_dashes(words: Sequence[str]) -> Sequence[str]:
+    return words[: words.index("--")] if "--" in words else words
 
 
 def read_plain(configure: Callable[[Any], None], words: Sequence[str]) -> SimpleNamespace | None:
