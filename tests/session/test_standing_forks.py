@@ -298,7 +298,7 @@ def test_file_tools_write_between_commands(place: Place) -> None:
     assert stands(session)
 
 
-EDITS = ("write", "save", "create", "delete", "rename", "mode", "link", "directory", "replace")
+EDITS = ("write", "save", "create", "delete", "rename", "mode", "link", "directory", "replace", "pass", "by a link")
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a"])
 
 
@@ -326,6 +326,14 @@ def edit(project: Path, kind: str, name: str, other: str, number: int) -> None:
             beside = path.with_name("beside")
             beside.symlink_to(f"{number}")
             beside.rename(path)
+        elif kind == "pass":
+            path.touch(exist_ok=False)
+            path.unlink()
+        elif kind == "by a link":
+            beside = path.with_name("beside")
+            beside.hardlink_to(path)
+            beside.write_text(f"written {number} by a link")
+            beside.unlink()
         elif kind == "directory":
             (project / "d").rename(project / f"d{number}")
         else:
@@ -483,6 +491,34 @@ def test_a_quiet_project_is_remembered(place: Place, monkeypatch: pytest.MonkeyP
         assert asked.pop() is True
         out(session, "true")
         assert asked.pop() is False
+
+
+@pytest.mark.alone
+def test_a_file_that_came_and_went_between_two_commands(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does ``.git/index.lock`` at each ``git status``. A command that ran meanwhile may have seen it."""
+    session = place.session()
+    stand(session)
+    asked = refreshes(session, monkeypatch)
+    for _command in range(5):
+        out(session, "ls")
+    assert asked.pop() is False
+    passing = place.project / "new"
+    for _time in range(3):
+        passing.touch()
+        passing.unlink()
+        assert out(session, "cat new 2>/dev/null; ls") == ""
+        assert asked.pop() is False
+
+    def meanwhile(*_output: object) -> None:
+        passing.touch()
+        passing.unlink()
+
+    assert out(session, "echo begun", stdio=Stdio(on_output=meanwhile)) == "begun\n"
+    assert asked.pop() is False
+    assert out(session, "ls") == ""
+    assert asked.pop() is True
+    assert out(session, "ls") == ""
+    assert asked.pop() is False
 
 
 @pytest.mark.alone

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from mudroom.stage.views import directory_watch, secret
-from mudroom.stage.views.directory_watch import DirectoryWatch, is_told
+from mudroom.stage.views.directory_watch import Changes, DirectoryWatch, is_told
 from mudroom.stage.views.preflight import MountPoint, parse_mounts
 from mudroom.stage.views.secret import Finder
 
@@ -315,10 +316,10 @@ def test_the_table_of_mounts_changes(
     tables = iter([with_another, with_another, [*before]])
     monkeypatch.setattr(watch._table, "mounts", lambda: next(tables))
     (project / "new").touch()
-    assert watch.changed() == ({b""} if is_kept else None)
+    assert watch.changed() == (Changes({b""}, is_passing=False) if is_kept else None)
     if is_kept:
-        assert watch.changed() == set()
-        assert watch.changed() == set(), "it has gone again"
+        assert watch.changed() == Changes(set(), is_passing=True)
+        assert watch.changed() == Changes(set(), is_passing=True), "it has gone again"
     watch.close()
 
 
@@ -422,12 +423,13 @@ class SecretsMachine(RuleBasedStateMachine):
 
     @rule()
     def another_process_searches(self) -> None:
-        Finder(os.fsencode(self.project), os.fsencode(self.top / "index")).find(())
+        with closing(Finder(os.fsencode(self.project), os.fsencode(self.top / "index"))) as another:
+            another.find(())
 
     @rule()
     def search(self) -> None:
-        new = Finder(os.fsencode(self.project), os.fsencode(self.top / "nowhere"))
-        assert self.finder.find(()) == new.find(())
+        with closing(Finder(os.fsencode(self.project), os.fsencode(self.top / "nowhere"))) as new:
+            assert self.finder.find(()) == new.find(())
         os.unlink(self.top / "nowhere")
 
     @staticmethod

@@ -13,9 +13,10 @@ Rules of this file:
    command that does so itself, before it runs or when its changes are collected (``give_up``).
 4. The ``MOST`` that were used last stay. One is dissolved by taking its fork's lock, if that is free.
 5. A mount does not follow names, modes and sizes in the directories below it. What it remembers is dropped before each
-   command, unless the project is known to be unchanged (``stage/views/tree_watch.py``). So it is if the holder of the
-   lock has changed the fork's layer between two commands: file tools are flushed, a repository is settled. No process
-   has anything of the view open then but its root, which is not changed.
+   command, unless the project is known to be unchanged (``stage/views/tree_watch.py``): since the last command began,
+   and, apart from files that came and went, since it ended. It is dropped, too, if the holder of the lock has changed
+   the fork's layer between two commands: file tools are flushed, a repository is settled. No process has anything of
+   the view open then but its root, which is not changed.
 6. Of the caches' overlay the next command's init has directories open, since they are mounted at their own places. So
    it is dissolved when entries are moved to a pool, and when another fork has published to one.
 """
@@ -36,7 +37,7 @@ from mudroom.vault.store.fork import DOOR, Fork, dissolve
 if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client
     from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
-    from mudroom.stage.views.tree_watch import TreeWatch
+    from mudroom.stage.views.tree_watch import Look, TreeWatch
 
 MOST = 12
 """Forks with a standing sandbox: two small processes each."""
@@ -57,8 +58,10 @@ class StandingFork(NamedTuple):
     sandbox: StandingSandbox
     facts: tuple[object, ...]
     works: Works
-    seen: int | None
-    """The number of the last look at the project: the mount shows the files as they were then. None: it may not."""
+    seen: Look | None
+    """The last look at the project: the mount shows the files as they were then. None: it may not."""
+    began: int
+    """``Look.changed`` when the last command began."""
     places: tuple[tuple[bytes, bytes], ...]
     """The work directories: parent and name."""
 
@@ -117,7 +120,7 @@ class StandingSandboxes:
                 standing = self._standing.pop(next(reversed(self._standing)))
             self._end(standing)
 
-    def look(self) -> int:
+    def look(self, *, begins: bool = True) -> Look:
         """Look at the project, as ``TreeWatch.look`` does."""
         with self._lock:
             if self._watch is None:
@@ -125,7 +128,7 @@ class StandingSandboxes:
 
                 self._watch = TreeWatch(self._project)
             watch = self._watch
-        return watch.look()
+        return watch.look(begins=begins)
 
     @contextmanager
     def claimed(self, fork: Fork, *, permitted: bool) -> Iterator[CommandPlace]:
@@ -176,7 +179,9 @@ class CommandPlace:
     def __init__(self, owner: StandingSandboxes, fork: Fork, standing: StandingFork | None, *, permitted: bool) -> None:
         self._owner, self._fork, self._standing, self._permitted = owner, fork, standing, permitted
         self._is_involved = standing is not None
-        self._is_refreshed = self._is_new = False
+        self._is_refreshed = self._is_quiet = False
+        self._look: Look | None = None
+        """The look at the project before the command."""
         if standing is None or not permitted or not standing.sandbox.is_open:
             self.give_up()
 
@@ -252,7 +257,7 @@ class CommandPlace:
             sandbox = client.stand(plan, door.fileno())
         finally:
             door.close()
-        self._standing, self._is_new = StandingFork(self._fork, sandbox, facts, works, seen, places), True
+        self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places)
 
     def outdated(self) -> None:
         """The holder of the fork's lock changes the fork's layer itself, between two commands."""
@@ -265,8 +270,10 @@ class CommandPlace:
             return None
         from mudroom.sandbox.client.template import StandingPlace
 
-        before, seen = self._standing.seen, self._owner.look()
-        self._standing, self._is_refreshed = self._standing._replace(seen=seen), seen != before
+        before, look = self._standing.seen, self._owner.look()
+        self._is_refreshed = before is None or look.lasting != before.lasting
+        self._is_quiet = not self._is_refreshed and look.changed == self._standing.began
+        self._look, self._standing = look, self._standing._replace(seen=look, began=look.changed)
         return StandingPlace(self._standing.sandbox, self._is_refreshed)
 
     @property
@@ -275,14 +282,14 @@ class CommandPlace:
         command has started after the clock's tick in which the last change was made, and this one starts later: no
         file can have the stamp of its start, so it waits for no tick. A change that is not told, as by mmap(2), counts
         as one during the command then, which is safe."""
-        return self._standing is not None and not self._is_refreshed and not self._is_new
+        return self._standing is not None and self._is_quiet
 
     @property
     def is_as_seen(self) -> bool:
         """Whether the command has seen the project as it was when it started. Not if the mount has dropped nothing, and
         something has changed since the look: an edit between the look and the start may not have been seen, so it
         counts as one during the command. The present start of the command is from before the look."""
-        return self._standing is None or self._is_refreshed or self._owner.look() == self._standing.seen
+        return self._standing is None or self._is_refreshed or self._owner.look() == self._look
 
     def failed(self, op: str) -> bool:
         """Return whether a command that could not be started had a sandbox that stands: it is given up, and the command
@@ -296,10 +303,13 @@ class CommandPlace:
         return was_involved
 
     def keep(self) -> None:
-        """Keep the sandbox for the next command: the changes of this one are collected."""
+        """Keep the sandbox for the next command: the changes of this one are collected. Nothing uses the mount from now
+        on. If something has changed while it was used, it may remember a name that is gone."""
         standing, self._standing = self._standing, None
         self._is_involved = False
         if standing is not None:
+            if self._owner.look(begins=False) != self._look:
+                standing = standing._replace(seen=None)
             self._owner.put_back(standing)
 
     def close(self) -> None:

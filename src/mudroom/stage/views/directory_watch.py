@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from mudroom.stage.views.preflight import MountPoint, MountTable, filesystem, submounts
+from mudroom.typing import NamedTuple
 
 LOCAL = frozenset(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"])
 """Types of file systems. One of the network or of a user's process (NFS, SMB, 9p, virtiofs, FUSE) is changed by others
@@ -36,6 +37,15 @@ _MOST = 64 * _CHUNK
 """Bytes of events that are read at most; after more than that, a look at all is cheaper."""
 _NOT_TO_BE_WATCHED = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
 """The directory is gone or closed to us. A change of that is an event of the directory above it."""
+
+
+class Changes(NamedTuple):
+    directories: set[bytes]
+    """The directories in which an entry came, went or changed its mode."""
+    is_passing: bool
+    """Whether all names are as they were: each that came has gone again, unwritten. So git makes and removes a lock
+    file when it only looks. A name that is written to counts as one that stays: it may be a hard link of another
+    file."""
 
 
 class DirectoryWatch:
@@ -80,26 +90,32 @@ class DirectoryWatch:
         elif (reason := ctypes.get_errno()) not in _NOT_TO_BE_WATCHED:
             raise OSError(reason, os.strerror(reason))
 
-    def changed(self) -> set[bytes] | None:
-        """Return the directories in which an entry came, went or changed its mode since the last call. None: any may
-        have changed, also from now on; the watch is of no use any more."""
+    def changed(self) -> Changes | None:
+        """Return the changes since the last call. None: any directory may have changed, also from now on; the watch is
+        of no use any more."""
         if os.getpid() != self._process or not self._has_same_mounts():
             return None
         if self._identify() != self._identity:
             return None
         found: set[bytes] = set()
-        size = 0
+        came: dict[tuple[int, bytes], bool] = {}  # names of files that are new, with whether they are still there
+        size, lasting = 0, False
         while size < _MOST:
             try:
                 data = os.read(self._events, _CHUNK)
             except BlockingIOError:
-                return found
+                return Changes(found, not lasting and not any(came.values()))
             size += len(data)
             for number, mask, name in _parse(data):
                 path = self._paths.get(number)
                 if path is None or mask & _ALL_AGAIN:
                     return None
                 found.add(path)
+                is_there = mask == _CREATE
+                if is_there or (mask == _DELETE and (number, name) in came):
+                    came[number, name] = is_there
+                else:
+                    lasting = True
                 if mask & _IGNORED:
                     del self._paths[number]
                 elif mask & _ISDIR and name:

@@ -109,7 +109,8 @@ class Finder:
         changed = self._watch.changed()
         if changed is None:
             self._give_up()
-        return changed
+            return None
+        return changed.directories
 
     def _give_up(self) -> None:
         """Each time, the project has to be quiet for twice as long before it is watched again."""

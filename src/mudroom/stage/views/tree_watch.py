@@ -6,6 +6,9 @@ known that nobody has made, removed, renamed, chmod'ed or written to a file sinc
 themselves, but copy_file_range(2) ends at the size that is remembered (generic_copy_file_checks in fs/read_write.c): cp
 would cut a file that has grown.
 
+A file that came and went between two looks is a change only for a mount that was in use in between: it may remember
+the name. ``git status`` makes and removes ``.git/index.lock``, in many prompts after each command.
+
 Every directory is watched, also those that are not searched for secrets. In doubt the answer is that something changed:
 without a watch, while one begins, when events were lost, when a directory moved (``directory_watch.py``). Not told is a
 change of a file through another hard link, outside of the project.
@@ -18,13 +21,23 @@ import errno
 import os
 from collections.abc import Iterable
 
-from mudroom.stage.views.directory_watch import DirectoryWatch
+from mudroom.stage.views.directory_watch import Changes, DirectoryWatch
+from mudroom.typing import NamedTuple
 
 MOST = 5_000
 """Directories that are watched: a watch is about 1 KB of the kernel's memory, and counts for the user."""
 _QUIET = 3
 """Looks before a watch begins, twice as many after each that was lost."""
 _MOST_QUIET = 64
+
+
+class Look(NamedTuple):
+    """The project at a look. Two looks with the same number had the same project."""
+
+    changed: int
+    """The same as at an earlier look: nothing has changed in between."""
+    lasting: int
+    """The same as at an earlier look: names and files are as they were then."""
 
 
 class TreeWatch:
@@ -36,35 +49,38 @@ class TreeWatch:
         self._lock = _thread.allocate_lock()
         self._watch: DirectoryWatch | None = None
         self._known: set[bytes] = set()
-        self._number = self._asked = 0
+        self._now = Look(0, 0)
+        self._asked = 0
         self._patience = _QUIET
 
-    def look(self) -> int:
-        """Return a number. If it is the same as that of an earlier look, nothing has changed since that look."""
+    def look(self, *, begins: bool = True) -> Look:
+        """Look at the project. ``begins``: a watch may begin, if it is time for one."""
         with self._lock:
-            if self._watch is not None and self._is_quiet(self._watch):
-                return self._number
-            self._number += 1
-            if self._watch is None:
+            changes = self._changes(self._watch) if self._watch is not None else None
+            if changes is not None and not changes.directories:
+                return self._now
+            is_lasting = changes is None or not changes.is_passing
+            self._now = Look(self._now.changed + 1, self._now.lasting + is_lasting)
+            if self._watch is None and begins:
                 self._asked += 1
                 if self._asked >= self._patience:
                     self._begin()
-            return self._number
+            return self._now
 
     def close(self) -> None:
         with self._lock:
             self._end()
 
-    def _is_quiet(self, watch: DirectoryWatch) -> bool:
-        changed = watch.changed()
-        if changed:
+    def _changes(self, watch: DirectoryWatch) -> Changes | None:
+        changes = watch.changed()
+        if changes is not None and not changes.is_passing:
             try:
-                self._add(watch, changed)
+                self._add(watch, changes.directories)
             except OSError:
-                changed = None
-        if changed is None:
+                changes = None
+        if changes is None:
             self._give_up()
-        return changed is not None and not changed
+        return changes
 
     def _begin(self) -> None:
         try:
