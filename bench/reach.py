@@ -7,12 +7,13 @@ may keep its sandbox: that is "one fork", as an agent works, and a *kept* mount;
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import cast
 
 from bench.gate import gate
@@ -44,7 +45,7 @@ from bench.measure import (
 from bench.memory import descendants, proportional
 from bench.place import BWRAP, Place, Scale, discard, fill, have, make_repository, new_place, run, run_in
 from bench.small import program
-from bench.view import BEFORE, LOOP, PYTHON, WRITE
+from bench.view import BEFORE, LOOP, PYTHON, WRITE, PlainOverlay
 from mudroom.session import Session
 
 TRUE = "/bin/true"
@@ -229,17 +230,31 @@ def _view(base: bytes, scale: Scale) -> Iterator[Finding]:
         else:
             del commands["git status, 1,000 files"]
             yield unmeasured("reach", "git status, 1,000 files", "git is not installed")
-        with place.session() as session:
-            contestants = [_looked(name, place, session, argv) for name, argv in commands.items()]
+        with place.session() as session, ExitStack() as stands:
+            contestants: list[Contestant] = []
+            for number, (name, argv) in enumerate(commands.items()):
+                plain = stands.enter_context(PlainOverlay(place, number))
+                contestants.append(_looked(name, place, session, argv))
+                numbers = itertools.count(100 * (number + 1))
+                contestants.append(
+                    Rival(_looked_plainly(name, place, plain, numbers, argv), *(f"{name}, {plain}" for plain in _PLAIN))
+                )
             found = interleave(contestants, max(3, min(scale.commands, 15)))
     for name in commands:
-        for mount, times in (("kept", 1.15), ("first", 1.5)):
+        for (mount, times), plain in zip((("kept", 1.15), ("first", 1.5)), _PLAIN, strict=True):
             bare = Against("the bare tree", found[f"{name}, bare"], at_most_times(times))
-            yield Finding("reach", f"{name}, {mount} mount", found[f"{name}, {mount}"], None, (bare,))
+            kernel = against(found, [f"{name}, {plain}"], {f"{name}, {plain}": at_most_times(1.1)})
+            others = (bare, *(other._replace(name=plain) for other in kernel))
+            yield Finding("reach", f"{name}, {mount} mount", found[f"{name}, {mount}"], None, others)
+
+
+_PLAIN = ("a plain overlay that stands", "a new plain overlay")
+"""Of the kernel, with nothing of mudroom: what is over it is ours, what it is over the bare tree is the kernel's."""
 
 
 def _looked(name: str, place: Place, session: Session, argv: list[str]) -> Contestant:
-    """In a new fork, in one whose mount stands, and bare; timed by a loop beside the program."""
+    """In a new fork, in one whose mount stands, and bare; timed by a loop beside the program. Nobody has changed the
+    project since the command before in the fork that stands."""
     loop = [*PYTHON, LOOP, "1", *argv]
     fork = f"stands-{argv[0].rpartition('/')[2]}"
 
@@ -247,14 +262,28 @@ def _looked(name: str, place: Place, session: Session, argv: list[str]) -> Conte
         result = run(session, *loop)
         yield f"{name}, first", float(result.stdout)
         discard(session, result)
-        if session.vault.find(fork) is None:
-            for _ in range(BEFORE):
-                run_in(session, fork, *loop)
+        for _ in range(BEFORE if session.vault.find(fork) is None else 1):
+            run_in(session, fork, *loop)
         for _ in range(2):
             yield f"{name}, kept", float(run_in(session, fork, *loop).stdout)
         for _ in range(2):
             output = subprocess.run(loop, cwd=place.project, env=place.environ, check=True, stdout=subprocess.PIPE)
             yield f"{name}, bare", float(output.stdout)
+
+    return measure
+
+
+def _looked_plainly(
+    name: str, place: Place, plain: PlainOverlay, numbers: Iterator[int], argv: list[str]
+) -> Contestant:
+    """The same in overlays of the kernel."""
+    loop = [*PYTHON, LOOP, "1", *argv]
+
+    def measure() -> Iterator[Lap]:
+        with PlainOverlay(place, next(numbers)) as new:
+            yield f"{name}, {_PLAIN[1]}", float(new.run(loop))
+        for _ in range(2):
+            yield f"{name}, {_PLAIN[0]}", float(plain.run(loop))
 
     return measure
 

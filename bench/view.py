@@ -2,14 +2,20 @@
 
 Timed by a small loop next to the program, inside the sandbox too: what a sandbox costs to start is not in it. The
 first command of a fork has a mount whose caches are empty, so the first time is told apart from the ones after it. A
-fork that has run some commands keeps its mount: there the first time of a command is taken.
+fork that has run some commands keeps its mount: there the first time of a command is taken, when nobody has changed
+the project since the fork's command before.
+
+``PlainOverlay`` is the kernel's part: the same overlay, and nothing else of what mudroom does.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
 
 from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave, unmeasured
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run, run_in
@@ -35,6 +41,65 @@ for number in range(int(sys.argv[1])):
     os.unlink(f"new-{number}")
 """
 PYTHON = [sys.executable, "-I", "-S", "-c"]
+_OVERLAY = """
+import ctypes, json, os, subprocess, sys
+NEWNS, NEWUSER, REC, PRIVATE, NOSUID, NODEV = 0x20000, 0x10000000, 0x4000, 1 << 18, 2, 4
+libc, (project, upper, work) = ctypes.CDLL(None, use_errno=True), map(os.fsencode, sys.argv[1:])
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+user, group = os.geteuid(), os.getegid()
+check(libc.unshare(NEWNS | (NEWUSER if user else 0)))
+if user:
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open("/proc/self/" + name, "w") as stream:
+            stream.write(text)
+check(libc.mount(b"none", b"/", None, ctypes.c_ulong(REC | PRIVATE), None))
+options = b"lowerdir=%b,upperdir=%b,workdir=%b,userxattr,volatile" % (project, upper, work)
+check(libc.mount(b"overlay", project, b"overlay", ctypes.c_ulong(NOSUID | NODEV), options))
+os.chdir(project)
+for line in sys.stdin:
+    done = subprocess.run(json.loads(line), stdout=subprocess.PIPE, check=True)
+    print(done.stdout.decode().strip(), flush=True)
+"""
+
+
+class PlainOverlay:
+    """An overlay of the kernel over a place's project, made as mudroom makes one, in a process that has two namespaces
+    of its own, if it is an ordinary user's, and no confinement. It stands until it is closed."""
+
+    def __init__(self, place: Place, number: int) -> None:
+        """``number``: one that no other of this place has: a volatile overlay takes no directory twice."""
+        top = place.root + b"/plain-%d" % number
+        paths = (place.project, top + b"/upper", top + b"/work")
+        for path in paths[1:]:
+            os.makedirs(path)
+        argv = [*PYTHON, _OVERLAY, *paths]
+        self._process = subprocess.Popen(
+            argv, cwd=place.project, env=place.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __enter__(self) -> PlainOverlay:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Return what a program says in one line. Raise RuntimeError if there is no overlay, or the program fails."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._process.poll() is None:
+            self._process.stdin.write(json.dumps(list(argv)) + "\n")
+            self._process.stdin.flush()
+            said = self._process.stdout.readline()
+            if said:
+                return said
+        raise RuntimeError("no overlay could be mounted, or a program has failed in it")
 
 
 def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
