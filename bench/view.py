@@ -76,7 +76,13 @@ class PlainOverlay:
             os.makedirs(path)
         argv = [*PYTHON, _OVERLAY, *paths]
         self._process = subprocess.Popen(
-            argv, cwd=place.project, env=place.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            argv,
+            cwd=place.project,
+            env=place.environ,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
 
     def __enter__(self) -> PlainOverlay:

@@ -30,8 +30,11 @@ from bench.measure import (
     unmeasured,
 )
 from bench.memory import RootReader, answer
-from bench.place import QUICK
+from bench.place import QUICK, fill, new_place
 from bench.table import lines, markdown, to_json
+from bench.view import PlainOverlay
+
+from box import if_namespaces
 
 ROOT = Path(__file__).parent.parent
 MACHINE = {"commit": "abc", "date": "2026-01-02", "user": "me (uid 1)", "processors": "2 x A B", "file system": "ext4"}
@@ -247,6 +250,24 @@ def test_a_part_of_the_table_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch
     rows = list(reach.reach(b"", QUICK))
     assert [row.what for row in rows].count("fine") == 6
     assert [row.why for row in rows if row.why] == ["OSError: [Errno 24] Too many open files"]
+
+
+@pytest.mark.both_users
+@if_namespaces
+def test_a_plain_overlay_of_the_kernel(tmp_path: Path) -> None:
+    with new_place(os.fsencode(tmp_path), "plain") as place:
+        fill(place.project, 3)
+        with PlainOverlay(place, 1) as plain:
+            for name in ("one", "two"):
+                assert plain.run(["sh", "-c", f"cp d0000/f000001.txt {name}; ls d0000 | wc -l"]) == "3\n"
+            assert plain.run(["sh", "-c", "cmp one d0000/f000001.txt && echo same"]) == "same\n"
+        with PlainOverlay(place, 2) as plain:
+            assert plain.run(["sh", "-c", "test -e one || echo none"]) == "none\n"
+            with pytest.raises(RuntimeError):
+                plain.run(["false"])
+            with pytest.raises(RuntimeError):
+                plain.run(["true"])
+        assert os.listdir(place.project) == [b"d0000"]
 
 
 def test_the_rows_of_the_gate_before_it_fails_count(monkeypatch: pytest.MonkeyPatch) -> None:

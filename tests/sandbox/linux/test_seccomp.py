@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from box import if_namespaces
-from mudroom.sandbox.linux import syscall
+from mudroom.sandbox.linux import bare_plan, syscall
 from mudroom.sandbox.linux.seccomp import compile_filter, disassemble
 from mudroom.sandbox.linux.syscall import (
     DENY,
@@ -265,6 +265,32 @@ def test_calls_without_rules_are_decided_by_their_number_alone(machine: str) -> 
         assert verdict.loaded == {0, 4}
         assert verdict.steps <= 12
     assert max(len(PROGRAMS[CLOSED, machine]) // 8 for machine in MACHINES) < 400
+
+
+FILE_CALLS = (
+    "open", "openat", "openat2", "creat", "close", "close_range", "read", "pread64", "readv", "write", "pwrite64",
+    "writev", "lseek", "stat", "lstat", "fstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat",
+    "faccessat2", "readlink", "readlinkat", "getdents", "getdents64", "getcwd", "chdir", "fchdir", "fcntl", "flock",
+    "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat", "mkdir",
+    "mkdirat", "rmdir", "chmod", "fchmod", "fchmodat", "utimensat", "truncate", "ftruncate", "fsync", "fdatasync",
+    "copy_file_range", "sendfile", "fadvise64", "getxattr", "lgetxattr", "listxattr", "mmap", "munmap", "mprotect",
+    "brk", "futex", "execve", "execveat", "wait4", "exit_group", "pipe2", "dup3", "poll", "ppoll", "getpid",
+)  # fmt: skip
+"""Calls of which git, find, grep, compilers and package managers make thousands."""
+
+
+@machines
+@pytest.mark.parametrize("notify", [False, True])
+@pytest.mark.parametrize("rules", [DENY, bare_plan.RULES], ids=["level 1", "level 0"])
+def test_calls_on_files_run_no_filter(machine: str, rules: tuple[SyscallRule, ...], notify: bool) -> None:
+    """They have no rule, and from Linux 5.11 the kernel answers a call whose number alone decides from a bitmap
+    (kernel/seccomp.c)."""
+    assert not {rule.syscall for rule in rules} & set(FILE_CALLS)
+    program = compile_filter(rules, machine, notify=notify)
+    ruled = {number_of(rule.syscall, machine) for rule in rules}
+    for number in set(range(450)) - ruled:
+        verdict = run(program, number, MACHINES[machine].audit_arch)
+        assert (verdict.action, verdict.loaded) == (ALLOW, {0, 4})
 
 
 words = st.integers(0, 0xFFFFFFFF)
