@@ -185,6 +185,61 @@ def test_everything_on_one_file_system_of_a_kind(
     check_apply_and_undo(Split(mounted / "project", mounted / "state", mounted / "home", client))
 
 
+LOOK = b"""find . -printf '%p %y %m %l\\n' | sort
+find . -type f | sort | xargs head -v
+cp d/a copied && cat copied; rm copied
+"""
+EDITS = (
+    "echo more >> d/a",
+    "echo saved > d/b && mv d/b d/a",
+    "touch gone",
+    "rm gone",
+    "touch passing && rm passing",
+    "chmod 600 d/a",
+    "ln d/a d/linked && echo linked >> d/linked && rm d/linked",
+    "truncate -s 1 d/a",
+    "cp --reflink=auto --remove-destination f d/a",
+    "cp --reflink=auto --no-clobber f d/c",
+    "mv d e && mkdir d && echo other > d/a",
+    "rm -r e && mkdir -p e/e && echo new > e/e/a",
+)
+
+
+@root_only
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "size", "beside"),
+    [("xfs", "400M", True), ("xfs", "400M", False), ("btrfs", "200M", True), ("btrfs", "200M", False)],
+)
+def test_a_mount_that_stands_follows_the_project(
+    tmp_path: Path, mounted: Path, client: Client, kind: str, size: str, beside: bool
+) -> None:
+    """It shows what a new one shows, whatever the user does between two commands."""
+    make_filesystem(kind, size, tmp_path / "image", mounted)
+    project = mounted / "project"
+    if kind == "btrfs":  # a device of its own inside of the project
+        project.mkdir()
+        subprocess.run(["btrfs", "subvolume", "create", project / "d"], check=True, capture_output=True)
+    for path in (project / "d", tmp_path / "home"):
+        path.mkdir(parents=True, exist_ok=True)
+    (project / "d/a").write_text("1\n")
+    (project / "f").write_text("a file\n")
+    split = Split(project, (mounted if beside else tmp_path) / "state", tmp_path / "home", client)
+    with split.open() as session:
+
+        def seen(fork: str | None) -> tuple[bytes, list[str]]:
+            result = session.run([b"sh", b"-c", LOOK], fork=fork)
+            assert result.exit_code == 0, result.stderr
+            return result.stdout, [note for note in result.notes if "earlier" not in note]
+
+        for _command in range(8):
+            seen("f")
+        for edit in EDITS:
+            subprocess.run(["sh", "-c", edit], cwd=project, check=True)
+            assert seen("f") == seen(None), edit
+            assert seen("f") == seen(None), edit
+
+
 SPREAD = (
     ("ext4", "50M", (), True),
     ("ext4", "50M", ("-O", "^has_journal"), True),
