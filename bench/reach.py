@@ -236,15 +236,14 @@ def _view(base: bytes, scale: Scale) -> Iterator[Finding]:
                 plain = stands.enter_context(PlainOverlay(place, number))
                 contestants.append(_looked(name, place, session, argv))
                 numbers = itertools.count(100 * (number + 1))
-                contestants.append(
-                    Rival(_looked_plainly(name, place, plain, numbers, argv), *(f"{name}, {plain}" for plain in _PLAIN))
-                )
+                looked = _looked_plainly(name, place, plain, numbers, argv)
+                contestants.append(Rival(looked, *(f"{name}, {kind}" for kind in _PLAIN)))
             found = interleave(contestants, max(3, min(scale.commands, 15)))
     for name in commands:
-        for (mount, times), plain in zip((("kept", 1.15), ("first", 1.5)), _PLAIN, strict=True):
+        for (mount, times), kind in zip((("kept", 1.15), ("first", 1.5)), _PLAIN, strict=True):
             bare = Against("the bare tree", found[f"{name}, bare"], at_most_times(times))
-            kernel = against(found, [f"{name}, {plain}"], {f"{name}, {plain}": at_most_times(1.1)})
-            others = (bare, *(other._replace(name=plain) for other in kernel))
+            kernel = against(found, [f"{name}, {kind}"], {f"{name}, {kind}": at_most_times(1.1)})
+            others = (bare, *(other._replace(name=kind) for other in kernel))
             yield Finding("reach", f"{name}, {mount} mount", found[f"{name}, {mount}"], None, others)
 
 

@@ -74,7 +74,7 @@ class PlainOverlay:
         paths = (place.project, top + b"/upper", top + b"/work")
         for path in paths[1:]:
             os.makedirs(path)
-        argv = [*PYTHON, _OVERLAY, *paths]
+        argv: list[str | bytes] = [*PYTHON, _OVERLAY, *paths]
         self._process = subprocess.Popen(
             argv,
             cwd=place.project,
@@ -102,7 +102,7 @@ class PlainOverlay:
         if self._process.poll() is None:
             self._process.stdin.write(json.dumps(list(argv)) + "\n")
             self._process.stdin.flush()
-            said = self._process.stdout.readline()
+            said = str(self._process.stdout.readline())
             if said:
                 return said
         raise RuntimeError("no overlay could be mounted, or a program has failed in it")

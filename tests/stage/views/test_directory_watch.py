@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from mudroom.stage.views import directory_watch, secret
-from mudroom.stage.views.directory_watch import Changes, DirectoryWatch, is_told
+from mudroom.stage.views.directory_watch import DirectoryChanges, DirectoryWatch, is_told
 from mudroom.stage.views.preflight import MountPoint, parse_mounts
 from mudroom.stage.views.secret import Finder
 
@@ -316,10 +316,10 @@ def test_the_table_of_mounts_changes(
     tables = iter([with_another, with_another, [*before]])
     monkeypatch.setattr(watch._table, "mounts", lambda: next(tables))
     (project / "new").touch()
-    assert watch.changed() == (Changes({b""}, is_passing=False) if is_kept else None)
+    assert watch.changed() == (DirectoryChanges({b""}, is_passing=False) if is_kept else None)
     if is_kept:
-        assert watch.changed() == Changes(set(), is_passing=True)
-        assert watch.changed() == Changes(set(), is_passing=True), "it has gone again"
+        assert watch.changed() == DirectoryChanges(set(), is_passing=True)
+        assert watch.changed() == DirectoryChanges(set(), is_passing=True), "it has gone again"
     watch.close()
 
 

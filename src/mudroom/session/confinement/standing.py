@@ -37,7 +37,7 @@ from mudroom.vault.store.fork import DOOR, Fork, dissolve
 if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Client
     from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
-    from mudroom.stage.views.tree_watch import Look, TreeWatch
+    from mudroom.stage.views.tree_watch import TreeLook, TreeWatch
 
 MOST = 12
 """Forks with a standing sandbox: two small processes each."""
@@ -58,10 +58,10 @@ class StandingFork(NamedTuple):
     sandbox: StandingSandbox
     facts: tuple[object, ...]
     works: Works
-    seen: Look | None
+    seen: TreeLook | None
     """The last look at the project: the mount shows the files as they were then. None: it may not."""
     began: int
-    """``Look.changed`` when the last command began."""
+    """``TreeLook.changed`` when the last command began."""
     places: tuple[tuple[bytes, bytes], ...]
     """The work directories: parent and name."""
 
@@ -120,7 +120,7 @@ class StandingSandboxes:
                 standing = self._standing.pop(next(reversed(self._standing)))
             self._end(standing)
 
-    def look(self, *, begins: bool = True) -> Look:
+    def look(self, *, begins: bool = True) -> TreeLook:
         """Look at the project, as ``TreeWatch.look`` does."""
         with self._lock:
             if self._watch is None:
@@ -180,7 +180,7 @@ class CommandPlace:
         self._owner, self._fork, self._standing, self._permitted = owner, fork, standing, permitted
         self._is_involved = standing is not None
         self._is_refreshed = self._is_quiet = False
-        self._look: Look | None = None
+        self._look: TreeLook | None = None
         """The look at the project before the command."""
         if standing is None or not permitted or not standing.sandbox.is_open:
             self.give_up()

@@ -39,7 +39,7 @@ _NOT_TO_BE_WATCHED = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOL
 """The directory is gone or closed to us. A change of that is an event of the directory above it."""
 
 
-class Changes(NamedTuple):
+class DirectoryChanges(NamedTuple):
     directories: set[bytes]
     """The directories in which an entry came, went or changed its mode."""
     is_passing: bool
@@ -90,7 +90,7 @@ class DirectoryWatch:
         elif (reason := ctypes.get_errno()) not in _NOT_TO_BE_WATCHED:
             raise OSError(reason, os.strerror(reason))
 
-    def changed(self) -> Changes | None:
+    def changed(self) -> DirectoryChanges | None:
         """Return the changes since the last call. None: any directory may have changed, also from now on; the watch is
         of no use any more."""
         if os.getpid() != self._process or not self._has_same_mounts():
@@ -104,7 +104,7 @@ class DirectoryWatch:
             try:
                 data = os.read(self._events, _CHUNK)
             except BlockingIOError:
-                return Changes(found, not lasting and not any(came.values()))
+                return DirectoryChanges(found, not lasting and not any(came.values()))
             size += len(data)
             for number, mask, name in _parse(data):
                 path = self._paths.get(number)

@@ -21,7 +21,7 @@ import errno
 import os
 from collections.abc import Iterable
 
-from mudroom.stage.views.directory_watch import Changes, DirectoryWatch
+from mudroom.stage.views.directory_watch import DirectoryChanges, DirectoryWatch
 from mudroom.typing import NamedTuple
 
 MOST = 5_000
@@ -31,7 +31,7 @@ _QUIET = 3
 _MOST_QUIET = 64
 
 
-class Look(NamedTuple):
+class TreeLook(NamedTuple):
     """The project at a look. Two looks with the same number had the same project."""
 
     changed: int
@@ -49,18 +49,18 @@ class TreeWatch:
         self._lock = _thread.allocate_lock()
         self._watch: DirectoryWatch | None = None
         self._known: set[bytes] = set()
-        self._now = Look(0, 0)
+        self._now = TreeLook(0, 0)
         self._asked = 0
         self._patience = _QUIET
 
-    def look(self, *, begins: bool = True) -> Look:
+    def look(self, *, begins: bool = True) -> TreeLook:
         """Look at the project. ``begins``: a watch may begin, if it is time for one."""
         with self._lock:
             changes = self._changes(self._watch) if self._watch is not None else None
             if changes is not None and not changes.directories:
                 return self._now
             is_lasting = changes is None or not changes.is_passing
-            self._now = Look(self._now.changed + 1, self._now.lasting + is_lasting)
+            self._now = TreeLook(self._now.changed + 1, self._now.lasting + is_lasting)
             if self._watch is None and begins:
                 self._asked += 1
                 if self._asked >= self._patience:
@@ -71,7 +71,7 @@ class TreeWatch:
         with self._lock:
             self._end()
 
-    def _changes(self, watch: DirectoryWatch) -> Changes | None:
+    def _changes(self, watch: DirectoryWatch) -> DirectoryChanges | None:
         changes = watch.changed()
         if changes is not None and not changes.is_passing:
             try:
