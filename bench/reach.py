@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import cast
 
@@ -224,26 +224,31 @@ def _view(base: bytes, scale: Scale) -> Iterator[Finding]:
         "write and remove 100 files": [*PYTHON, WRITE, "100"],
     }
     with new_place(base, "reach-view") as place:
-        fill(place.project, 1_000)
-        if have("git"):
-            make_repository(place.project, place.environ)
-        else:
+        bare = place.root + b"/bare"
+        for tree in (place.project, bare):
+            fill(tree, 1_000)
+            if have("git"):
+                make_repository(tree, place.environ)
+        if not have("git"):
             del commands["git status, 1,000 files"]
             yield unmeasured("reach", "git status, 1,000 files", "git is not installed")
         with place.session() as session, ExitStack() as stands:
             contestants: list[Contestant] = []
             for number, (name, argv) in enumerate(commands.items()):
-                plain = stands.enter_context(PlainOverlay(place, number))
-                contestants.append(_looked(name, place, session, argv))
-                numbers = itertools.count(100 * (number + 1))
-                looked = _looked_plainly(name, place, plain, numbers, argv)
-                contestants.append(Rival(looked, *(f"{name}, {kind}" for kind in _PLAIN)))
+                loop, layers = [*PYTHON, LOOP, "1", *argv], place.root + b"/plain-%d-" % number
+                plain = stands.enter_context(PlainOverlay(bare, layers + b"stands", place.environ))
+                looked = _looked_plainly(name, plain, bare, layers, place.environ, loop)
+                contestants += [
+                    _looked(name, session, f"stands-{number}", loop),
+                    _looked_bare(name, bare, place.environ, loop),
+                    Rival(looked, *(f"{name}, {kind}" for kind in _PLAIN)),
+                ]
             found = interleave(contestants, max(3, min(scale.commands, 15)))
     for name in commands:
         for (mount, times), kind in zip((("kept", 1.15), ("first", 1.5)), _PLAIN, strict=True):
-            bare = Against("the bare tree", found[f"{name}, bare"], at_most_times(times))
+            outside = Against("the bare tree", found[f"{name}, bare"], at_most_times(times))
             kernel = against(found, [f"{name}, {kind}"], {f"{name}, {kind}": at_most_times(1.1)})
-            others = (bare, *(other._replace(name=kind) for other in kernel))
+            others = (outside, *(other._replace(name=kind) for other in kernel))
             yield Finding("reach", f"{name}, {mount} mount", found[f"{name}, {mount}"], None, others)
 
 
@@ -251,38 +256,43 @@ _PLAIN = ("a plain overlay that stands", "a new plain overlay")
 """Of the kernel, with nothing of mudroom: what is over it is ours, what it is over the bare tree is the kernel's."""
 
 
-def _looked(name: str, place: Place, session: Session, argv: list[str]) -> Contestant:
-    """In a new fork, in one whose mount stands, and bare; timed by a loop beside the program. Nobody has changed the
-    project since the command before in the fork that stands."""
-    loop = [*PYTHON, LOOP, "1", *argv]
-    fork = f"stands-{argv[0].rpartition('/')[2]}"
+def _looked(name: str, session: Session, fork: str, loop: list[str]) -> Contestant:
+    """In a new fork, and in one whose mount stands; timed by a loop beside the program."""
 
     def measure() -> Iterator[Lap]:
         result = run(session, *loop)
         yield f"{name}, first", float(result.stdout)
         discard(session, result)
-        for _ in range(BEFORE if session.vault.find(fork) is None else 1):
+        for _ in range(BEFORE if session.vault.find(fork) is None else 0):
             run_in(session, fork, *loop)
         for _ in range(2):
             yield f"{name}, kept", float(run_in(session, fork, *loop).stdout)
+
+    return measure
+
+
+def _looked_bare(name: str, tree: bytes, environ: Mapping[bytes, bytes], loop: list[str]) -> Contestant:
+    """In a tree of its own: a session watches its project, which costs whoever opens a file there."""
+
+    def measure() -> Iterator[Lap]:
         for _ in range(2):
-            output = subprocess.run(loop, cwd=place.project, env=place.environ, check=True, stdout=subprocess.PIPE)
+            output = subprocess.run(loop, cwd=tree, env=environ, check=True, stdout=subprocess.PIPE)
             yield f"{name}, bare", float(output.stdout)
 
     return measure
 
 
 def _looked_plainly(
-    name: str, place: Place, plain: PlainOverlay, numbers: Iterator[int], argv: list[str]
+    name: str, stands: PlainOverlay, tree: bytes, layers: bytes, environ: Mapping[bytes, bytes], loop: list[str]
 ) -> Contestant:
-    """The same in overlays of the kernel."""
-    loop = [*PYTHON, LOOP, "1", *argv]
+    """In overlays of the kernel over that tree. ``layers``: the beginning of the names of new directories."""
+    numbers = itertools.count()
 
     def measure() -> Iterator[Lap]:
-        with PlainOverlay(place, next(numbers)) as new:
+        with PlainOverlay(tree, layers + b"%d" % next(numbers), environ) as new:
             yield f"{name}, {_PLAIN[1]}", float(new.run(loop))
         for _ in range(2):
-            yield f"{name}, {_PLAIN[0]}", float(plain.run(loop))
+            yield f"{name}, {_PLAIN[0]}", float(stands.run(loop))
 
     return measure
 

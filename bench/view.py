@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave, unmeasured
@@ -65,20 +65,19 @@ for line in sys.stdin:
 
 
 class PlainOverlay:
-    """An overlay of the kernel over a place's project, made as mudroom makes one, in a process that has two namespaces
-    of its own, if it is an ordinary user's, and no confinement. It stands until it is closed."""
+    """An overlay of the kernel over a tree, made as mudroom makes one, in a process that has two namespaces of its own,
+    if it is an ordinary user's, and no confinement. It stands until it is closed."""
 
-    def __init__(self, place: Place, number: int) -> None:
-        """``number``: one that no other of this place has: a volatile overlay takes no directory twice."""
-        top = place.root + b"/plain-%d" % number
-        paths = (place.project, top + b"/upper", top + b"/work")
+    def __init__(self, tree: bytes, layer: bytes, environ: Mapping[bytes, bytes]) -> None:
+        """``layer``: a directory that is not there yet: a volatile overlay takes none twice."""
+        paths = (tree, layer + b"/upper", layer + b"/work")
         for path in paths[1:]:
             os.makedirs(path)
         argv: list[str | bytes] = [*PYTHON, _OVERLAY, *paths]
         self._process = subprocess.Popen(
             argv,
-            cwd=place.project,
-            env=place.environ,
+            cwd=tree,
+            env=environ,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

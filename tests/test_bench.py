@@ -257,11 +257,12 @@ def test_a_part_of_the_table_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch
 def test_a_plain_overlay_of_the_kernel(tmp_path: Path) -> None:
     with new_place(os.fsencode(tmp_path), "plain") as place:
         fill(place.project, 3)
-        with PlainOverlay(place, 1) as plain:
+        layer = place.root + b"/layer-"
+        with PlainOverlay(place.project, layer + b"1", place.environ) as plain:
             for name in ("one", "two"):
                 assert plain.run(["sh", "-c", f"cp d0000/f000001.txt {name}; ls d0000 | wc -l"]) == "3\n"
             assert plain.run(["sh", "-c", "cmp one d0000/f000001.txt && echo same"]) == "same\n"
-        with PlainOverlay(place, 2) as plain:
+        with PlainOverlay(place.project, layer + b"2", place.environ) as plain:
             assert plain.run(["sh", "-c", "test -e one || echo none"]) == "none\n"
             with pytest.raises(RuntimeError):
                 plain.run(["false"])
