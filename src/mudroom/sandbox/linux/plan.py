@@ -248,11 +248,16 @@ def cache_steps(spec: SandboxSpec) -> list[Step]:
     return [overlay, ("spread", first, spread), *shown]
 
 
-def inside_caches(spec: SandboxSpec) -> list[Bind]:
+def inside_caches(spec: SandboxSpec) -> tuple[Bind, ...]:
     """Return the binds whose places lie in a cache. They are mounted after it."""
-    places = [path for _name, path in spec.caches.places]
-    binds = [bind for bind in spec.binds if any(is_below(bind.path, place) for place in places)]
-    return sorted(binds, key=lambda bind: bind.path)
+    return _inside(spec.binds, spec.caches.places)
+
+
+@functools.lru_cache(maxsize=8)
+def _inside(binds: tuple[Bind, ...], caches: tuple[tuple[bytes, bytes], ...]) -> tuple[Bind, ...]:
+    """Cached for the session: each bind is compared with each cache."""
+    inside = [bind for bind in binds if any(is_below(bind.path, place) for _name, place in caches)]
+    return tuple(sorted(inside, key=lambda bind: bind.path))
 
 
 def _place(bind: Bind, spec: SandboxSpec) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import stat
@@ -101,6 +102,19 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
             "name an image: container.image in the policy, or --image",
         )
     return compile_remote(spec)
+
+
+@functools.lru_cache(maxsize=8)
+def _apart_from(
+    places: tuple[tuple[bytes, bytes], ...], project: bytes, shown: tuple[bytes, ...]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the caches whose places the project does not lie in, and that lie in nothing that is shown. Cached for the
+    session: it compares each with each."""
+    return tuple(
+        (name, path)
+        for name, path in places
+        if not is_below(project, path) and not any(is_below(path, above) for above in shown)
+    )
 
 
 def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
@@ -476,14 +490,10 @@ class Confinement:
             return ()
         home, host = self._private_home(grant), self._host_at(grant, settings)
         shown = (*(bind.path for bind in host.home), *settings.read)
-        places = ((name, home + b"/" + place) for place, name in CACHES)
+        places = tuple((name, home + b"/" + place) for place, name in CACHES)
         if not grant.level:
-            places = ((name, os.path.realpath(path)) for name, path in places)
-        return tuple(
-            (name, path)
-            for name, path in places
-            if not is_below(self._vault.project, path) and not any(is_below(path, above) for above in shown)
-        )
+            places = tuple((name, os.path.realpath(path)) for name, path in places)
+        return _apart_from(places, self._vault.project, shown)
 
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
         """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
