@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import resource
 import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
+from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
@@ -102,19 +101,6 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
             "name an image: container.image in the policy, or --image",
         )
     return compile_remote(spec)
-
-
-@functools.lru_cache(maxsize=8)
-def _apart_from(
-    places: tuple[tuple[bytes, bytes], ...], project: bytes, shown: tuple[bytes, ...]
-) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the caches whose places the project does not lie in, and that lie in nothing that is shown. Cached for the
-    session: it compares each with each."""
-    return tuple(
-        (name, path)
-        for name, path in places
-        if not is_below(project, path) and not any(is_below(path, above) for above in shown)
-    )
 
 
 def _free(links: Iterable[tuple[bytes, bytes]], binds: Iterable[Bind]) -> tuple[tuple[bytes, bytes], ...]:
@@ -493,7 +479,7 @@ class Confinement:
         places = tuple((name, home + b"/" + place) for place, name in CACHES)
         if not grant.level:
             places = tuple((name, os.path.realpath(path)) for name, path in places)
-        return _apart_from(places, self._vault.project, shown)
+        return places_apart(places, self._vault.project, shown)
 
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
         """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the
