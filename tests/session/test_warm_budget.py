@@ -10,6 +10,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from conftest import Place
 from kernel_calls import counted
 from mudroom.sandbox.client.client import Client
-from mudroom.session import Session
+from mudroom.session import Session, Stdio
 from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
@@ -87,6 +88,26 @@ def test_no_work_directory_is_left(place: Place) -> None:
     session = place.session()
     for _time in range(3):
         session.run((b"sh", b"-c", b"echo a >> f"), fork="f")
+    session.close()
+    assert works_left(place) == []
+
+
+def test_work_directories_go_when_no_command_runs_any_more(place: Place) -> None:
+    """A command that ends beside another leaves them to the one that ends last."""
+    session = place.session()
+    for _time in range(2):
+        session.run((b"true",))
+    reads, go = os.pipe()
+    up, says = os.pipe()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.run, (b"sh", b"-c", b"echo up; read line"), stdio=Stdio(reads, says))
+        assert os.read(up, 8) == b"up\n"
+        session.run((b"true",), fork="f")
+        assert works(session), "removed while another command runs"
+        os.write(go, b"go\n")
+        waits.result()
+    for descriptor in (reads, go, up, says):
+        os.close(descriptor)
     session.close()
     assert works_left(place) == []
 
