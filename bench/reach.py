@@ -45,13 +45,21 @@ from bench.measure import (
 from bench.memory import descendants, proportional
 from bench.place import BWRAP, Place, Scale, discard, fill, have, make_repository, new_place, run, run_in
 from bench.small import program
-from bench.view import BEFORE, LOOP, PYTHON, WRITE, PlainOverlay
+from bench.view import BEFORE, LOOP, PYTHON, WRITE
+from mudroom.sandbox.client.template import REST
 from mudroom.session import Session
 
 TRUE = "/bin/true"
 _BWRAP, _PASS, _CODEX, _SQUID = "`bwrap --unshare-all`", "`python -I -S -c pass`", "`codex sandbox`", "squid"
 _ROW = 10
 _FORKS = 12
+"""As many sandboxes stand at once."""
+_STANDS = 4
+"""Commands of a fork after which its sandbox stands."""
+_SETTLE = 0.3
+"""Seconds until what is prepared is there, and what has ended is gone."""
+_RESTS = REST / 1000 + 1.0
+"""Seconds until a standing sandbox has let its spare go, too."""
 _PATIENCE = 20.0
 """Seconds in which a keeper has to be there."""
 
@@ -334,23 +342,27 @@ def _gate_findings(base: bytes, scale: Scale) -> Generator[Finding]:
 
 
 def _memory(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """What a dozen forks that have run a command add to a session's processes, each."""
+    """What a dozen forks add to a session's processes, each: that have run a command, and whose sandbox stands."""
     del scale
-    what = "memory of a fork that has run a command"
-    with new_place(base, "reach-memory") as place:
-        fill(place.project, 10)
-        with place.session() as session:
-            sizes = []
-            for number in range(_FORKS + 1):
-                session.run([TRUE.encode()], fork=f"reach-{number}")
-                if number in (0, _FORKS):
-                    time.sleep(0.3)  # until what is prepared is there and what has ended is gone
-                    sizes.append(_below(session.machine.client._pid))
-    first, last = sizes
-    if first is None or last is None:
-        yield unmeasured("reach", what, "only root may read it: --user NAME as root")
-    else:
-        yield Finding("reach", what, Series(((last - first) / _FORKS / 1e6,), "MB"), at_most(2, "2 MB"))
+    rows = (("memory of a fork that has run a command", 1, _SETTLE), ("memory of a standing sandbox", _STANDS, _RESTS))
+    for number, (what, commands, settle) in enumerate(rows):
+        with new_place(base, f"reach-memory-{number}") as place:
+            fill(place.project, 10)
+            with place.session() as session:
+                sizes = [_with_forks(session, forks, commands, settle) for forks in (1, _FORKS)]
+        first, last = sizes
+        if first is None or last is None:
+            yield unmeasured("reach", what, "only root may read it: --user NAME as root")
+        else:
+            yield Finding("reach", what, Series(((last - first) / (_FORKS - 1) / 1e6,), "MB"), at_most(2, "2 MB"))
+
+
+def _with_forks(session: Session, forks: int, commands: int, settle: float) -> float | None:
+    for number in range(forks):
+        for _ in range(commands):
+            session.run([TRUE.encode()], fork=f"reach-{number}")
+    time.sleep(settle)
+    return _below(session.machine.client._pid)
 
 
 def _below(pid: int) -> float | None:

@@ -335,3 +335,25 @@ def test_two_forks_over_one_layer_are_looked_at_at_once(
         assert not session.changes.apply(name).conflicts
         assert landed(place) == LANDED
         session.changes.undo()
+
+
+RENAME = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for call in (libc.sethostname, libc.setdomainname):
+    print(call(b"theirs", 6), ctypes.get_errno())
+try:
+    open("/proc/sys/kernel/hostname", "w").write("theirs")
+except OSError as error:
+    print(-1, error.errno)
+"""
+
+
+def test_no_command_changes_the_names_of_the_machine_that_all_of_a_template_share(place: Place) -> None:
+    session = place.session()
+    for _time in range(3):  # the third is cloned from the template
+        before = session.run([b"uname", b"-n"], fork="b").stdout
+    tried = session.run([sys.executable.encode(), b"-c", RENAME.encode()], fork="a")
+    assert [line.split()[0] for line in tried.stdout.decode().splitlines()] == ["-1"] * 3, tried
+    for fork in ("a", "b", "c"):
+        assert session.run([b"uname", b"-n"], fork=fork).stdout == before == b"mudroom\n"

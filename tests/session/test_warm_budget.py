@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,44 +18,23 @@ from typing import Any
 import pytest
 
 from conftest import Place
+from kernel_calls import counted
 from mudroom.sandbox.client.client import Client
-from mudroom.session import Session
+from mudroom.session import Session, Stdio
 from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 122
+HOST_CALLS = 124
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched."""
-FEW_CALLS = 140
+FEW_CALLS = 146
 """The same of the second command of a session, which makes the template."""
-MODULES = ("posix", "fcntl", "select", "_socket")
-"""Modules whose functions are calls into the kernel."""
-HARMLESS = frozenset({"fspath", "fsencode", "fsdecode", "WIFEXITED", "poll", "register", "fileno", "CMSG_LEN"})
-"""Functions there that are none."""
-KINDS = ("socket", "poll", "ScandirIterator")
-"""Kinds of objects there whose methods are calls into the kernel."""
-
-
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count this thread's calls into the kernel."""
-    calls: Counter[str] = Counter()
-
-    def look(_frame: Any, event: str, function: Any) -> None:
-        if event != "c_call" or function.__name__ in HARMLESS:
-            return
-        owner = getattr(function, "__self__", None)
-        module = getattr(owner, "__name__", None) or type(owner).__module__
-        if module in MODULES or type(owner).__name__ in KINDS:
-            calls[function.__name__] += 1
-
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)
+NEW_FORK_CALLS = 150
+"""The same of a command in a fork that is made for it."""
+NEW_FORK_DIRECTORIES = 9
+"""Those that the host makes for such a command, on the disk: two of the layer, one of the fork, one of the work
+directories, four of the caches, and the layer's tree."""
 
 
 @pytest.mark.parametrize(("before", "most"), [(1, FEW_CALLS), (8, HOST_CALLS)])
@@ -110,6 +88,26 @@ def test_no_work_directory_is_left(place: Place) -> None:
     session = place.session()
     for _time in range(3):
         session.run((b"sh", b"-c", b"echo a >> f"), fork="f")
+    session.close()
+    assert works_left(place) == []
+
+
+def test_work_directories_go_when_no_command_runs_any_more(place: Place) -> None:
+    """A command that ends beside another leaves them to the one that ends last."""
+    session = place.session()
+    for _time in range(2):
+        session.run((b"true",))
+    reads, go = os.pipe()
+    up, says = os.pipe()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.run, (b"sh", b"-c", b"echo up; read line"), stdio=Stdio(reads, says))
+        assert os.read(up, 8) == b"up\n"
+        session.run((b"true",), fork="f")
+        assert works(session), "removed while another command runs"
+        os.write(go, b"go\n")
+        waits.result()
+    for descriptor in (reads, go, up, says):
+        os.close(descriptor)
     session.close()
     assert works_left(place) == []
 
@@ -170,11 +168,36 @@ def test_a_tree_is_removed_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == []
 
 
-PAGE_FAULTS = 700
-"""Of the launcher's family for one warm command, the command itself included."""
+def test_what_a_command_in_a_new_fork_asks_of_the_kernel(place: Place) -> None:
+    session = place.session()
+    for _time in range(3):
+        session.run((b"true",))
+    with counted() as calls:
+        result = session.run((b"true",))
+    assert result.exit_code == 0
+    assert sum(calls.values()) <= NEW_FORK_CALLS, calls.most_common()
+    assert calls["mkdir"] <= NEW_FORK_DIRECTORIES, calls.most_common()
+    assert calls["rename"] == 1, "the fork gets its name by it; nothing else is replaced"
 
 
-def test_what_a_warm_command_costs_the_launcher(place: Place) -> None:
+PAGE_FAULTS = {"f": 590, None: 590}
+"""Of the launcher's family for one warm command, the command itself included, in one fork and in a new one each."""
+
+
+@contextmanager
+def own_session(place: Place, client: Client) -> Iterator[Session]:
+    with Session.open(
+        os.fsencode(place.project),
+        state=os.fsencode(place.state),
+        home=os.fsencode(place.home),
+        environ=os.environb,
+        client=client,
+    ) as session:
+        yield session
+
+
+@pytest.mark.parametrize("fork", ["f", None])
+def test_what_a_warm_command_costs_the_launcher(place: Place, fork: str | None) -> None:
     """Page faults of the launcher, its template, the init and the command: they count what is copied after a fork. The
     kernel adds them up for a child when it is waited for."""
 
@@ -182,17 +205,77 @@ def test_what_a_warm_command_costs_the_launcher(place: Place) -> None:
         client = Client()
         client.start()
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-        with Session.open(
-            os.fsencode(place.project),
-            state=os.fsencode(place.state),
-            home=os.fsencode(place.home),
-            environ=os.environb,
-            client=client,
-        ) as session:
+        with own_session(place, client) as session:
             for _command in range(commands):
-                session.run((b"true",), fork="f")
+                session.run((b"true",), fork=fork)
         client.close()
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
 
     few, many = faults(10), faults(30)
-    assert 100 < (many - few) / 20 <= PAGE_FAULTS
+    assert 100 < (many - few) / 20 <= PAGE_FAULTS[fork]
+
+
+STANDING_MEMORY = 2_000_000
+"""Bytes (PSS) of a sandbox that stands while no command has come for a while: one process."""
+
+
+def below(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [process for child in map(int, children) for process in (child, *below(child))]
+
+
+def share(pid: int) -> int:
+    """Return the bytes of a process, of shared pages its share."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a process that cannot be dumped")
+def test_what_a_sandbox_that_stands_keeps_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.sandbox.client.template.REST", 100)
+    client = Client()
+    client.start()
+
+    def memory(forks: int) -> int:
+        """Return the bytes of all processes when so many sandboxes stand: each is one process then, and the launcher,
+        its template and that one's spare are three."""
+        for number in range(forks):
+            for _command in range(4):
+                session.run((b"true",), fork=f"f{number}")
+        until = time.monotonic() + 20
+        while len(processes := below(client._pid)) != 2 + forks and time.monotonic() < until:
+            continue
+        assert len(processes) == 2 + forks
+        return sum(map(share, processes))
+
+    with own_session(place, client) as session:
+        few, many = memory(2), memory(8)
+    client.close()
+    assert 200_000 < (many - few) / 6 <= STANDING_MEMORY
+
+
+def test_a_sandbox_that_rests_runs_the_next_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same one, and makes another init ahead afterwards."""
+    monkeypatch.setattr("mudroom.sandbox.client.template.REST", 100)
+    client = Client()
+    client.start()
+
+    def await_processes(count: int) -> list[int]:
+        until = time.monotonic() + 20
+        while len(processes := below(client._pid)) != count and time.monotonic() < until:
+            continue
+        assert len(processes) == count
+        return processes
+
+    with own_session(place, client) as session:
+        for _command in range(4):
+            session.run((b"sh", b"-c", b"echo a >> f"), fork="f")
+        resting = await_processes(3)
+        result = session.run((b"cat", b"f"), fork="f")
+        assert result.stdout == b"a\n" * 4
+        assert set(resting) <= set(await_processes(4)), "it was not made anew"
+        assert await_processes(3) == resting
+        assert session.run((b"cat", b"f"), fork="f").stdout == b"a\n" * 4
+        session.forks.discard("f")
+        await_processes(2)
+    client.close()

@@ -37,7 +37,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("pivot",), "leave the host's root behind"),
     (("hostname", b"mudroom"), "host name mudroom"),
     (("loopback",), "bring the private loopback up"),
-    (("routes",), "every address leads to the gate, and nowhere else"),
+    (("routes",), "bring the private loopback up; every address leads to the gate, and nowhere else"),
     (("listen", 3128, 1, (22, 80)), "listeners of the gate: proxy (3128), DNS, all other ports by nftables, or 22, 80"),
     (
         ("listen_on_loopback", (("127.0.0.1", 8377), ("::1", 8377))),

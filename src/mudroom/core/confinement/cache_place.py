@@ -10,6 +10,9 @@ Rules of this file:
 
 from __future__ import annotations
 
+import functools
+
+from mudroom.core.tree.path import is_below
 from mudroom.typing import Literal, NamedTuple
 
 CacheShare = Literal["fork", "agent", "project"]
@@ -51,6 +54,19 @@ NO_CACHES = CacheView(())
 
 NOWHERE = b"-"
 """In place of a pool: new entries stay in their fork."""
+
+
+@functools.lru_cache(maxsize=8)
+def places_apart(
+    places: tuple[tuple[bytes, bytes], ...], project: bytes, shown: tuple[bytes, ...]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the (name, path) of the caches that neither hold the project nor lie in a directory that is shown. Cached
+    for the session: each is compared with each."""
+    return tuple(
+        (name, path)
+        for name, path in places
+        if not is_below(project, path) and not any(is_below(path, above) for above in shown)
+    )
 
 
 def pools_read(agent: str | None, share: CacheShare) -> tuple[bytes, ...]:

@@ -23,6 +23,14 @@ NAMESPACES = {
     "net": 0x40000000,
 }
 """clone(2) flags, from include/uapi/linux/sched.h."""
+OF_A_TEMPLATE = NAMESPACES["user"] | NAMESPACES["mount"] | NAMESPACES["uts"]
+"""Those that a template has. Each command gets a copy of its mount namespace. The user namespace and the names of the
+machine are shared: no command can change them (CAP_SYS_ADMIN; sethostname(2), user_namespaces(7))."""
+
+
+def of_each(namespaces: int) -> int:
+    """Return those of ``namespaces`` that a command of a template gets for itself."""
+    return namespaces & ~(OF_A_TEMPLATE & ~NAMESPACES["mount"])
 
 
 class Plan(NamedTuple):
@@ -145,7 +153,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "pivot": lambda: "leave the host's root behind",
     "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",
-    "routes": lambda: "every address leads to the gate, and nowhere else",
+    "routes": lambda: "bring the private loopback up; every address leads to the gate, and nowhere else",
     "listen": lambda proxy, _redirected, ports: (
         f"listeners of the gate: proxy ({proxy}), DNS, all other ports by nftables, or "
         + ", ".join(str(port) for port in ports)

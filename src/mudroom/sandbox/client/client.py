@@ -10,12 +10,13 @@ import _socket
 import _thread
 import errno
 import itertools
+import marshal
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step
+from mudroom.core.confinement.plan import Plan, StandingPlan, Step, of_each
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
@@ -37,6 +38,7 @@ _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
 FIRST_TO_GO = 500
 """oom_score_adj: as if half of the machine's memory were used in addition."""
+_MOST_WORKS = 256
 TEMPLATES = 8
 """Number of templates that are kept. Each is a small process, with another one that waits for the next command."""
 
@@ -273,6 +275,14 @@ class Running:
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
 
+def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
+    try:
+        launcher.send({"op": "clear", "works": tuple(works)}, ())
+    except MudroomError:
+        return False  # the launcher is gone: each fork's next session removes what is left
+    return True
+
+
 def _descriptor_of(rights: bytes) -> int:
     descriptor = int.from_bytes(rights[:4], "little")
     os.set_inheritable(descriptor, False)
@@ -293,8 +303,8 @@ def _offer_to_the_oom_killer(pid: int) -> None:
 
 
 class Client:
-    """``_choosing`` guards the templates and the choice of a process. ``start`` and ``close`` are for the owner to
-    call, and ``prepare_move`` for the holder of the lock of the limits."""
+    """``_choosing`` guards the templates, the choice of a process and ``_works``. ``start`` and ``close`` are for the
+    owner to call, and ``prepare_move`` for the holder of the lock of the limits."""
 
     most_templates = TEMPLATES
     gauge: Gauge | None = None
@@ -313,6 +323,8 @@ class Client:
         self._place = 0
         self._ids = itertools.count(1)
         self._templates: dict[tuple[Any, ...], Connection | None] = {}
+        self._works: list[tuple[bytes, bytes]] = []
+        """Work directories of ended commands that the launcher is to remove."""
         self._choosing = _thread.allocate_lock()
 
     def start(self) -> None:
@@ -374,9 +386,14 @@ class Client:
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         optional = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
         sockets = [name for name, is_wanted in optional if is_wanted]
-        request = {
+        head = {
             "op": "run",
             "id": identity,
+            "into": leaf is not None and leaf.is_cloned_into,
+            "refresh": standing is not None and standing.refresh,
+        }
+        whole = {
+            **head,
             "namespaces": namespaces,
             "maps": plan.maps,
             "plan": sent,
@@ -385,14 +402,13 @@ class Client:
             "argv": list(argv),
             "env": dict(env),
             "search": search,
-            "into": leaf is not None and leaf.is_cloned_into,
             "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
             "terminal": tuple(terminal),
             "sockets": sockets,
             "held": held,
             "after": after,
-            "refresh": standing is not None and standing.refresh,
         }
+        request = {**head, "whole": marshal.dumps(whole)}
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
@@ -435,19 +451,22 @@ class Client:
                 os.close(report)
             self._templates[key] = template  # the most recently used is the last
             rest = (("enter",), *plan.steps[plan.shared :])
-            return template, plan.namespaces & ~NAMESPACES["user"], rest, plan.steps[own:last]
+            return template, of_each(plan.namespaces), rest, plan.steps[own:last]
         return self._launcher, plan.namespaces, plan.steps, plan.steps
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Have the launcher remove work directories of overlays, as (parent, name), and return at once. Return False if
-        it cannot: then nothing is done."""
-        if self._launcher is None:
+        """Have the launcher remove work directories of overlays, as (parent, name), and return at once. It does so when
+        no command runs, or for ``_MOST_WORKS`` at a time. Return False if it cannot: then nothing is done."""
+        launcher = self._launcher
+        if launcher is None:
             return False
-        try:
-            self._launcher.send({"op": "clear", "works": tuple(works)}, ())
-        except MudroomError:
-            return False  # the launcher is gone
-        return True
+        with self._choosing:
+            self._works += works
+            connections = [one for one in (*self._templates.values(), launcher) if one is not None]
+            if len(self._works) < _MOST_WORKS and any(one.active for one in connections):
+                return True  # the command that ends last asks for them
+            due, self._works = self._works, []
+        return _ask_to_clear(launcher, due)
 
     @property
     def is_shut(self) -> bool:
@@ -494,6 +513,9 @@ class Client:
 
     def close(self) -> None:
         """End the launcher and all its sandboxes."""
+        if self._works and self._launcher is not None:
+            _ask_to_clear(self._launcher, self._works)
+            self._works = []
         for connection in (*self._templates.values(), self._launcher):
             if connection is not None:
                 connection.close()

@@ -7,12 +7,16 @@ import marshal
 import os
 from collections.abc import Callable
 
-from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step, standing_plan
+from mudroom.core.confinement.plan import OF_A_TEMPLATE, Plan, StandingPlan, Step, of_each, standing_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
 from mudroom.sandbox.client.report import parse_report
 from mudroom.typing import NamedTuple
+
+REST = 2000
+"""Milliseconds without a command after which a standing sandbox ends the init that it has made ahead: that is half of
+its memory, and the next command waits 2 ms for another one."""
 
 
 def prepare(
@@ -32,13 +36,14 @@ def prepare(
     request = {
         "op": "prepare",
         "id": identity,
-        "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
+        "namespaces": namespaces & OF_A_TEMPLATE,
         "maps": maps,
         "plan": steps,
         "ahead": ahead,
         "last": last,
-        "each": namespaces & ~NAMESPACES["user"],
+        "each": of_each(namespaces),
         "mounts": mounts,
+        "rest": REST,
     }
     try:
         report = with_report(launcher, request, (theirs.fileno(), *door))
@@ -80,7 +85,7 @@ class StandingSandbox:
         wanted = standing_plan(plan)
         if wanted is None or wanted.key != self.plan.key:
             raise MudroomError("a standing sandbox was asked for a command of another plan", "report this error")
-        return self._connection, plan.namespaces & ~NAMESPACES["user"], (*wanted.ahead, *wanted.late), wanted.late
+        return self._connection, of_each(plan.namespaces), (*wanted.ahead, *wanted.late), wanted.late
 
     def close(self) -> None:
         """End it without waiting. Harmless when repeated."""

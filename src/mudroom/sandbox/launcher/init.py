@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 class Run:
     """An init or a template, as known to the launcher that cloned it."""
 
-    def __init__(self, identity: int, pid: int, pidfd: int, report: int) -> None:
+    def __init__(self, identity: int, pid: int, pidfd: int, report: int, namespaces: int) -> None:
         self.identity, self.pid, self.pidfd, self.report = identity, pid, pidfd, report
+        self.leaves_orphans = not namespaces & CLONE_NEWPID
         self.stopped: list[int] = []
         """Pids of the sandbox that a pause has stopped."""
 
@@ -325,16 +326,14 @@ def set_up(
     if context is None:
         context = StepContext(request["namespaces"])
         report = keep_only([report, *sockets], 3)
+        sockets = [*range(report + 1, report + 1 + len(sockets))]
     else:
         listeners = [descriptor for _kind, descriptor in context.listeners]
-        filters = [context.listener] if context.listener >= 0 else []  # installed ahead of the command
-        report = keep_only([report, context.root, *listeners, *filters, *sockets], 3)
-        context.root = report + 1
-        context.listeners = [(kind, report + 2 + index) for index, (kind, _old) in enumerate(context.listeners)]
-        if filters:
-            context.listener = report + 2 + len(listeners)
-    first = report + 1 + (context.root >= 0) + len(context.listeners) + (context.listener >= 0)
-    for number, name in enumerate(request["sockets"], first):
+        made_ahead = [number for number in (context.root, context.listener, *listeners) if number >= 0]
+        # 3 was the template's channel
+        report = os.dup2(report, 3, inheritable=False)
+        close_others([report, *made_ahead, *sockets])
+    for name, number in zip(request["sockets"], sockets, strict=True):
         setattr(context, name, number)
     return perform(request["plan"], report, context, request["first"]), report
 
@@ -457,5 +456,15 @@ def keep_only(descriptors: list[int], first: int) -> int:
         high = [os.dup2(descriptor, free + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
         for index, descriptor in enumerate(high):
             os.dup2(descriptor, first + index, inheritable=False)
-    syscall(SYS_close_range, first + len(descriptors), 0xFFFFFFFF, 0)
+    close_others([*range(first, first + len(descriptors))])
     return first
+
+
+def close_others(kept: list[int]) -> None:
+    """Close all descriptors above the standard ones but ``kept``, which is not empty."""
+    first = 3
+    for descriptor in sorted(kept):
+        if first < descriptor:
+            syscall(SYS_close_range, first, descriptor - 1, 0)
+        first = descriptor + 1
+    syscall(SYS_close_range, first, 0xFFFFFFFF, 0)

@@ -42,6 +42,7 @@ EOPNOTSUPP, EAFNOSUPPORT, EADDRINUSE, EADDRNOTAVAIL = 95, 97, 98, 99
 
 # PyDLL keeps the GIL: a child that is cloned while the GIL is released would hang.
 libc = ctypes.PyDLL(None, use_errno=True)
+_OF_EACH_INIT = ("capget", "capset", "ioctl", "prctl", "sethostname", "setrlimit", "syscall", "umount2")
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p
 
 
@@ -52,11 +53,23 @@ def check(result: int, context: str = "") -> int:
     return result
 
 
+def look_up_functions() -> None:
+    """Look up the functions that each init calls. ``libc`` keeps a function from its first use on, but a clone's goes
+    with the clone."""
+    for name in _OF_EACH_INIT:
+        getattr(libc, name)
+
+
+# A function of its own, with types: without them each argument of each call needs an object of a ctypes type.
+_call = libc["syscall"]
+_call.restype, _call.argtypes = c_long, (c_long, *[c_void_p] * 6)
+_UNUSED = (None,) * 6
+
+
 def syscall(number: int, *args: int | bytes | None) -> int:
     """Call the raw system call ``number``. Integers are passed as longs, bytes as pointers. Raise OSError if it
     fails."""
-    converted = [c_long(a) if isinstance(a, int) else c_char_p(a) if isinstance(a, bytes) else a for a in args]
-    return check(libc.syscall(c_long(number), *converted))
+    return check(_call(number, *args, *_UNUSED[len(args) :]))
 
 
 def clone(flags: int) -> int:

@@ -26,6 +26,9 @@ steps. The template clones one init ahead of time, the ``spare``, so the next co
 Wire format, in both directions little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel
 with the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
+A request of a command is a head, and the same with the rest as bytes of ``marshal`` in it (``whole``): a template reads
+the head, and passes on the bytes.
+
 The descriptors of a run are, in this order: its stdin, stdout and stderr; the sockets that its host asks for
 (``sockets`` of the request names them); those of its control groups (``into`` of the request: a directory to clone init
 into; ``join``: the number of files by which init moves itself); the report pipe. Over the socket ``view`` init sends a
@@ -67,8 +70,15 @@ from mudroom.sandbox.launcher.init import (
     run_role,
     unblock_signals,
 )
-from mudroom.sandbox.launcher.kernel import CLONE_NEWUSER, PR_SET_CHILD_SUBREAPER, clone, clone_into, prctl
-from mudroom.sandbox.launcher.wire import receive, tell
+from mudroom.sandbox.launcher.kernel import (
+    CLONE_NEWUSER,
+    PR_SET_CHILD_SUBREAPER,
+    clone,
+    clone_into,
+    look_up_functions,
+    prctl,
+)
+from mudroom.sandbox.launcher.wire import opened, receive, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +106,11 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
     """Clone a sandbox's init, or a template. Return None if that fails, after reporting it. Closes all ``descriptors``;
     the last is the report pipe."""
     report = descriptors[-1]
+    if request["op"] == "prepare":
+        # here, not in each template: what this process has loaded it shares with all of them and their spares
+        import mudroom.sandbox.launcher.template  # noqa: F401 - as said
+
+        look_up_functions()
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     into = descriptors[-2] if request.get("into") else -1
     try:
@@ -121,7 +136,7 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
             go = b"n"
     os.write(ready_write, go)
     os.close(ready_write)
-    return Run(request["id"], pid, os.pidfd_open(pid), report)
+    return Run(request["id"], pid, os.pidfd_open(pid), report, request["namespaces"])
 
 
 def run_child(request: Request, descriptors: list[int], report: int, ready: int) -> None:
@@ -159,15 +174,17 @@ class Loop:
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
         self._door = spare.door.fileno() if spare is not None and spare.door is not None else -1
+        self._rests = False
+        """Whether a standing template has no spare until its next command."""
         if self._door >= 0:
             self._poller.register(self._door, select.POLLIN)
 
     def run(self) -> None:
         self._refill()
         while True:
-            ready = self._poller.poll(QUIET if self._wants_spare() else None)
+            ready = self._poller.poll(self._patience())
             if not ready:
-                self._refill()
+                self._refill() if self._wants_spare() else self._rest()
             for descriptor, _events in ready:
                 if descriptor in self._runs:
                     self._finish(descriptor)
@@ -189,10 +206,22 @@ class Loop:
             self._poller.register(run.pidfd, select.POLLIN)
 
     def _wants_spare(self) -> bool:
-        return self._spare is not None and self._spare.init is None and not self._spare.failed
+        return self._spare is not None and self._spare.init is None and not self._spare.failed and not self._rests
+
+    def _patience(self) -> int | None:
+        """Return the milliseconds without an event after which there is something to do; None: there is nothing."""
+        if self._wants_spare():
+            return QUIET
+        is_idle = self._spare is not None and self._spare.init is not None and len(self._runs) == 1
+        return self._spare.rest if self._spare is not None and self._door >= 0 and is_idle else None
+
+    def _rest(self) -> None:
+        assert self._spare is not None
+        self._rests = True
+        self._spare.let_go()
 
     def _refill(self) -> None:
-        if self._spare is not None:
+        if self._spare is not None and not self._rests:
             self._watch(self._spare.refill())
 
     def _handle(self, request: Request, descriptors: list[int]) -> None:
@@ -207,11 +236,12 @@ class Loop:
 
             clear(request["works"])
         elif self._spare is None:
-            self._watch(start(request, descriptors))
+            self._watch(start(opened(request), descriptors))
         else:
             self._start_in_template(self._spare, request, descriptors)
 
     def _start_in_template(self, spare: Spare, request: Request, descriptors: list[int]) -> None:
+        self._rests = False
         if request["refresh"]:
             try:
                 spare.refresh()
@@ -246,7 +276,8 @@ class Loop:
         os.waitpid(run.pid, 0)
         if self._spare is not None and self._spare.init is run:
             self._spare.init, self._spare.failed = None, True
-        end_children([other.pid for other in self._runs.values()])  # orphans of a sandbox without a pid namespace
+        if run.leaves_orphans:
+            end_children([other.pid for other in self._runs.values()])
         os.close(pidfd)
         if run.report >= 0:
             os.close(run.report)

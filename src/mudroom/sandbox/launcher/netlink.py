@@ -12,7 +12,7 @@ from __future__ import annotations
 import _socket
 import os
 
-from mudroom.sandbox.launcher.kernel import EIO
+from mudroom.sandbox.launcher.kernel import EIO, IFF_UP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_EXCL, _NLM_F_CREATE, _NLM_F_APPEND = 1, 4, 0x
 _NLA_F_NESTED = 0x8000
 _NLMSG_ERROR = 2
 
+_RTM_NEWLINK = 16
 _RTM_NEWROUTE, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST, _RTN_LOCAL, _RTA_OIF = 24, 255, 3, 254, 2, 4
 _LOOPBACK = 1
 """The index of ``lo`` in every network namespace (LOOPBACK_IFINDEX in include/net/flow.h)."""
@@ -46,12 +47,19 @@ def message(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
     return head + (flags | _NLM_F_REQUEST).to_bytes(2, "little") + sequence.to_bytes(4, "little") + bytes(4) + payload
 
 
-def route_everything_here(family: int) -> bytes:
+def bring_loopback_up(sequence: int) -> bytes:
+    """Return the message of ``ip link set lo up``: struct ifinfomsg is a family, a type, an index, flags and the mask
+    of those that change (rtnetlink(7))."""
+    link = bytes(4) + _LOOPBACK.to_bytes(4, "little") + 2 * IFF_UP.to_bytes(4, "little")
+    return message(_RTM_NEWLINK, _NLM_F_ACK, sequence, link)
+
+
+def route_everything_here(family: int, sequence: int = 1) -> bytes:
     """Return the message of ``ip route add local default dev lo``: every address is a local one, so a connection to any
     address reaches the listeners here (Documentation/networking/ip-sysctl.rst calls it AnyIP)."""
     route = bytes((family, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST, _RTN_LOCAL)) + bytes(4)
     payload = route + attribute(_RTA_OIF, _LOOPBACK.to_bytes(4, "little"))
-    return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, 1, payload)
+    return message(_RTM_NEWROUTE, _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL, sequence, payload)
 
 
 def redirect_to(port: int) -> list[bytes]:
@@ -125,30 +133,37 @@ _ACCEPTED = _expression(
 
 
 def talk(protocol: int, messages: Iterable[bytes]) -> None:
-    """Send the messages and wait until each that asks for an acknowledgement has one. Raise the kernel's error as
+    """Send the messages and wait until each that asks for an acknowledgement has one. Raise the kernel's first error as
     OSError."""
+    for number in ask(protocol, messages):
+        if number:
+            raise OSError(number, os.strerror(number))
+
+
+def ask(protocol: int, messages: Iterable[bytes]) -> list[int]:
+    """Send the messages. Return the acknowledgement of each that asks for one, in their order: 0 or an error number.
+    After an error in a batch of nftables the kernel may acknowledge no more; the numbers end with it."""
     requests = list(messages)
     awaited = sum(1 for request in requests if int.from_bytes(request[6:8], "little") & _NLM_F_ACK)
     channel = _socket.socket(AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, protocol)
+    numbers: list[int] = []
     try:
         channel.sendto(b"".join(requests), (0, 0))
-        while awaited:
-            awaited -= _count_acknowledged(channel.recv(1 << 16))
+        while len(numbers) < awaited and not (protocol == NETLINK_NETFILTER and any(numbers)):
+            numbers += _acknowledged(channel.recv(1 << 16))
     finally:
         channel.close()
+    return numbers
 
 
-def _count_acknowledged(data: bytes) -> int:
-    """Count the acknowledgements: NLMSG_ERROR with the number 0 (netlink(7)). Raise OSError for another number."""
-    count = 0
+def _acknowledged(data: bytes) -> list[int]:
+    """Return the error numbers of the acknowledgements in ``data``: NLMSG_ERROR, with 0 for success (netlink(7))."""
+    numbers: list[int] = []
     while len(data) >= 20:
         length = int.from_bytes(data[:4], "little")
         if int.from_bytes(data[4:6], "little") == _NLMSG_ERROR:
-            number = -int.from_bytes(data[16:20], "little", signed=True)
-            if number:
-                raise OSError(number, os.strerror(number))
-            count += 1
+            numbers.append(-int.from_bytes(data[16:20], "little", signed=True))
         if length < 16:
             raise OSError(EIO, "a netlink message has no valid length")
         data = data[(length + 3) & ~3 :]
-    return count
+    return numbers

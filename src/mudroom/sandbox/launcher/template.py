@@ -6,9 +6,10 @@ Part of the launcher's process: the rules at the top of ``launcher.py`` hold her
 A *standing* template belongs to one fork: it has also mounted the fork's overlays, each over a directory of the host,
 and its spare is ready for the command: it has its root, no capabilities, and its filter. Rules of it:
 1. It never runs a command itself, and its mounts are moved nowhere: a spare moves the copies that it is cloned with.
-2. A request with ``refresh`` makes it drop what the kernel remembers of the files of an overlay, so that the command
+2. Without a command for a while, it ends its spare: half of the memory. The next command is cloned when it comes.
+3. A request with ``refresh`` makes it drop what the kernel remembers of the files of an overlay, so that the command
    sees the project as it is now.
-3. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
+4. It has a socket in the fork's directory, the ``door``. At the first connection it ends every process that it has
    cloned and its mounts, answers one byte, and ends. The holder of the fork's lock connects; no command runs then.
 """
 
@@ -38,7 +39,7 @@ from mudroom.sandbox.launcher.kernel import (
     syscall,
 )
 from mudroom.sandbox.launcher.step_context import StepContext
-from mudroom.sandbox.launcher.wire import receive, send, tell
+from mudroom.sandbox.launcher.wire import opened, receive, send, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_soc
     os.close(report)
     spare = Spare(request["ahead"], request["last"], request["each"])
     if request["mounts"]:
-        spare.mounts, spare.door = request["mounts"], _socket.socket(fileno=5)
+        spare.mounts, spare.door, spare.rest = request["mounts"], _socket.socket(fileno=5), request["rest"]
     return _socket.socket(fileno=4), spare
 
 
@@ -100,6 +101,8 @@ class Spare:
         """Directories of the host over which a standing template has mounted its overlays."""
         self.door: _socket.socket | None = None
         """The door of a standing template."""
+        self.rest: int | None = None
+        """Milliseconds without a command after which a standing template lets its spare go."""
 
     def refresh(self) -> None:
         """Drop what the kernel remembers of the files of the overlays: reconfigure_super in fs/super.c begins with
@@ -138,12 +141,19 @@ class Spare:
         if pid == 0:
             run_spare(theirs, self.steps, self.last, self.namespaces)
         theirs.close()
-        self.init = Run(0, pid, os.pidfd_open(pid), -1)
+        self.init = Run(0, pid, os.pidfd_open(pid), -1, self.namespaces)
         return self.init
+
+    def let_go(self) -> None:
+        """End the spare. The loop waits for it as for any other."""
+        if self.channel is not None:
+            self.channel.close()
+        self.init = self.channel = None
 
     def complete(self, request: Request) -> Request:
         """Return the request of a command with the whole plan, for an init that is no spare."""
-        return {**request, "plan": (*self.steps, *request["plan"], *self.last)}
+        whole = opened(request)
+        return {**whole, "plan": (*self.steps, *whole["plan"], *self.last)}
 
     def take(self, request: Request, descriptors: list[int]) -> bool:
         """Hand a command to the spare. Return False if there is no spare, or if the command's init has to be cloned
@@ -152,7 +162,7 @@ class Spare:
         if spare is None or channel is None or request["into"]:
             return False
         try:
-            send(channel, request, descriptors)
+            send(channel, request["whole"], descriptors)
         except OSError:
             return False  # the spare has ended; its pidfd tells the loop
         channel.close()

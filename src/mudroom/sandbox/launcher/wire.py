@@ -23,13 +23,20 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
 
 
-def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> None:
-    data = marshal.dumps(message)
+def send(channel: _socket.socket, data: bytes, descriptors: list[int]) -> None:
+    """Send a message of ``marshal``."""
     rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
     whole = len(data).to_bytes(4, "little") + data  # in one call: the other end would wait for the rest
     sent = channel.sendmsg([whole], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     if sent < len(whole):
         channel.sendall(whole[sent:])
+
+
+def opened(request: Request) -> Request:
+    """Return the whole request. That of a command has most of itself packed: a template passes it to the spare as it
+    is."""
+    packed = request.get("whole")
+    return marshal.loads(packed) if packed is not None else request
 
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
@@ -40,8 +47,9 @@ def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     descriptors: list[int] = []
     for _level, _kind, data in ancillary:
         descriptors += [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
+    if not CMSG_CLOEXEC:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
     length = int.from_bytes(head, "little")
     parts: list[bytes] = []
     while length:

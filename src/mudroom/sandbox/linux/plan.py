@@ -70,6 +70,7 @@ STANDARD_LINKS = (
     (b"/proc/self/fd/2", b"dev/stderr"),
     (b"pts/ptmx", b"dev/ptmx"),
 )
+HOST_NAME = b"mudroom"
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
 """The sandbox has its own of these; parts of the host's can be bound into them where that is allowed."""
@@ -156,14 +157,14 @@ def ahead(spec: SandboxSpec) -> list[Step]:
 def own_system(spec: SandboxSpec) -> list[Step]:
     """Return the steps of a command's own /proc, terminals and network."""
     steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
-    steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
+    steps.append(("devpts", b"dev/pts"))
     if spec.as_root:  # uid 0 without capabilities still owns the files in these: sysctl(2), proc(5)
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in ROOT_ONLY_PROC]
         steps += [("cover", path) for path in ROOT_HIDDEN_PROC]
     else:
         steps.append(("freeze", b"proc/sys"))
     steps.append(("freeze", b"proc/1"))  # init's own: any process may write its timers, uid 0 its OOM score
-    if spec.network != "open":
+    if spec.network == "none":
         steps.append(("loopback",))
     if spec.network == "gate":
         steps += [("routes",), ("listen", PROXY_PORT, REDIRECTED, spec.ports)]
@@ -180,6 +181,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     steps: list[Step] = [
         *session_limits(spec),
         ("private",),
+        ("hostname", HOST_NAME),
         ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m"))),
     ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
@@ -248,11 +250,16 @@ def cache_steps(spec: SandboxSpec) -> list[Step]:
     return [overlay, ("spread", first, spread), *shown]
 
 
-def inside_caches(spec: SandboxSpec) -> list[Bind]:
+def inside_caches(spec: SandboxSpec) -> tuple[Bind, ...]:
     """Return the binds whose places lie in a cache. They are mounted after it."""
-    places = [path for _name, path in spec.caches.places]
-    binds = [bind for bind in spec.binds if any(is_below(bind.path, place) for place in places)]
-    return sorted(binds, key=lambda bind: bind.path)
+    return _inside(spec.binds, spec.caches.places)
+
+
+@functools.lru_cache(maxsize=8)
+def _inside(binds: tuple[Bind, ...], caches: tuple[tuple[bytes, bytes], ...]) -> tuple[Bind, ...]:
+    """Cached for the session: each bind is compared with each cache."""
+    inside = [bind for bind in binds if any(is_below(bind.path, place) for _name, place in caches)]
+    return tuple(sorted(inside, key=lambda bind: bind.path))
 
 
 def _place(bind: Bind, spec: SandboxSpec) -> bytes:

@@ -8,7 +8,7 @@ import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView
+from mudroom.core.confinement.cache_place import CACHES, NO_CACHES, CacheShare, CacheView, places_apart
 from mudroom.core.confinement.default_limit import NO_NAMESPACES, counters, session_rlimits, tmpfs_size
 from mudroom.core.confinement.environment import select_image_variables, select_variables
 from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
@@ -476,14 +476,10 @@ class Confinement:
             return ()
         home, host = self._private_home(grant), self._host_at(grant, settings)
         shown = (*(bind.path for bind in host.home), *settings.read)
-        places = ((name, home + b"/" + place) for place, name in CACHES)
+        places = tuple((name, home + b"/" + place) for place, name in CACHES)
         if not grant.level:
-            places = ((name, os.path.realpath(path)) for name, path in places)
-        return tuple(
-            (name, path)
-            for name, path in places
-            if not is_below(self._vault.project, path) and not any(is_below(path, above) for above in shown)
-        )
+            places = tuple((name, os.path.realpath(path)) for name, path in places)
+        return places_apart(places, self._vault.project, shown)
 
     def cache_use(self, grant: Grant, agent: str | None, share: CacheShare) -> CacheUse:
         """Return the caches of a command. Root's caches are not shared with the user of root's containers, nor the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 from collections.abc import Callable, Sequence
 
@@ -36,10 +37,12 @@ class Entrance:
             listener.setblocking(False)
             with short_path(self._path) as path:
                 try:
+                    listener.bind(path)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
                     os.unlink(path)  # of a command that was killed with its host process
-                except FileNotFoundError:
-                    pass
-                listener.bind(path)
+                    listener.bind(path)
             listener.listen()
         except OSError:
             listener.close()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mudroom.stage.views.tree_watch import TreeLook, TreeWatch
 
 MOST = 12
-"""Forks with a standing sandbox: two small processes each."""
+"""Forks with a standing sandbox: a small process each, and a second one for a while after a command."""
 AFTER = 2
 """Commands in a row after which the next makes one: a fork that is used once does without."""
 _MOST_COUNTED = 256

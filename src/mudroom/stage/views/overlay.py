@@ -30,6 +30,8 @@ class OverlayView:
         directories."""
         self._base, self._layers, self._upper, self._works = base, tuple(layers), upper, works
         self._current = b""
+        self._is_first = False
+        """Whether the fork was never mounted before."""
         self.is_live = False
         """Whether the view is mounted now: its layers must not be tidied up then."""
         self.has_tidied = False
@@ -53,7 +55,7 @@ class OverlayView:
                 os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
         finally:
             os.close(upper)
-        self._current = new_work_directory(self._works)
+        self._current, self._is_first = new_work_directory(self._works)
 
     @property
     def work(self) -> tuple[bytes, bytes]:
@@ -62,7 +64,8 @@ class OverlayView:
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""
-        remove_old_work_directories(self._works, self._current)
+        if not self._is_first:
+            remove_old_work_directories(self._works, self._current)
 
     def unmounted(self) -> None:
         """Let the user remove what the mount has left."""

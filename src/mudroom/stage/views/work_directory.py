@@ -18,17 +18,18 @@ _MADE_BY_THE_KERNEL = (b"work", b"incompat", b"volatile")
 _NOT_OURS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EPERM, errno.EACCES)
 
 
-def new_work_directory(parent: bytes) -> bytes:
-    """Create a work directory in ``parent``, which is created too, and return its name. No other ever has that name: an
-    earlier one may still be about to be removed by it."""
+def new_work_directory(parent: bytes) -> tuple[bytes, bool]:
+    """Create a work directory in ``parent``, which is created too. Return its name, and whether it is the first there.
+    No other ever has that name: an earlier one may still be about to be removed by it."""
+    is_first = False
     try:
         works = safe_open.open_directory(parent)
     except FileNotFoundError:
-        works = safe_open.make_directory(parent)
+        works, is_first = safe_open.make_directory(parent), True
     try:
         name = os.urandom(8).hex().encode()
         os.mkdir(name, 0o700, dir_fd=works)
-        return name
+        return name, is_first
     finally:
         os.close(works)
 

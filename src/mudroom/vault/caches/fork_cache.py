@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
 from mudroom.stage import safe_open
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
 from mudroom.typing import NamedTuple
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, write_small
 from mudroom.vault.store.store import Vault
 
 
@@ -44,7 +45,8 @@ class ForkCache:
         self._place = fork.path + b"/caches"
         self._pools = vault.cache + b"/" + use.variant
         self._work = b""
-        self._is_plain = False
+        self._is_plain = self._is_first = False
+        """Whether the caches are mounted without an overlay, and whether they were never mounted before."""
 
     def view(
         self, places: tuple[tuple[bytes, bytes], ...], *, overlay: bool, seed: int, work: bytes = b""
@@ -67,10 +69,11 @@ class ForkCache:
             return CacheView(places, upper=self._plain(lowers, seed))
         upper = safe_open.make_directory(self._place + b"/upper")
         try:
-            _open_up(upper)
+            self._work, self._is_first = new_work_directory(self._place + b"/work")
+            if not self._is_first:
+                _open_up(upper)
         finally:
             os.close(upper)
-        self._work = new_work_directory(self._place + b"/work")
         return CacheView(places, lowers, self._place + b"/upper", self._place + b"/work/" + self._work)
 
     @property
@@ -91,7 +94,7 @@ class ForkCache:
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts."""
-        if self._work:
+        if self._work and not self._is_first:
             remove_old_work_directories(self._place + b"/work", self._work)
 
     def give_back(self, limit: int, *, cleared: bool = False) -> list[str]:
@@ -148,8 +151,11 @@ def note_pool(fork: Fork, use: CacheUse) -> None:
     pool = pool_written(use.agent, use.share, recorded)
     if pool == recorded or not os.path.isdir(fork.path + b"/caches"):
         return
-    with open(fork.path + b"/caches/pool.new", "wb") as stream:
-        stream.write(pool)
+    if not recorded:
+        with suppress(FileExistsError):  # a container may have put something else there
+            write_small(fork.path + b"/caches/pool", pool, os.O_EXCL)
+            return
+    write_small(fork.path + b"/caches/pool.new", pool, os.O_TRUNC)
     os.rename(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
 
 
