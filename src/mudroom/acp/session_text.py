@@ -1,0 +1,83 @@
+"""What mudroom says in a session of the editor, and the notifications that carry it (``session/update``).
+
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mudroom.acp.message import notification
+from mudroom.core.tree.change import Change, summarise
+from mudroom.core.tree.path import show
+
+MOST_PATHS = 8
+"""Changed paths that a summary names."""
+MOST_CHARACTERS = 16 << 10
+"""Characters of a terminal's output that are shown, its last."""
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]")
+"""Sequences that a terminal obeys (ECMA-48), and control characters but tab and newline."""
+
+
+class AgentPlace(NamedTuple):
+    """The place of the agent's work, in words."""
+
+    fork: str
+    project: str
+    inside: bool
+    """Whether the agent's own process is in the fork's sandbox."""
+    agent: str
+
+
+def chunk(session: str, text: str) -> bytes:
+    """Return a part of the agent's message."""
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return notification("session/update", {"sessionId": session, "update": update})
+
+
+def tool_update(session: str, call: str, content: Sequence[Any]) -> bytes:
+    """Return an update of the content of a tool call."""
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "content": list(content)}
+    return notification("session/update", {"sessionId": session, "update": update})
+
+
+def first_words(place: AgentPlace) -> str:
+    """Return what a session is told first."""
+    where = "works" if place.inside else "runs on the host, and its file calls and terminals work"
+    return f"mudroom: {place.agent} {where} in the fork `{place.fork}`. Nothing lands in {place.project} by itself."
+
+
+def summary(place: AgentPlace, changes: Sequence[Change]) -> str:
+    """Return a word about the changes of the fork after a turn."""
+    count = summarise(changes).files
+    paths = [show(change.path) for change in changes[:MOST_PATHS]]
+    more = f" and {len(changes) - MOST_PATHS:,} more" if len(changes) > MOST_PATHS else ""
+    files = "1 file is" if count == 1 else f"{count:,} files are"
+    named = ", ".join(f"`{path.replace('`', '')}`" for path in paths)
+    fork = place.fork
+    lines = [
+        f"mudroom: {files} changed in the fork `{fork}`: {named}{more}. Nothing has reached the project.",
+        f"Review: `mudroom diff {fork}`",
+    ]
+    if place.inside:
+        lines.append(
+            f"Apply: `mudroom apply {fork}` when the agent has ended; while it runs: "
+            f"`mudroom fork new now --from {fork}`, then `mudroom apply now`"
+        )
+    else:
+        lines.append(f"Apply: `mudroom apply {fork}`")
+    return "\n\n" + "\n\n".join(lines)
+
+
+def fenced(command: str, output: str, end: str) -> str:
+    """Return a terminal as text of Markdown. ``end``: how its command has ended; empty: it runs."""
+    shown = _ESCAPES.sub("", output.replace("\r\n", "\n"))
+    if len(shown) > MOST_CHARACTERS:
+        shown = "…" + shown[-MOST_CHARACTERS:]
+    line = " ".join(_ESCAPES.sub("", command).split())
+    body = f"$ {line}\n{shown}" + ("" if shown.endswith("\n") or not shown else "\n") + (f"({end})\n" if end else "")
+    longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}console\n{body}{fence}"
