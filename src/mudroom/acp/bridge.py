@@ -56,6 +56,8 @@ class EditorBridge:
         """Calls of the agent that are not answered, by key."""
         self._told = ""
         """The fingerprint of the changes that were told last."""
+        self._turns = 0
+        """Summaries until now. Written by the thread that reads the agent, its only owner."""
         self.questions = Questions(self._ask, self._editor.put)
         self.files: FileCalls | None = None
         """Set before the agent is read, as the next one is."""
@@ -115,7 +117,8 @@ class EditorBridge:
     def _end_turn(self, turn: TurnEnd) -> None:
         text = self._summary()
         if text:
-            self._editor.put(chunk(turn.session, text), waits=True)
+            self._turns += 1
+            self._editor.put(chunk(turn.session, text, self._turns), waits=True)
         self._editor.put(turn.line, waits=True)
 
     def _summary(self) -> str:

@@ -4,7 +4,8 @@ The fork is the truth. The editor is never asked, so text that it has not saved 
 unless the fork has its own version of the file.
 
 A path is absolute. It is resolved as open(2) does, through the links of the fork; a path that leads out of the project
-is refused.
+is refused. A file that is missing is answered in the words of the SDKs (``RequestError.resourceNotFound``): agents
+look for these words, and take any other error for a failure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class FileCalls:
         except MudroomError as error:
             raise CallError(INTERNAL_ERROR, str(error)) from error
         except FileNotFoundError as error:
-            raise CallError(NOT_FOUND, f"{named}: no such file in the fork {self._fork}", {"uri": named}) from error
+            raise CallError(
+                NOT_FOUND, f"Resource not found: {named} (in the fork {self._fork})", {"uri": named}
+            ) from error
         except OSError as error:
             code = INTERNAL_ERROR if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) else INVALID_PARAMS
             raise CallError(code, f"{named}: {error.strerror or error}") from error

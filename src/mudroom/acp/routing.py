@@ -49,7 +49,7 @@ from mudroom.acp.permission import (
     verdict_text,
     with_text,
 )
-from mudroom.acp.session_text import AgentPlace, chunk, first_words, tool_update
+from mudroom.acp.session_text import AgentPlace, chunk, effect, first_words, tool_update
 from mudroom.core.command.verdict import Verdict
 
 ANSWERED = frozenset(
@@ -181,7 +181,7 @@ class MessageRouter:
         elif message.method == "session/prompt" and self._version == 1 and isinstance(session, str):
             words = self._notices.pop(session, None)
             if words:
-                before = [Pass("editor", chunk(session, "\n".join(words) + "\n\n"))]
+                before = [Pass("editor", chunk(session, "\n".join(words) + "\n\n", 0))]
         self._open[key] = (message.id, message.method, session if isinstance(session, str) else "")
         return [*before, Pass("agent", line)]
 
@@ -311,8 +311,7 @@ class MessageRouter:
                 shown = [*self._shown(list(content or ())), text_content(text)]
                 steps.append(Pass("editor", tool_update(name, key[1], shown)))
             return steps
-        place = f"its effect stays in the fork {self._place.fork}"
-        amended = with_text(params, verdict_text(verdict, place), known)
+        amended = with_text(params, verdict_text(verdict, effect(self._place)), known)
         if isinstance(amended.get("toolCall"), dict):
             amended["toolCall"] = {**amended["toolCall"], "content": self._shown(amended["toolCall"]["content"])}
         return [Pass("editor", message.with_params(amended))]

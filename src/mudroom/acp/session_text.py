@@ -31,9 +31,10 @@ class AgentPlace(NamedTuple):
     agent: str
 
 
-def chunk(session: str, text: str) -> bytes:
-    """Return a part of the agent's message."""
-    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+def chunk(session: str, text: str, number: int) -> bytes:
+    """Return a message of mudroom's, with its number in the session, in the agent's place."""
+    content = {"type": "text", "text": text}
+    update = {"sessionUpdate": "agent_message_chunk", "messageId": f"mudroom-{number}", "content": content}
     return notification("session/update", {"sessionId": session, "update": update})
 
 
@@ -49,16 +50,24 @@ def first_words(place: AgentPlace) -> str:
     return f"mudroom: {place.agent} {where} in the fork `{place.fork}`. Nothing lands in {place.project} by itself."
 
 
+def effect(place: AgentPlace) -> str:
+    """Return where the effect of what the agent asks about is."""
+    if place.inside:
+        return f"its effect stays in the fork {place.fork}"
+    return f"its effect stays in the fork {place.fork} if the agent does it by a call, and is on the host if by itself"
+
+
 def summary(place: AgentPlace, changes: Sequence[Change]) -> str:
     """Return a word about the changes of the fork after a turn."""
-    count = summarise(changes).files
-    paths = [show(change.path) for change in changes[:MOST_PATHS]]
-    more = f" and {len(changes) - MOST_PATHS:,} more" if len(changes) > MOST_PATHS else ""
-    files = "1 file is" if count == 1 else f"{count:,} files are"
-    named = ", ".join(f"`{path.replace('`', '')}`" for path in paths)
-    fork = place.fork
+    own = [change for change in changes if b".git" not in change.path.split(b"/")]
+    count, fork = summarise(own).files, place.fork
+    files = f"{count:,} file{' is' if count == 1 else 's are'} changed" if own else "the repository is changed"
+    names = ", ".join(f"`{show(change.path).replace('`', '')}`" for change in own[:MOST_PATHS])
+    more = f" and {len(own) - MOST_PATHS:,} more" if len(own) > MOST_PATHS else ""
+    commits = f"; commits: `mudroom diff {fork} --commits`" if len(own) < len(changes) else ""
     lines = [
-        f"mudroom: {files} changed in the fork `{fork}`: {named}{more}. Nothing has reached the project.",
+        f"mudroom: {files} in the fork `{fork}`{': ' if own else ''}{names}{more}{commits}. "
+        "Nothing has reached the project.",
         f"Review: `mudroom diff {fork}`",
     ]
     if place.inside:
