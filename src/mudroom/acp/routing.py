@@ -1,7 +1,7 @@
 """The ways of a message between an editor and an agent, and what mudroom adds to them.
 
     from      message                                   way
-    editor    initialize                                amend: file calls and terminals, which mudroom answers
+    editor    initialize                                amend: terminals, and file calls of an agent outside
     editor    session/new, load, resume, fork           amend: the directory has to be in the project; else refuse
     editor    session/prompt                            pass, with a first word in a new session
     editor    an answer to mudroom's own question       take
@@ -186,8 +186,12 @@ class MessageRouter:
         return [*before, Pass("agent", line)]
 
     def _initialize(self, message: AcpMessage) -> bytes:
-        """Name the calls that mudroom answers, whatever the editor has itself. An agent outside the sandbox is held
-        by these calls alone, which only version 1 has."""
+        """Name the calls that the agent is to make, whatever the editor has itself.
+
+        An agent outside is held by its calls alone, which only version 1 has. An agent inside has the files of the
+        fork itself, and is told that nobody serves files: a call would show it the same ones, without modes, bytes
+        that are no text, and, for gemini (0.61), without files that do not exist yet: it takes the error for a
+        failure. Its terminals are mudroom's in both cases, so each command is judged. All calls are answered."""
         params = message.params
         version = params.get("protocolVersion")
         if self._place.inside and version != 1:
@@ -196,7 +200,8 @@ class MessageRouter:
         has = has if isinstance(has, dict) else {}
         files = has.get("fs")
         files = files if isinstance(files, dict) else {}
-        capabilities = {**has, "fs": {**files, "readTextFile": True, "writeTextFile": True}, "terminal": True}
+        wanted = not self._place.inside
+        capabilities = {**has, "fs": {**files, "readTextFile": wanted, "writeTextFile": wanted}, "terminal": True}
         return message.with_params({**params, "protocolVersion": 1, "clientCapabilities": capabilities})
 
     def _placed(self, message: AcpMessage, key: str) -> bytes | Pass:
