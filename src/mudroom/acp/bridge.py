@@ -57,7 +57,7 @@ class EditorBridge:
         self._told = ""
         """The fingerprint of the changes that were told last."""
         self._turns = 0
-        """Summaries until now. Written by the thread that reads the agent, its only owner."""
+        """Turns that have ended. Written by the thread that reads the agent, its only owner."""
         self.questions = Questions(self._ask, self._editor.put)
         self.files: FileCalls | None = None
         """Set before the agent is read, as the next one is."""
@@ -115,9 +115,9 @@ class EditorBridge:
                 self._end_turn(step)
 
     def _end_turn(self, turn: TurnEnd) -> None:
+        self._turns += 1
         text = self._summary()
         if text:
-            self._turns += 1
             self._editor.put(chunk(turn.session, text, self._turns), waits=True)
         self._editor.put(turn.line, waits=True)
 
@@ -131,7 +131,7 @@ class EditorBridge:
             if mark == self._told:
                 return ""
             self._told = mark
-        return summary(self._place, changes) if changes else ""
+        return summary(self._place, changes, self._turns) if changes else ""
 
     # --- calls of the agent ---
 

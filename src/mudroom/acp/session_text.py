@@ -57,8 +57,8 @@ def effect(place: AgentPlace) -> str:
     return f"its effect stays in the fork {place.fork} if the agent does it by a call, and is on the host if by itself"
 
 
-def summary(place: AgentPlace, changes: Sequence[Change]) -> str:
-    """Return a word about the changes of the fork after a turn."""
+def summary(place: AgentPlace, changes: Sequence[Change], number: int) -> str:
+    """Return a word about the changes of the fork after a turn. ``number``: of the turn."""
     own = [change for change in changes if b".git" not in change.path.split(b"/")]
     count, fork = summarise(own).files, place.fork
     files = f"{count:,} file{' is' if count == 1 else 's are'} changed" if own else "the repository is changed"
@@ -73,7 +73,7 @@ def summary(place: AgentPlace, changes: Sequence[Change]) -> str:
     if place.inside:
         lines.append(
             f"Apply: `mudroom apply {fork}` when the agent has ended; while it runs: "
-            f"`mudroom fork new now --from {fork}`, then `mudroom apply now`"
+            f"`mudroom fork new {fork}-turn{number} --from {fork}`, then `mudroom apply {fork}-turn{number}`"
         )
     else:
         lines.append(f"Apply: `mudroom apply {fork}`")
