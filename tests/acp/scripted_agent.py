@@ -12,9 +12,6 @@ import signal
 import sys
 from typing import Any
 
-WAITING: dict[str, Any] = {}
-"""Messages of the editor that came while an answer was waited for: cancellations."""
-
 
 class Agent:
     def __init__(self) -> None:
@@ -181,7 +178,7 @@ class Agent:
         return self.receive()
 
     def do_exit(self, code: int) -> None:
-        print("the last words of the agent", file=sys.stderr, flush=True)
+        os.write(2, b"the last words of the agent\n")
         sys.exit(code)
 
     def do_die(self) -> None:

@@ -29,7 +29,7 @@ class SdkAgent:
         self._cwd = cwd
         return schema.NewSessionResponse(session_id="sdk")
 
-    async def prompt(self, session_id: str, prompt: Any, **_more: Any) -> Any:
+    async def prompt(self, session_id: str, prompt: Any, **_more: Any) -> Any:  # noqa: ARG002 - named by the SDK
         client, path = self._client, f"{self._cwd}/made.txt"
         assert self._has.terminal
         await client.write_text_file(content="one\ntwo\n", path=path, session_id=session_id)

@@ -181,9 +181,14 @@ def test_a_line_that_is_passed_on_waits_for_a_slow_reader_and_mudrooms_own_does_
     thread = threading.Thread(target=put)
     thread.start()
     assert not passed.is_set()
-    outbox_closed = threading.Thread(target=lambda: (passed.wait(), outbox.close()))
-    outbox_closed.start()
+
+    def close() -> None:
+        passed.wait()
+        outbox.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
     with open(read, "rb") as stream:
         assert stream.read().splitlines()[1:] == [b"own", b"passed"]
     thread.join()
-    outbox_closed.join()
+    closing.join()

@@ -22,8 +22,8 @@ AGENTS = (
     "mcp/message", "_ext", "future/thing",
 )  # fmt: skip
 EDITORS = (
-    "authenticate", "logout", "session/cancel", "session/list", "session/set_mode", "session/close", "_ext", "nes/start",
-    "document/didOpen", "$/cancel_request", "session/prompt",
+    "authenticate", "logout", "session/cancel", "session/list", "session/set_mode", "session/close", "_ext",
+    "nes/start", "document/didOpen", "$/cancel_request", "session/prompt",
 )  # fmt: skip
 
 
@@ -168,8 +168,11 @@ def permission(**call: Any) -> AcpMessage:
     params = {
         "sessionId": "s",
         "toolCall": {"toolCallId": "c", **call},
-        "options": [{"optionId": "y", "name": "Y", "kind": "allow_once"}, {"optionId": "n", "name": "N", "kind": "reject_once"}],
-    }  # fmt: skip
+        "options": [
+            {"optionId": "y", "name": "Y", "kind": "allow_once"},
+            {"optionId": "n", "name": "N", "kind": "reject_once"},
+        ],
+    }
     return message(id=1, method="session/request_permission", params=params)
 
 

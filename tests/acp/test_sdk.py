@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp import schema
 
+import acp
+from acp import schema
 from conftest import Place
 from editor import PYTHON, environment, mudroom
 
@@ -26,12 +26,12 @@ class SdkClient:
         self.updates: list[Any] = []
         self.asked: list[Any] = []
 
-    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_more: Any) -> Any:
+    async def request_permission(self, *, tool_call: Any, options: Any, **_more: Any) -> Any:
         self.asked.append(tool_call)
         outcome = schema.AllowedOutcome(outcome="selected", option_id=options[0].option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
 
-    async def session_update(self, session_id: str, update: Any, **_more: Any) -> None:
+    async def session_update(self, *, update: Any, **_more: Any) -> None:
         self.updates.append(update)
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -156,9 +156,11 @@ def test_directories_and_servers_of_a_session(place: Place, start: Start) -> Non
     editor = start()
     editor.request("initialize", protocolVersion=1)
     answer = editor.request(
-        "session/new", cwd=str(place.root / "link/sub"), mcpServers=[{"name": "db", "command": "x", "args": [], "env": []}],
+        "session/new",
+        cwd=str(place.root / "link/sub"),
+        mcpServers=[{"name": "db", "command": "x", "args": [], "env": []}],
         additionalDirectories=[str(place.project / "sub"), "/etc"],
-    )  # fmt: skip
+    )
     got = answer["result"]["_meta"]["got"]
     assert got["cwd"] == str(place.project / "sub")
     assert got["additionalDirectories"] == [str(place.project / "sub")]
@@ -250,7 +252,7 @@ def test_paths_that_lead_out_are_refused(place: Place, start: Start) -> None:
     (place.project / "dangling").symlink_to("nowhere")
     editor = start("--outside")
     editor.open()
-    refused = [
+    refused: list[list[Any]] = [
         ["read", "../outside.txt"], ["read", "out/outside.txt"], ["read", "/etc/passwd"], ["write", "out/x", ""],
         ["write", "/tmp/x", ""], ["write", "new/../../x", ""], ["write", "dangling", "x"], ["write", "", "x"],
         ["read", "a\0b"], ["call", "fs/read_text_file", {"path": "a.txt"}], ["call", "fs/read_text_file", {}],
@@ -275,7 +277,14 @@ def test_a_part_of_a_file_and_files_that_are_no_text(place: Place, start: Start)
     editor = start("--outside")
     editor.open()
     read = str(place.project / "a.txt")
-    parts = [{"line": 2, "limit": 1}, {"line": 3}, {"limit": 0}, {"line": 9}, {"line": -1}, {"limit": "1"}]
+    parts: list[dict[str, Any]] = [
+        {"line": 2, "limit": 1},
+        {"line": 3},
+        {"limit": 0},
+        {"line": 9},
+        {"line": -1},
+        {"limit": "1"},
+    ]
     calls = [["call", "fs/read_text_file", {"path": read, **part}] for part in parts]
     results = editor.turn(*calls, ["read", "binary"], ["read", "latin"])
     assert [result.get("content", result.get("code")) for result in results] == [

@@ -1,4 +1,6 @@
-"""Agents that exist behind ``mudroom acp``, in a client made with the SDK for npm. ``dev/agents --fetch`` installs both.
+"""Agents that exist behind ``mudroom acp``, in a client made with the SDK for npm.
+
+``dev/agents --fetch`` installs both.
 
 The agents play the ten steps of ``test_real_agents.py`` against the scripted model.
 """
@@ -34,7 +36,7 @@ def talk(here: Try, environment: Mapping[str, str], words: Sequence[str]) -> dic
     node = shutil.which("node", path=here.environ["PATH"]) or "node"
     ended = here.run((node, str(HERE / "acp_client.mjs"), str(SDK), str(here.project), PROMPT, *words), environment)
     lines = [line for line in ended.output.splitlines() if line.startswith('{"version"')]
-    assert ended.code == 0 and lines, ended  # noqa: PT018
+    assert (ended.code, len(lines)) == (0, 1), ended
     answer: dict[str, Any] = json.loads(lines[-1])
     return answer
 

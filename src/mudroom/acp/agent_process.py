@@ -10,13 +10,13 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 from mudroom.core.result import Result
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, Refused
 from mudroom.session import Actor, Background, Session
 from mudroom.session.order import Pipes
+from mudroom.typing import NamedTuple, Protocol
 
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""

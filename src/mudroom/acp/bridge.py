@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from mudroom.acp.fork_file import FileCalls
+from mudroom.acp.fork_file import ForkFileCalls
 from mudroom.acp.message import (
     CANCELLED,
     INTERNAL_ERROR,
@@ -33,6 +32,7 @@ from mudroom.acp.terminal import ForkTerminals
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.change import Change
 from mudroom.errors import MudroomError
+from mudroom.typing import Any
 
 
 class EditorBridge:
@@ -59,7 +59,7 @@ class EditorBridge:
         self._turns = 0
         """Turns that have ended. Written by the thread that reads the agent, its only owner."""
         self.questions = Questions(self._ask, self._editor.put)
-        self.files: FileCalls | None = None
+        self.files: ForkFileCalls | None = None
         """Set before the agent is read, as the next one is."""
         self.terminals: ForkTerminals | None = None
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
 
 from mudroom.acp.message import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND, CallError
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.buffer.files import Files
 from mudroom.stage.views.lookup import resolve
+from mudroom.typing import Any
 
 
-class FileCalls:
+class ForkFileCalls:
     """The files of a fork for calls of an agent. Thread-safe: its attributes are."""
 
     def __init__(self, files: Files, project: bytes, fork: str) -> None:

@@ -16,7 +16,8 @@ Everything here is pure.
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple
+
+from mudroom.typing import Any, Literal, NamedTuple
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 NOT_FOUND = -32002

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.text.escaping import escape_line
+from mudroom.typing import Any
 
 MOST_SHOWN = 300
 """Characters of a reason or a command that are shown."""

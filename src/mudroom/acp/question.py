@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mudroom.acp.message import notification, request
 from mudroom.acp.permission import one_line, text_content
@@ -20,6 +19,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_b
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
+from mudroom.typing import Any
 
 OF_A_HOST = 55.0
 """Seconds to wait for an answer about a host: a little less than the gate waits."""

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
 
 from mudroom.acp.message import (
     INVALID_PARAMS,
@@ -51,6 +50,7 @@ from mudroom.acp.permission import (
 )
 from mudroom.acp.session_text import AgentPlace, chunk, effect, first_words, tool_update
 from mudroom.core.command.verdict import Verdict
+from mudroom.typing import Any, Literal, NamedTuple
 
 ANSWERED = frozenset(
     (

@@ -17,11 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 from mudroom.acp.agent_process import AgentProcess, ErrorStream, pipes, start_inside, start_outside
 from mudroom.acp.bridge import EditorBridge
-from mudroom.acp.fork_file import FileCalls
+from mudroom.acp.fork_file import ForkFileCalls
 from mudroom.acp.message import INTERNAL_ERROR
 from mudroom.acp.question import EditorForHosts
 from mudroom.acp.session_text import AgentPlace
@@ -35,6 +34,7 @@ from mudroom.errors import MudroomError
 from mudroom.session import Actor, Session
 from mudroom.session.agents.run_agent import workspace
 from mudroom.session.order import Pipes
+from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.review import fingerprint
 
 PATIENCE = 5.0
@@ -51,7 +51,7 @@ class AgentStart(NamedTuple):
     cwd: bytes
     actor: Actor | None
     """Of its process inside; None: it runs on the host."""
-    environ: Mapping[bytes, bytes]
+    environment: Mapping[bytes, bytes]
     """Of its process on the host."""
     fork: str | None = None
     """None: its own, the first that is free."""
@@ -128,7 +128,7 @@ class _Served:
         errors = ErrorStream(ours.stderr)
         editor, to_agent = Outbox(self._stdout, end.editor_gone), Outbox(ours.stdin)
         bridge = EditorBridge(self._place, self._directory, self._verdict, self._changes, editor, to_agent)
-        bridge.files = FileCalls(session.forks.files(fork), session.project, fork)
+        bridge.files = ForkFileCalls(session.forks.files(fork), session.project, fork)
         bridge.terminals = terminals = ForkTerminals(
             session, fork, bridge.questions, bridge.terminal_changed, _shell(session), self._agent.actor
         )
@@ -162,7 +162,7 @@ class _Served:
         try:
             if agent.actor is not None:
                 return start_inside(self._session, agent.argv, self._place.fork, agent.cwd, theirs, agent.actor)
-            return start_outside(agent.argv, agent.cwd, theirs, agent.environ)
+            return start_outside(agent.argv, agent.cwd, theirs, agent.environment)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)

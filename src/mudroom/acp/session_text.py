@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from mudroom.acp.message import notification
 from mudroom.core.tree.change import Change, summarise
 from mudroom.core.tree.path import show
+from mudroom.typing import Any, NamedTuple
 
 MOST_PATHS = 8
 """Changed paths that a summary names."""

@@ -20,7 +20,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from mudroom.acp.message import INVALID_PARAMS, NOT_FOUND, AcpMessage, CallError
 from mudroom.acp.permission import words_of
@@ -31,6 +30,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError
 from mudroom.session import Actor, Background, Session
 from mudroom.session.order import Pipes
+from mudroom.typing import Any, NamedTuple
 
 MOST = 64
 """Terminals whose commands run at one time."""

@@ -236,31 +236,24 @@ class SharedSandbox:
         """Start a background command. The caller is a guest, or has not called ``begin`` yet. The program is looked up
         inside the sandbox: if it does not exist, the command ends with 127 at once. ``pipes``: the command's
         descriptors, which stay the caller's; None: no input, and output that is kept in the vault."""
-        if pipes is not None:
-            place = self.book.begin(started)
-            running = self.held.run(started.command, environment, started.cwd, pipes)
-            self._add(BackgroundCommand(started, running, place, ()))
-            return
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        kept = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
+        kept = [os.pipe2(os.O_CLOEXEC) for _stream in range(0 if pipes is not None else 2)]
         try:
             place = self.book.begin(started)
-            stdio = (null, kept[0][1], kept[1][1])
+            stdio = pipes if pipes is not None else (null, kept[0][1], kept[1][1])
             running = self.held.run(started.command, environment, started.cwd, stdio)
         except BaseException:
             for read, _write in kept:
                 os.close(read)
             raise
         finally:
-            for descriptor in (null, kept[0][1], kept[1][1]):
+            for descriptor in (null, *(write for _read, write in kept)):
                 os.close(descriptor)
         for read, _write in kept:
             os.set_blocking(read, False)
-        self._add(BackgroundCommand(started, running, place, [read for read, _write in kept]))
-
-    def _add(self, background: BackgroundCommand) -> None:
+        background = BackgroundCommand(started, running, place, [read for read, _write in kept])
         with self._lock:
-            self.backgrounds[background.started.id] = background
+            self.backgrounds[started.id] = background
         self._wake_up()
 
     def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
