@@ -30,6 +30,10 @@ _OPTIONS = {
     "never": ("Always refuse", "reject_always"),
 }
 
+_USUAL: Mapping[str, str] = {}
+_OF_A_HOST = {"once": "Allow while this sandbox lives", "no": "Refuse while this sandbox lives"}
+"""Other names of options: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
+
 
 class Question:
     """A question of mudroom's. ``_changed`` guards the answer."""
@@ -91,8 +95,9 @@ class Questions:
         if question is not None:
             question.end(chosen if isinstance(chosen, str) and chosen in _OPTIONS else "")
 
-    def put(self, call: dict[str, Any], *, keeps: bool) -> Question | None:
-        """Put a question; None if there is no session to put it to. ``call``: the tool call that is shown."""
+    def put(self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL) -> Question | None:
+        """Put a question; None if there is no session to put it to. ``call``: the tool call that is shown. ``names``:
+        of options, where they are not the usual ones."""
         session = getattr(self.here, "session", "")
         identifier = f"mudroom-{secrets.token_hex(16)}"
         with self._lock:
@@ -101,7 +106,9 @@ class Questions:
                 return None
             question = self._open[identifier] = Question(identifier, session, f"mudroom-{secrets.token_hex(8)}")
         keys = ("once", "always", "no", "never") if keeps else ("once", "no")
-        options = [{"optionId": key, "name": _OPTIONS[key][0], "kind": _OPTIONS[key][1]} for key in keys]
+        options = [
+            {"optionId": key, "name": names.get(key, _OPTIONS[key][0]), "kind": _OPTIONS[key][1]} for key in keys
+        ]
         shown = {"toolCallId": question.call, "status": "pending", **call}
         params = {"sessionId": session, "toolCall": shown, "options": options}
         self._ask(identifier, request(identifier, "session/request_permission", params))
@@ -158,7 +165,7 @@ class EditorForHosts:
         place = f"{question.host}:{question.port}"
         text = f"mudroom: a command in the fork {one_line(question.fork)} wants to reach {one_line(place)}."
         call = {"title": f"Reach {one_line(place)}", "kind": "fetch", "content": [text_content(text)]}
-        return HostWait(self._questions, self._questions.put(call, keeps=True))
+        return HostWait(self._questions, self._questions.put(call, keeps=True, names=_OF_A_HOST))
 
 
 class HostWait:
