@@ -44,9 +44,13 @@ class Editor:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        errors = b""
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is self.process.stderr and stream is not None and not stream.closed:
+                errors = stream.read()
             if stream is not None:
                 stream.close()
+        assert b"Traceback" not in errors, errors.decode()
 
     def send_line(self, line: bytes) -> None:
         assert self.process.stdin is not None

@@ -210,6 +210,7 @@ class ForkTerminals:
     def _run(self, terminal: ForkTerminal, cwd: bytes, session: str) -> None:
         here = self._questions.here
         here.session, here.asking = session, terminal.asking
+        end = TerminalEnd(125, None)
         try:
             end = self._ran(terminal, cwd)
         except MudroomError as error:
@@ -217,11 +218,11 @@ class ForkTerminals:
             end = TerminalEnd(error.exit_code, None)
         except OSError as error:
             terminal.write(f"mudroom: {error.strerror or error}\n".encode("utf-8", "replace"))
-            end = TerminalEnd(125, None)
-        terminal.finish(end)
-        with self._lock:
-            self._keep_text(terminal)
-        self._changed(terminal.id)
+        finally:  # whatever it was, the agent waits for the end
+            terminal.finish(end)
+            with self._lock:
+                self._keep_text(terminal)
+            self._changed(terminal.id)
 
     def _keep_text(self, terminal: ForkTerminal) -> None:
         """Keep only the text of a terminal that was released and is over. Hold the lock."""
