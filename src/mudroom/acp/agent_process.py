@@ -11,9 +11,10 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.confinement.fallback import ELSEWHERE
 from mudroom.core.result import Result
 from mudroom.core.tree.path import show
-from mudroom.errors import CommandNotStarted, Refused
+from mudroom.errors import CommandNotStarted, Refused, Unsupported
 from mudroom.session import Actor, Background, Session
 from mudroom.session.order import Pipes
 from mudroom.typing import NamedTuple, Protocol
@@ -91,11 +92,19 @@ class OutsideAgent:
 def start_inside(
     session: Session, argv: Sequence[bytes], fork: str, cwd: bytes, streams: Pipes, actor: Actor
 ) -> InsideAgent:
-    """Start the agent in its fork. Raise Refused if the policy does not let it run."""
+    """Start the agent in its fork. Raise Refused if the policy does not let it run, Unsupported if the project is at
+    another path in the sandbox here: the editor and the agent name its files to each other."""
     background = session.start(argv, fork=fork, cwd=cwd, stdio=streams, actor=actor)
     if background.refused is not None:
         raise refused(background.refused)
-    return InsideAgent(session, background)
+    agent, shared = InsideAgent(session, background), session.forks.users.shared(fork)
+    if shared is not None and shared.mode in ELSEWHERE:
+        agent.end()
+        raise Unsupported(
+            "an agent in an editor", "the project at its own path", f"a copy elsewhere ({shared.mode})",
+            "mudroom acp --outside; mudroom doctor says what is missing",
+        )  # fmt: skip
+    return agent
 
 
 def refused(result: Result) -> Refused:
