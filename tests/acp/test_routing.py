@@ -133,6 +133,38 @@ def test_in_version_2_turns_pass_as_they_are() -> None:
     assert "stays in the fork f" in sent(here.from_agent(asked)[0])["params"]["description"]
 
 
+# --- logins ---
+
+LOGINS = [
+    {"id": "key", "name": "Key"},
+    {"id": "tui", "name": "TUI", "type": "terminal", "args": ["login"]},
+    {"id": "meta", "name": "Login", "_meta": {"terminal-auth": {"command": "/bin/sh", "args": ["-c", "x"]}, "a": 1}},
+]
+
+
+@pytest.mark.parametrize(("inside", "kept"), [(True, LOGINS[:1]), (False, LOGINS)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_agent_inside_names_no_command_that_the_editor_runs(inside: bool, kept: Any, version: int) -> None:
+    here = router(PLACE._replace(inside=inside))
+    here.from_editor(message(id=1, method="initialize", params={"protocolVersion": version}))
+    result = {"protocolVersion": version if inside else 1, "authMethods": LOGINS, "x": 1}
+    (step,) = here.from_agent(message(id=1, result=result))
+    assert sent(step)["result"] == {**result, "authMethods": kept}
+
+
+def test_a_missing_login_says_where_to_log_in() -> None:
+    here = router()
+    here.from_editor(message(id=1, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    (step,) = here.from_agent(message(id=1, error={"code": -32000, "message": "Authentication required", "data": 1}))
+    assert sent(step)["error"] == {
+        "code": -32000, "data": 1,
+        "message": "Authentication required (log in outside the editor: mudroom agent run -- gemini)",
+    }  # fmt: skip
+    here.from_editor(message(id=2, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    other = message(id=2, error={"code": -32603, "message": "x"})
+    assert here.from_agent(other) == [Pass("editor", other.raw)]
+
+
 # --- turns ---
 
 

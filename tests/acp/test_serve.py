@@ -129,13 +129,14 @@ def test_a_file_that_the_user_saves_is_seen(place: Place, start: Start) -> None:
 @both
 def test_capabilities_are_those_that_mudroom_answers(place: Place, start: Start, options: tuple[str, ...]) -> None:
     editor = start(*options)
-    has = {"fs": {"readTextFile": not options, "x": 1}, "auth": {"terminal": True}, "_meta": {"y": 2}}
+    meta = {"y": 2, "terminal-auth": True}
+    has = {"fs": {"readTextFile": not options, "x": 1}, "auth": {"terminal": True}, "_meta": meta}
     answer = editor.request("initialize", protocolVersion=1, clientCapabilities=has, clientInfo={"name": "e"})
     got = answer["result"]["_meta"]["got"]
     wanted = bool(options)
     assert got["clientCapabilities"] == {
         "fs": {"readTextFile": wanted, "writeTextFile": wanted, "x": 1},
-        "terminal": True, "auth": {"terminal": True}, "_meta": {"y": 2},
+        "terminal": True, "auth": {"terminal": False}, "_meta": {"y": 2},
     }  # fmt: skip
     assert got["clientInfo"] == {"name": "e"}
 

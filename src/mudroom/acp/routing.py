@@ -8,6 +8,7 @@
     agent     fs/*, terminal/*                          answer; an error if mudroom does not know it
     agent     session/request_permission                refuse what the policy denies; else amend: mudroom's verdict
     agent     session/update with a terminal            amend: its output as text, since the editor has no such terminal
+    agent     the answer to initialize                  amend: no login that the editor would perform on the host
     agent     the answer to session/prompt              pass, behind a word about the changes of the fork
     agent     $/cancel_request of a call of mudroom's   take
     either    all other requests, answers and           pass
@@ -38,6 +39,7 @@ from mudroom.acp.message import (
     answer,
     error,
     key_of,
+    line_of,
 )
 from mudroom.acp.permission import (
     command_of,
@@ -68,6 +70,10 @@ KEPT = ("fs/", "terminal/")
 """The beginnings of methods that no editor gets from the agent: it would perform them in the project."""
 PLACED = frozenset(("session/new", "session/load", "session/resume", "session/fork"))
 """Requests of the editor that name a directory."""
+AUTH_REQUIRED = -32000
+"""Authentication required (schema v1 of ACP, ``ErrorCode``)."""
+_LOGIN = "terminal-auth"
+"""A name in ``_meta``: the editor runs the command beside it on the host when the user logs in."""
 MOST_REMEMBERED = 1000
 """Tool calls whose content is remembered."""
 
@@ -202,6 +208,10 @@ class MessageRouter:
         files = files if isinstance(files, dict) else {}
         wanted = not self._place.inside
         capabilities = {**has, "fs": {**files, "readTextFile": wanted, "writeTextFile": wanted}, "terminal": True}
+        if isinstance(has.get("auth"), dict):
+            capabilities["auth"] = {**has["auth"], "terminal": False}  # it would run ``mudroom acp``, not the agent
+        if isinstance(has.get("_meta"), dict):
+            capabilities["_meta"] = {name: value for name, value in has["_meta"].items() if name != _LOGIN}
         return message.with_params({**params, "protocolVersion": 1, "clientCapabilities": capabilities})
 
     def _placed(self, message: AcpMessage, key: str) -> bytes | Pass:
@@ -288,16 +298,38 @@ class MessageRouter:
                 hint = f"start it without --outside: mudroom acp -- {self._place.agent}"
                 return [Pass("editor", error(message.id, INVALID_REQUEST, f"{text} ({hint})"))]
             self._version = version if isinstance(version, int) else 1
-        elif method in PLACED:
+            return [Pass("editor", self._without_logins(message))]
+        if method in PLACED:
             notices, directory = self._notices.pop(key, []), self._directories.pop(key, None)
             made = message.result.get("sessionId", session)
-            if "error" not in message.body and isinstance(made, str) and made:
+            if "error" in message.body:
+                return [Pass("editor", self._with_login_hint(message))]
+            if isinstance(made, str) and made:
                 self._notices[made] = notices
                 if directory is not None:
                     self._directories[made] = directory
         elif method == "session/prompt" and session and self._version == 1:
             return [TurnEnd(session, message.raw)]
         return [Pass("editor", message.raw)]
+
+    def _without_logins(self, message: AcpMessage) -> bytes:
+        """Return the line of the answer to ``initialize`` without logins that the editor would perform on the host, for
+        an agent inside: it names their command itself (``_meta``), or their words."""
+        methods = message.result.get("authMethods")
+        if not self._place.inside or not isinstance(methods, list):
+            return message.raw
+        kept = [method for method in methods if not _is_login_on_host(method)]
+        if len(kept) == len(methods):
+            return message.raw
+        return line_of({**message.body, "result": {**message.result, "authMethods": kept}})
+
+    def _with_login_hint(self, message: AcpMessage) -> bytes:
+        """Return the line of a refused session; if a login is missing, with where it can be made."""
+        failure = message.body["error"]
+        if not self._place.inside or not isinstance(failure, dict) or failure.get("code") != AUTH_REQUIRED:
+            return message.raw
+        hint = f"log in outside the editor: mudroom agent run -- {self._place.agent}"
+        return line_of({**message.body, "error": {**failure, "message": f"{failure.get('message', '')} ({hint})"}})
 
     def _permission(self, message: AcpMessage) -> list[Step]:
         params = message.params
@@ -366,6 +398,13 @@ class MessageRouter:
             tool_update(session, call, self._shown(self._contents[session, call]))
             for session, call in sorted(self._shows.get(terminal, ()))
         ]
+
+
+def _is_login_on_host(method: Any) -> bool:
+    if not isinstance(method, dict):
+        return False
+    meta = method.get("_meta")
+    return method.get("type") == "terminal" or (isinstance(meta, dict) and _LOGIN in meta)
 
 
 def _key_in(identifier: Any) -> str:
