@@ -38,7 +38,7 @@ def test_an_agent_outside_is_ended_with_its_children(place: Place) -> None:
 def test_a_program_that_is_not_there(place: Place) -> None:
     _ours, theirs = pipes()
     with pytest.raises(CommandNotStarted) as raised:
-        start_outside([b"no-such-agent"], os.fsencode(place.project), theirs, os.environb)
+        start_outside([b"no-such-agent"], os.fsencode(place.project), theirs, {b"PATH": b"/usr/bin:/bin"})
     assert raised.value.exit_code == 127
 
 

@@ -527,10 +527,11 @@ def test_sigkill_leaves_the_project_as_it_is_and_the_fork_whole(place: Place, st
     assert full_listing(place.project) == before
 
 
-def test_an_agent_that_is_not_there_or_not_named(place: Place, start: Start) -> None:
-    editor = start(agent=("no-such-agent",))
+@both
+def test_an_agent_that_is_not_there_or_not_named(place: Place, start: Start, options: tuple[str, ...]) -> None:
+    editor = start(*options, agent=("no-such-agent",))
     assert editor.process.wait() == 127
-    assert "no-such-agent" in editor.errors()
+    assert "no-such-agent: no such program on PATH" in editor.errors()
     assert "mudroom acp -- gemini --acp" in mudroom(place, "acp", code=125)
     assert "stdout is the editor's" in mudroom(place, "acp", "--json", "--", "x", code=125)
 

@@ -13,7 +13,7 @@ from mudroom.cli.command.run import add_confinement_options, adjusted, asked_lev
 from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import is_below
-from mudroom.errors import UsageError
+from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Client, Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -98,9 +98,14 @@ def _serve_inside(args: argparse.Namespace, context: Context, client: Client) ->
 
 def _serve_outside(args: argparse.Namespace, context: Context, client: Client) -> int:
     from mudroom.acp.serve import AgentStart
-    from mudroom.cli.command.agent_profile import chosen_profile
+    from mudroom.cli.command.agent_profile import NOT_FOUND, chosen_profile, search_of
+    from mudroom.sandbox.host.program import find_program
 
-    name = chosen_profile(args.command[0], context).name
+    profile, word = chosen_profile(args.command[0], context), os.fsencode(args.command[0])
+    if find_program(word, search_of(context.environ), working_directory()) is None:
+        hint = profile.install or "name a program that is on PATH, or its path"
+        raise CommandNotStarted(f"{args.command[0]}: no such program on PATH", NOT_FOUND, hint)
+    name = profile.name
     with open_session(
         context,
         client=client,
