@@ -91,10 +91,11 @@ ROOMS: Mapping[str, Room] = {
         (("shape",), ("state",), ("api",), ("server",)),
     ),
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
+    "acp": Room("between an editor and an agent: the Agent Client Protocol", _MIDDLE),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "keeper"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "acp", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

@@ -23,6 +23,7 @@ from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
 from mudroom.session.background import Background
 from mudroom.session.joined_sandbox import JoinedSandbox
+from mudroom.session.order import Pipes
 from mudroom.vault.forks.background import Book
 from mudroom.vault.store.fork import Fork
 
@@ -285,3 +286,43 @@ def test_checkpoints_of_the_very_same_share_what_they_hold(place: Place, view: s
     session.forks.rollback("f", result.checkpoint)
     act_as(session, agent=None)
     assert session.run([b"cat", b"b", b"d/a"], fork="f").stdout == b"2\n2\n"
+
+
+def test_threads_that_start_at_once_share_one_sandbox(place: Place) -> None:
+    """None of them waits for the end of the others' commands."""
+    session = place.session()
+    session.forks.new("f")
+    ready = threading.Barrier(4)
+    started: list[Background] = []
+
+    def start() -> None:
+        ready.wait()
+        started.append(session.start([b"sleep", b"1000"], fork="f"))
+
+    threads = [threading.Thread(target=start, daemon=True) for _thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(started) == 4
+    assert [background.poll() for background in started] == [None] * 4
+    session.sandboxes.end("f")
+    assert all(background.poll() is not None for background in started)
+
+
+def test_a_background_command_gets_the_pipes_that_it_is_given(place: Place) -> None:
+    session = place.session()
+    (their_in, our_in), (our_out, their_out) = (os.pipe(), os.pipe())
+    background = session.start(
+        [b"sh", b"-c", b"cat; echo end >&2"], fork="f", stdio=Pipes(their_in, their_out, their_out)
+    )
+    for descriptor in (their_in, their_out):
+        os.close(descriptor)
+    os.write(our_in, b"through\n")
+    os.close(our_in)
+    with open(our_out, "rb") as stream:
+        assert stream.read() == b"through\nend\n"
+    ended = background.wait()
+    assert ended is not None
+    assert ended.exit_code == 0
+    assert background.output() == (b"", b"")

@@ -66,6 +66,12 @@ VERBS = {
         in_order=True,
         splits_command=True,
     ),
+    "acp": Verb(
+        "command",
+        "between an editor and an agent (Agent Client Protocol): its files and terminals are those of a fork",
+        in_order=True,
+        splits_command=True,
+    ),
     "approve": Verb("policy", "questions that wait for an answer: list, answer, --follow"),
     "policy": Verb(
         "policy",

@@ -99,7 +99,8 @@ def start(parts: Parts, order: Order) -> Background:
     if not case.allowed:
         return Background.none(parts.sandboxes, refused(parts, order, case))
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
-        background = _started(parts, fork, order, case)
+        with parts.forks.users.opening(fork.name):
+            background = _started(parts, fork, order, case)
         if background is not None:
             return background
         if is_new:

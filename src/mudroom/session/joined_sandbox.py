@@ -80,7 +80,7 @@ class JoinedSandbox:
         """Start the command in the background."""
         environment, _inside = self.inside()
         environment[MARK] = started.id.encode()
-        self._standing.start(started, environment, self._terms())
+        self._standing.start(started, environment, self._terms(), self._order.pipes)
 
     def inside(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the environment and the working directory of the command, as seen inside."""

@@ -43,6 +43,15 @@ class Stdio(NamedTuple):
 CAPTURED = Stdio()
 
 
+class Pipes(NamedTuple):
+    """Descriptors of a background command: ends of pipes that mudroom has made for it, never of a file or a terminal
+    of the user. Two of them may be the same."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 class Case(NamedTuple):
     """The verdict about a command, the question that was asked about it, and the answer."""
 
@@ -96,6 +105,8 @@ class Order(NamedTuple):
     """Whether the thread that runs it has the vault alone (``exclusive.py``)."""
     stays: bool = False
     """Whether it runs in the background."""
+    pipes: Pipes | None = None
+    """Of a background command; None: its output is kept in the vault."""
     called: int = 0
     """When the caller asked for it, by ``time.time_ns``."""
 

@@ -30,7 +30,7 @@ from mudroom.session.approval import Approval
 from mudroom.session.confinement.grant import Grant, engine_of
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
-from mudroom.session.order import CAPTURED, Order, Stdio
+from mudroom.session.order import CAPTURED, Order, Pipes, Stdio
 from mudroom.session.retention import tidy
 from mudroom.session.run import Parts, run
 from mudroom.session.sandboxes import Sandboxes
@@ -203,11 +203,15 @@ class Session:
         *,
         fork: str | None = None,
         cwd: bytes | None = None,
+        stdio: Pipes | None = None,
         timeout: float | None = None,
         actor: Actor | None = None,
     ) -> Background:
         """Start a command in the background of a fork (default: a new fork). Until it ends, every other command of the
         fork runs in the same sandbox. It ends with this session.
+
+        ``stdio``: ends of pipes of the caller's own making, which the command gets as they are; the caller closes its
+        copies. None: no input, and output that is kept in the vault (``Background.output``).
 
         It is judged as by ``run``, and by the policy's rule for the background; if it is refused,
         ``Background.refused`` is set. A program that does not exist ends with 127. Raise UsageError if commands in the
@@ -217,7 +221,7 @@ class Session:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
         from mudroom.session.background import start
 
-        return start(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stays=True))
+        return start(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stays=True, pipes=stdio))
 
     def background(self, identity: str) -> Background:
         """Return the background command with this id, of any session. Raise UsageError if none has it."""

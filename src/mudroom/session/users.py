@@ -27,13 +27,15 @@ class Occupied(UsageError):
 
 class Users:
     """``lock`` guards the counts of commands and the making and taking back of forks; it is held for moments. A shared
-    sandbox is added by the thread that opens it and removed by its tender: single operations of a dict."""
+    sandbox is added by the thread that opens it and removed by its tender: single operations of a dict. The lock of a
+    fork in ``_openings`` is held while a thread looks for its shared sandbox and opens one."""
 
     def __init__(self, exclusive: Exclusive) -> None:
         self._exclusive = exclusive
         self.lock = _thread.allocate_lock()
         self._commands: dict[str, int] = {}
         self._shared: dict[str, SharedSandbox] = {}
+        self._openings: dict[str, _thread.LockType] = {}
 
     # --- commands of this session ---
 
@@ -57,6 +59,13 @@ class Users:
             return self.count(name) > 1
 
     # --- shared sandboxes ---
+
+    @contextmanager
+    def opening(self, name: str) -> Iterator[None]:
+        """Let no other thread open a shared sandbox of this fork during the block. The fork's lock would not do: a
+        second thread would wait for it until the first one's sandbox is over."""
+        with self._openings.setdefault(name, _thread.allocate_lock()):
+            yield
 
     def share(self, sandbox: SharedSandbox) -> None:
         self._shared[sandbox.fork.name] = sandbox

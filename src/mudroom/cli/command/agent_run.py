@@ -57,7 +57,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         client.close()
 
 
-class _Request(NamedTuple):
+class AgentRequest(NamedTuple):
     """The agent of a command line: by its profile, or by its card."""
 
     card: AgentCard
@@ -68,12 +68,12 @@ class _Request(NamedTuple):
 
 
 def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
-    request = _by_card(args, context) if args.card is not None else _by_profile(args, context)
+    request = _by_card(args, context) if args.card is not None else request_by_profile(args, context)
     card, argv, hosts = request.card, list(request.argv), request.hosts
     with open_session(
         context,
         client=client,
-        adjust=lambda policy: _settings(args, request, policy),
+        adjust=lambda policy: request_settings(args, request, policy),
         level=asked_level(args),
         card=card,
         agent=card.agent,
@@ -83,12 +83,12 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         directory = os.path.realpath(working_directory())
         cwd = directory if is_below(directory, session.project) else session.project
         warn_if_bare(session, context)
-        closed = _closed_places(session, request, context)
+        closed = closed_place_notes(session, request, context)
         if not context.as_json:  # before an agent that cannot reach its model says so in its own words
             for line in closed:
                 context.terminal.note(line)
         place = os.fsencode(args.artifacts) if args.artifacts else None
-        actor = _with_program(session, request, context)
+        actor = actor_with_program(session, request, context)
         with command_signals(session) as signals:
             run = run_agent(
                 session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place, actor=actor
@@ -119,11 +119,11 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     return code
 
 
-def _by_card(args: argparse.Namespace, context: Context) -> _Request:
+def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:
     card = load_card(os.fsencode(args.card))
     _require_checked(card, args.checked)
-    request = _Request(card, tuple(os.fsencode(word) for word in args.command))
-    settings = _settings(args, request, load_policy(project_of(context), context.environ).settings)
+    request = AgentRequest(card, tuple(os.fsencode(word) for word in args.command))
+    settings = request_settings(args, request, load_policy(project_of(context), context.environ).settings)
     decision = decide(settings, card, asked_level(args), context.environ)
     if decision.level is None:  # the session reports the refusal
         return request
@@ -132,7 +132,7 @@ def _by_card(args: argparse.Namespace, context: Context) -> _Request:
     )
 
 
-def _by_profile(args: argparse.Namespace, context: Context) -> _Request:
+def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
     """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
     from mudroom.cli.command.agent_profile import first_line, profiled
 
@@ -144,17 +144,17 @@ def _by_profile(args: argparse.Namespace, context: Context) -> _Request:
     agent = profiled(args.command, context, policy, level)
     if not context.as_json:
         context.terminal.note(first_line(agent, context, adjusted(args, policy)))
-    return _Request(
+    return AgentRequest(
         agent.profile.card(level), agent.argv, agent.environment, CardHosts(agent.rules, agent.notes), agent
     )
 
 
-def _settings(args: argparse.Namespace, request: _Request, policy: Settings) -> Settings:
+def request_settings(args: argparse.Namespace, request: AgentRequest, policy: Settings) -> Settings:
     settings = with_card_network(request.card, adjusted(args, policy), args.net)
     return settings._replace(environment=(*request.environment, *settings.environment))
 
 
-def _with_program(session: Session, request: _Request, context: Context) -> Actor:
+def actor_with_program(session: Session, request: AgentRequest, context: Context) -> Actor:
     """Return the session's actor, with the directories shown that its program needs."""
     if request.profiled is None:
         return session.actor
@@ -168,7 +168,7 @@ def _with_program(session: Session, request: _Request, context: Context) -> Acto
     return session.actor._replace(settings=settings._replace(read=(*settings.read, *places)))
 
 
-def _closed_places(session: Session, request: _Request, context: Context) -> list[str]:
+def closed_place_notes(session: Session, request: AgentRequest, context: Context) -> list[str]:
     """Return notes about servers on this machine that the agent's variables name and no rule opens to it."""
     level = session.granted().level
     if request.profiled is None or not level or session.actor.settings.network_at(level) != "gate":

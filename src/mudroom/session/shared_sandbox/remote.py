@@ -14,7 +14,7 @@ from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
-from mudroom.sandbox.client.held import JoinedCommand, join
+from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
 from mudroom.session.shared_sandbox.visitor import WELCOME
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.background import Book
@@ -76,7 +76,16 @@ class RemoteSandbox:
         """Ask for the end of background commands. Their rows in the vault say when they have ended."""
         self._ask({"op": "end", "ids": None if identities is None else list(identities), "grace": grace})
 
-    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], terms: str) -> None:
+    def start(
+        self,
+        started: BackgroundStart,
+        environment: Mapping[bytes, bytes],
+        terms: str,
+        pipes: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Raise UsageError if ``pipes`` are given: this process could not tell when the command has ended."""
+        if pipes is not None:
+            raise UsageError(f"another mudroom holds the commands of the fork {self.fork.name}", ENDING)
         request = {"op": "start", "started": tuple(started), "environment": dict(environment), "terms": terms}
         self._ask(request)
 

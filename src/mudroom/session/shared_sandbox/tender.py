@@ -68,10 +68,11 @@ class BackgroundCommand:
     """One background command: its output is read here, and its end is noted in the vault."""
 
     def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
+        """``streams``: the ends of its stdout and stderr; none if the caller reads them itself."""
         self.started, self.running, self._place = started, running, place
         self.streams = {
             descriptor: Ring(place + b"/" + name)
-            for descriptor, name in zip(streams, (b"stdout", b"stderr"), strict=True)
+            for descriptor, name in zip(streams, (b"stdout", b"stderr"), strict=False)
         }
         self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
         self.timed_out = self.asked = False
@@ -225,25 +226,32 @@ class SharedSandbox:
         """Start a command. The caller is a guest and has checked the terms (``require_terms``)."""
         return self.held.run(argv, environment, cwd, stdio, terminal)
 
-    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], _terms: str) -> None:
+    def start(
+        self,
+        started: BackgroundStart,
+        environment: Mapping[bytes, bytes],
+        _terms: str,
+        pipes: tuple[int, int, int] | None = None,
+    ) -> None:
         """Start a background command. The caller is a guest, or has not called ``begin`` yet. The program is looked up
-        inside the sandbox: if it does not exist, the command ends with 127 at once."""
+        inside the sandbox: if it does not exist, the command ends with 127 at once. ``pipes``: the command's
+        descriptors, which stay the caller's; None: no input, and output that is kept in the vault."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        pipes = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
+        kept = [os.pipe2(os.O_CLOEXEC) for _stream in range(0 if pipes is not None else 2)]
         try:
             place = self.book.begin(started)
-            stdio = (null, pipes[0][1], pipes[1][1])
+            stdio = pipes if pipes is not None else (null, kept[0][1], kept[1][1])
             running = self.held.run(started.command, environment, started.cwd, stdio)
         except BaseException:
-            for read, _write in pipes:
+            for read, _write in kept:
                 os.close(read)
             raise
         finally:
-            for descriptor in (null, pipes[0][1], pipes[1][1]):
+            for descriptor in (null, *(write for _read, write in kept)):
                 os.close(descriptor)
-        for read, _write in pipes:
+        for read, _write in kept:
             os.set_blocking(read, False)
-        background = BackgroundCommand(started, running, place, [read for read, _write in pipes])
+        background = BackgroundCommand(started, running, place, [read for read, _write in kept])
         with self._lock:
             self.backgrounds[started.id] = background
         self._wake_up()

@@ -1,0 +1,26 @@
+"""A host that no rule names is asked about in the editor."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Place
+from editor import PYTHON, Editor, chosen, mudroom
+
+REACH = f"{PYTHON} -c 'import urllib.request as r; r.urlopen(\"http://example.test/\")' 2>&1 | tail -n 1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["reject_once", "reject_always"])
+def test_a_host_is_asked_about_in_the_editor(place: Place, kind: str) -> None:
+    with Editor(place) as editor:
+        editor.open()
+        editor.answer = chosen(kind)
+        result = editor.turn(["shell", REACH])[0]
+        assert "403" in result["output"] or "refused" in result["output"].lower(), result
+        call = editor.asked[0]["params"]["toolCall"]
+        assert call["title"] == "Reach example.test:80"
+        editor.turn(["shell", REACH])
+        assert len(editor.asked) == 1, "the gate keeps the answer as long as the sandbox lives"
+        assert editor.leave() == 0
+    assert ("example.test" in mudroom(place, "net", "ls")) == (kind == "reject_always")

@@ -1,0 +1,308 @@
+"""Who answers which message, and what is changed in one that passes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.acp.message import AcpMessage, parse
+from mudroom.acp.routing import ANSWERED, Answered, Call, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
+from mudroom.acp.session_text import AgentPlace, fenced, summary
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
+
+PLACE = AgentPlace("f", "/p", True, "gemini")
+AGENTS = (
+    "session/update", "session/request_permission", "elicitation/create", "elicitation/complete", "mcp/connect",
+    "mcp/message", "_ext", "future/thing",
+)  # fmt: skip
+EDITORS = (
+    "authenticate", "logout", "session/cancel", "session/list", "session/set_mode", "session/close", "_ext",
+    "nes/start", "document/didOpen", "$/cancel_request", "session/prompt",
+)  # fmt: skip
+
+
+def router(place: AgentPlace = PLACE, verdict: Verdict | None = None, terminal: str | None = None) -> MessageRouter:
+    return MessageRouter(
+        place,
+        Surroundings(
+            lambda named: named if named.startswith("/p") else None,
+            lambda _command: verdict or Verdict(reason="", rule="r"),
+            lambda identifier: terminal if identifier == "ours" else None,
+        ),
+    )
+
+
+def message(**body: Any) -> AcpMessage:
+    found = parse(json.dumps({"jsonrpc": "2.0", **body}).encode())
+    assert isinstance(found, AcpMessage)
+    return found
+
+
+def sent(step: Step) -> dict[str, Any]:
+    assert isinstance(step, Pass | TurnEnd)
+    body: dict[str, Any] = json.loads(step.line)
+    return body
+
+
+@pytest.mark.parametrize("method", sorted(ANSWERED))
+def test_calls_are_answered_and_never_passed(method: str) -> None:
+    asked = message(id=1, method=method, params={})
+    assert router().from_agent(asked) == [Call(asked)]
+    assert router().from_agent(message(method=method, params={})) == [], "a notification is not performed by the editor"
+
+
+@pytest.mark.parametrize("method", ["fs/delete", "terminal/write", "fs/", "terminal/x/y"])
+def test_calls_of_the_future_are_refused(method: str) -> None:
+    (step,) = router().from_agent(message(id=1, method=method))
+    assert isinstance(step, Pass)
+    assert step.to == "agent"
+    assert sent(step)["error"]["code"] == -32601
+
+
+@given(st.sampled_from(AGENTS[2:]), st.booleans(), st.dictionaries(st.text(), st.integers()))
+def test_all_else_of_the_agent_passes(method: str, is_request: bool, params: dict[str, int]) -> None:
+    passed = message(**({"id": "x"} if is_request else {}), method=method, params=params)
+    assert router().from_agent(passed) == [Pass("editor", passed.raw)]
+
+
+@given(st.sampled_from(EDITORS), st.booleans(), st.dictionaries(st.text(), st.integers()))
+def test_all_else_of_the_editor_passes(method: str, is_request: bool, params: dict[str, int]) -> None:
+    passed = message(**({"id": "x"} if is_request else {}), method=method, params=params)
+    assert router().from_editor(passed) == [Pass("agent", passed.raw)]
+
+
+def test_answers_pass_but_those_to_mudrooms_questions() -> None:
+    here = router()
+    here.ask("secret")
+    other = message(id="other", result={"a": 1})
+    assert here.from_editor(other) == [Pass("agent", other.raw)]
+    own = message(id="secret", result={"a": 1})
+    assert here.from_editor(own) == [Answered("secret", {"a": 1})]
+    assert here.from_editor(own) == [Pass("agent", own.raw)], "once"
+
+
+def test_a_call_is_cancelled_and_other_cancellations_pass() -> None:
+    here = router()
+    asked = message(id=1, method="terminal/wait_for_exit", params={})
+    here.from_agent(asked)
+    cancel = message(method="$/cancel_request", params={"requestId": 1})
+    assert here.from_agent(cancel) == [Cancel("1")]
+    here.answered(asked)
+    assert here.from_agent(cancel) == [Pass("editor", cancel.raw)]
+    odd = message(method="$/cancel_request", params={"requestId": {"a": 1}})
+    assert here.from_agent(odd) == [Pass("editor", odd.raw)]
+
+
+# --- versions ---
+
+
+@pytest.mark.parametrize(("inside", "version", "passed"), [(True, 1, 1), (True, 2, 2), (False, 2, 1), (False, 1, 1)])
+def test_an_agent_outside_is_offered_version_1_alone(inside: bool, version: int, passed: int) -> None:
+    here = router(PLACE._replace(inside=inside))
+    asked = message(id=1, method="initialize", params={"protocolVersion": version, "info": {"name": "e"}})
+    (step,) = here.from_editor(asked)
+    assert sent(step)["params"]["protocolVersion"] == passed
+    assert ("clientCapabilities" in sent(step)["params"]) == (passed == 1)
+    assert sent(step)["params"]["info"] == {"name": "e"}
+
+
+def test_an_agent_outside_that_speaks_no_version_1_is_refused() -> None:
+    here = router(PLACE._replace(inside=False))
+    here.from_editor(message(id=1, method="initialize", params={"protocolVersion": 2}))
+    (step,) = here.from_agent(message(id=1, result={"protocolVersion": 2}))
+    assert "without --outside" in sent(step)["error"]["message"]
+
+
+def test_in_version_2_turns_pass_as_they_are() -> None:
+    here = router()
+    here.from_editor(message(id=1, method="initialize", params={"protocolVersion": 2}))
+    here.from_agent(message(id=1, result={"protocolVersion": 2}))
+    here.from_editor(message(id=2, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    here.from_agent(message(id=2, result={"sessionId": "s"}))
+    prompt = message(id=3, method="session/prompt", params={"sessionId": "s"})
+    assert here.from_editor(prompt) == [Pass("agent", prompt.raw)]
+    done = message(id=3, result={"messageId": "m"})
+    assert here.from_agent(done) == [Pass("editor", done.raw)]
+    asked = message(id=4, method="session/request_permission", params={"sessionId": "s", "title": "T", "options": []})
+    assert "stays in the fork f" in sent(here.from_agent(asked)[0])["params"]["description"]
+
+
+# --- logins ---
+
+LOGINS = [
+    {"id": "key", "name": "Key"},
+    {"id": "tui", "name": "TUI", "type": "terminal", "args": ["login"]},
+    {"id": "meta", "name": "Login", "_meta": {"terminal-auth": {"command": "/bin/sh", "args": ["-c", "x"]}, "a": 1}},
+]
+
+
+@pytest.mark.parametrize(("inside", "kept"), [(True, LOGINS[:1]), (False, LOGINS)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_agent_inside_names_no_command_that_the_editor_runs(inside: bool, kept: Any, version: int) -> None:
+    here = router(PLACE._replace(inside=inside))
+    here.from_editor(message(id=1, method="initialize", params={"protocolVersion": version}))
+    result = {"protocolVersion": version if inside else 1, "authMethods": LOGINS, "x": 1}
+    (step,) = here.from_agent(message(id=1, result=result))
+    assert sent(step)["result"] == {**result, "authMethods": kept}
+
+
+def test_a_missing_login_says_where_to_log_in() -> None:
+    here = router()
+    here.from_editor(message(id=1, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    (step,) = here.from_agent(message(id=1, error={"code": -32000, "message": "Authentication required", "data": 1}))
+    assert sent(step)["error"] == {
+        "code": -32000, "data": 1,
+        "message": "Authentication required (log in outside the editor: mudroom agent run -- gemini)",
+    }  # fmt: skip
+    here.from_editor(message(id=2, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    other = message(id=2, error={"code": -32603, "message": "x"})
+    assert here.from_agent(other) == [Pass("editor", other.raw)]
+
+
+# --- turns ---
+
+
+def test_a_first_turn_has_a_first_word_and_each_turn_an_end() -> None:
+    here = router()
+    here.from_editor(message(id=1, method="session/new", params={"cwd": "/p", "mcpServers": []}))
+    here.from_agent(message(id=1, result={"sessionId": "s"}))
+    prompt = message(id=2, method="session/prompt", params={"sessionId": "s"})
+    first = here.from_editor(prompt)
+    assert "fork `f`" in sent(first[0])["params"]["update"]["content"]["text"]
+    assert first[1] == Pass("agent", prompt.raw)
+    done = message(id=2, result={"stopReason": "end_turn"})
+    assert here.from_agent(done) == [TurnEnd("s", done.raw)]
+    again = message(id=3, method="session/prompt", params={"sessionId": "s"})
+    assert here.from_editor(again) == [Pass("agent", again.raw)]
+
+
+def test_open_requests_are_answered_when_the_agent_ends() -> None:
+    here = router()
+    here.from_editor(message(id=1, method="session/prompt", params={"sessionId": "s"}))
+    here.from_editor(message(id="1", method="_x"))
+    (twice,) = here.from_editor(message(id=1, method="_y"))
+    assert sent(twice)["error"]["message"] == "a request with this id is open already"
+    lines = [json.loads(line) for line in here.close(-32603, "gone")]
+    assert [(line["id"], line["error"]["message"]) for line in lines] == [(1, "gone"), ("1", "gone")]
+    assert here.close(-32603, "gone") == []
+
+
+# --- permissions ---
+
+
+def permission(**call: Any) -> AcpMessage:
+    params = {
+        "sessionId": "s",
+        "toolCall": {"toolCallId": "c", **call},
+        "options": [
+            {"optionId": "y", "name": "Y", "kind": "allow_once"},
+            {"optionId": "n", "name": "N", "kind": "reject_once"},
+        ],
+    }
+    return message(id=1, method="session/request_permission", params=params)
+
+
+def text_of(content: list[Any]) -> str:
+    text: str = content[-1]["content"]["text"]
+    return text
+
+
+def test_the_verdict_stands_behind_what_the_tool_call_shows() -> None:
+    here = router()
+    shown = [{"type": "diff", "path": "/p/a", "oldText": "a", "newText": "b"}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": shown}
+    told = message(method="session/update", params={"sessionId": "s", "update": update})
+    assert here.from_agent(told) == [Pass("editor", told.raw)]
+    content = sent(here.from_agent(permission())[0])["params"]["toolCall"]["content"]
+    assert content[:-1] == shown, "a request without content would replace it"
+    assert text_of(content) == "mudroom: its effect stays in the fork f."
+    own = sent(here.from_agent(permission(content=[], rawInput={"command": "ls"}))[0])["params"]["toolCall"]
+    assert len(own["content"]) == 1
+    assert "the policy allows it (r)" in text_of(own["content"])
+
+
+@pytest.mark.parametrize("call", [{"rawInput": {"command": "x"}}, {"kind": "execute", "title": "x (does x)"}])
+def test_what_is_denied_is_answered_and_shown(call: dict[str, Any]) -> None:
+    here = router(verdict=Verdict("deny", rule="policy.yaml:2", reason="no\x1b[31m", instead="y"))
+    to_agent, to_editor = here.from_agent(permission(**call))
+    assert isinstance(to_agent, Pass)
+    assert to_agent.to == "agent"
+    assert sent(to_agent)["result"] == {"outcome": {"outcome": "selected", "optionId": "n"}}
+    text = text_of(sent(to_editor)["params"]["update"]["content"])
+    assert text == "mudroom refused it: no\\x1b[31m (policy.yaml:2); instead: y."
+
+
+@pytest.mark.parametrize("options", [[], None, 7, [{"kind": "reject_once"}], [{"optionId": "a", "kind": "allow_once"}]])
+def test_a_denial_without_an_option_to_reject(options: Any) -> None:
+    here = router(verdict=Verdict("deny"))
+    params = {"sessionId": "s", "toolCall": {"toolCallId": "c", "rawInput": {"command": "x"}}, "options": options}
+    step = here.from_agent(message(id=1, method="session/request_permission", params=params))[0]
+    assert sent(step)["result"] == {"outcome": {"outcome": "cancelled"}}
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda x: st.lists(x) | st.dictionaries(
+    st.sampled_from(("sessionId", "toolCall", "options", "content", "rawInput", "command", "title", "kind", "update",
+                     "sessionUpdate", "toolCallId", "type", "terminalId", "cwd", "mcpServers", "name", "fs",
+                     "additionalDirectories", "clientCapabilities", "protocolVersion", "requestId")), x)))  # fmt: skip
+def test_parameters_of_any_shape_raise_nothing(params: Any) -> None:
+    here = router(verdict=Verdict("deny"), terminal="t")
+    for method in ("session/request_permission", "session/update", "$/cancel_request"):
+        here.from_agent(message(id=1, method=method, params=params))
+        here.from_agent(message(method=method, params=params))
+    for number, method in enumerate(("initialize", "session/new", "session/load", "session/prompt", "session/fork")):
+        here.from_editor(message(id=number, method=method, params=params))
+        here.from_agent(message(id=number, result=params))
+    here.changed("ours")
+
+
+# --- terminals ---
+
+
+def test_a_terminal_of_mudrooms_is_text_and_any_other_passes() -> None:
+    here = router(terminal="shown")
+    content = [{"type": "terminal", "terminalId": "ours"}, {"type": "terminal", "terminalId": "theirs"}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+    (step,) = here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
+    got = sent(step)["params"]["update"]["content"]
+    assert got == [{"type": "content", "content": {"type": "text", "text": "shown"}}, content[1]]
+    (again,) = here.changed("ours")
+    assert json.loads(again)["params"]["update"] == {
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "content": got,
+    }  # fmt: skip
+    assert here.changed("theirs") == []
+
+
+def test_only_so_many_tool_calls_are_remembered() -> None:
+    here = router(terminal="shown")
+    for number in range(3000):
+        content = [{"type": "terminal", "terminalId": "ours"}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": str(number), "title": "t", "content": content}
+        here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
+    assert len(here.changed("ours")) == 1000
+
+
+# --- words ---
+
+
+def test_a_summary_names_files_and_commands_that_work() -> None:
+    entry = Entry("file", 0o644, 1, b"", 1, 1, 1, 0, 0, 1, 1)
+    changes = [Change(path, "added", None, entry) for path in (b"a.py", b".git/index", b"b`c")]
+    text = summary(PLACE, changes, 3)
+    assert "2 files are changed in the fork `f`: `a.py`, `bc`; commits: `mudroom diff f --commits`" in text
+    assert "`mudroom fork new f-turn3 --from f`, then `mudroom apply f-turn3`" in text
+    outside = summary(PLACE._replace(inside=False), changes[:1], 1)
+    assert "1 file is changed" in outside
+    assert outside.endswith("Apply: `mudroom apply f`")
+
+
+def test_a_fence_holds_any_output() -> None:
+    text = fenced("x\n```", "```\r\n````\x1b]0;title\x07\x1b[2J\x00end", "")
+    fence = "`" * 5
+    assert text == f"{fence}console\n$ x ```\n```\n````end\n{fence}"
+    assert len(fenced("x", "y" * 100_000, "")) < 20_000
