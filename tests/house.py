@@ -91,11 +91,12 @@ ROOMS: Mapping[str, Room] = {
         (*_MIDDLE, "review"),
         (("shape",), ("state",), ("api",), ("server",)),
     ),
+    "mcp": Room("mudroom mcp: a fork's tools over the Model Context Protocol", (*_MIDDLE, "tools")),
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "keeper"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "mcp", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

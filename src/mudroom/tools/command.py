@@ -105,6 +105,7 @@ def _run(
     session, collected = workspace.session, _Collected(context)
     allowed = session.actor.settings.timeout
     asked = arguments["timeout"] or SECONDS
+    workspace.share_files()
     result = session.run(
         argv,
         fork=workspace.fork,
@@ -150,7 +151,7 @@ def _end_lines(result: Result, asked: float) -> list[str]:
     if result.timed_out:
         head += f", ended after {asked:g} s: raise timeout, or use background"
     files = summarise(result.changeset.changes).files
-    head += f"; the fork differs from the project in {files:,} files" if files else ""
+    head += f"; the fork differs from the project in {files:,} {'file' if files == 1 else 'files'}" if files else ""
     lines = [head]
     if result.checkpoint is not None:
         lines.append(f"a checkpoint was made before it: {result.checkpoint}; rollback returns to it")

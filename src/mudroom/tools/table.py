@@ -26,13 +26,19 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
 )
 
 
-def call(workspace: ToolWorkspace, name: str, arguments: object, context: ToolContext = ALONE) -> ToolResult:
+def call(
+    workspace: ToolWorkspace,
+    name: str,
+    arguments: object,
+    context: ToolContext = ALONE,
+    tools: Mapping[str, Tool] = TOOLS,
+) -> ToolResult:
     """Return the result of a tool. ``arguments``: an object as parsed from JSON; None: no arguments. Raise Cancelled
     if the call was cancelled before its command was started; every other failure is a result."""
-    tool = TOOLS.get(name)
+    tool = tools.get(name)
     try:
         if tool is None:
-            raise ToolError(f"there is no tool {ascii(name)[:80]}", f"the tools are {', '.join(TOOLS)}")
+            raise ToolError(f"there is no tool {ascii(name)[:80]}", f"the tools are {', '.join(tools)}")
         return tool.function(workspace, checked(tool.input_schema, arguments or {}, name), context)
     except ToolError as error:
         return failed(error)

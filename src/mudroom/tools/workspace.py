@@ -112,6 +112,13 @@ class ToolWorkspace:
                 ) from None
         return forks.files(name).tree()
 
+    def share_files(self) -> None:
+        """Let file tools work beside the next command, in its mount: otherwise they would wait for its end."""
+        try:
+            self.tree()
+        except ToolError:
+            pass  # a command of another process is there, and they refuse
+
     def path(self, tree: Tree, path: str) -> bytes:
         """Return the path relative to the project, resolved in the fork's view. Raise ToolError if it leads out."""
         return inside(tree, self.session.project, path)
