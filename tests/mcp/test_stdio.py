@@ -93,7 +93,7 @@ def test_a_client_that_only_reads_leaves_no_fork(place: Place, peer: Stdio) -> N
         (b'{"jsonrpc": "2.0", "id": 1, "method": "no/such"}', message.METHOD_NOT_FOUND),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', message.INVALID_REQUEST),  # not initialized
         (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}', message.INVALID_PARAMS),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 3}}', message.INVALID_PARAMS),
+        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":3}}', message.INVALID_PARAMS),
     ],
     ids=range(20),
 )  # fmt: skip

@@ -161,7 +161,7 @@ class Web:
         }
 
     def send(
-        self, body: bytes | Message, method: str = "POST", path: str = "/mcp", **headers: str | None
+        self, body: bytes | Message, method: str = "POST", path: str = "/mcp", /, **headers: str | None
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body. A header of None is left out."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
