@@ -129,15 +129,19 @@ def _run(
     data = {
         "output": shown_output,
         "truncated": truncated,
-        "id": identity,
         "exit_code": result.exit_code,
-        "timed_out": result.timed_out,
         "seconds": round(result.duration, 3),
         "changed_files": changed.files,
+    }
+    more_data = {
+        "id": identity,
+        "timed_out": result.timed_out,
         "checkpoint": result.checkpoint,
+        "limits": [str(limit) for limit in result.reached],
         "notes": list(result.notes),
         "denials": [denial_to_json(denial) for denial in result.denials],
     }
+    data |= {name: value for name, value in more_data.items() if value}  # clients show all of it to their models
     return ToolResult(_with_end(shown_output, _end_lines(result, asked)), data)
 
 
@@ -326,7 +330,9 @@ COMMAND_TOOLS = (
                     "type": "integer",
                     "description": "Files in which the fork differs from the project.",
                 },
-                "checkpoint": {"type": ["string", "null"]},
+                "checkpoint": {"type": "string", "description": "Made before the command; rollback returns to it."},
+                "notes": {"type": "array", "items": _STRING},
+                "denials": {"type": "array", "items": {"type": "object"}},
                 "running": _FLAG,
                 "since": _STRING,
             },
