@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from mudroom.mcp import message
 from mudroom.mcp.message import Id, Json, RpcRequest
-from mudroom.mcp.revision import Peer
+from mudroom.mcp.revision import McpPeer
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import Any
 
@@ -23,7 +23,7 @@ class Call:
     """Owner: the thread that answers the request; ``cancellation`` is thread-safe."""
 
     def __init__(
-        self, request: RpcRequest, peer: Peer, send: Send, clock: Callable[[], float] = time.monotonic
+        self, request: RpcRequest, peer: McpPeer, send: Send, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``send``: writes a message to the client, in the stream of this request. Raises OSError if it is gone."""
         self.id: Id = request.id

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from mudroom.mcp import message
 from mudroom.mcp.call import Call, Send
 from mudroom.mcp.message import INVALID_REQUEST, Id, Json, RpcAnswer, RpcError, RpcRequest
-from mudroom.mcp.revision import Peer
+from mudroom.mcp.revision import McpPeer
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.typing import Any
 
@@ -18,12 +18,12 @@ MOST_CALLS = 128
 _LOOK = 0.25
 
 
-class Connection:
+class McpConnection:
     """``_lock`` guards the calls, the questions and ``is_closed``. ``peer`` is replaced as a whole by the thread that
     reads ``initialize``, and the workspace set once, by ``Server.workspace`` with its lock."""
 
     def __init__(self) -> None:
-        self.peer: Peer | None = None
+        self.peer: McpPeer | None = None
         self.workspace: ToolWorkspace | None = None
         self._lock = threading.Lock()
         self._calls: dict[Id, Call] = {}
@@ -31,7 +31,7 @@ class Connection:
         self._asked = 0
         self.is_closed = False
 
-    def begin(self, request: RpcRequest, peer: Peer, send: Send) -> Call:
+    def begin(self, request: RpcRequest, peer: McpPeer, send: Send) -> Call:
         """Return the call of a request, which may be cancelled from now on. Raise RpcError if it cannot begin."""
         with self._lock:
             if self.is_closed:

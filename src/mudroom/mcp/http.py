@@ -25,7 +25,7 @@ import h11
 from mudroom.errors import MudroomError
 from mudroom.mcp import message, revision
 from mudroom.mcp.call import Call
-from mudroom.mcp.connection import Connection
+from mudroom.mcp.connection import McpConnection
 from mudroom.mcp.message import MOST, Id, Json, RpcError, RpcRequest
 from mudroom.mcp.server import Server
 from mudroom.typing import NamedTuple
@@ -57,12 +57,12 @@ class _Refused(Exception):
 class _Kept(NamedTuple):
     """A session of a client."""
 
-    connection: Connection
+    connection: McpConnection
     used: list[float]
     """The time of its last request, one item."""
 
 
-class Listener:
+class McpListener:
     """Accepts connections. ``_lock`` guards the sessions, the shared connections and the count of threads."""
 
     def __init__(self, server: Server, port: int, token: str) -> None:
@@ -70,7 +70,7 @@ class Listener:
         self._server, self.token = server, token
         self._lock = threading.Lock()
         self._sessions: dict[str, _Kept] = {}
-        self._shared: dict[str, Connection] = {}
+        self._shared: dict[str, McpConnection] = {}
         self._threads = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -83,7 +83,7 @@ class Listener:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}{PATH}"
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> McpListener:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -124,7 +124,7 @@ class Listener:
     def server(self) -> Server:
         return self._server
 
-    def opened(self, connection: Connection) -> str:
+    def opened(self, connection: McpConnection) -> str:
         """Keep the connection of a new session; return the session's id."""
         self._end_idle()
         identity = secrets.token_urlsafe(24)
@@ -134,7 +134,7 @@ class Listener:
             self._sessions[identity] = _Kept(connection, [time.monotonic()])
         return identity
 
-    def of_session(self, identity: str) -> Connection:
+    def of_session(self, identity: str) -> McpConnection:
         with self._lock:
             kept = self._sessions.get(identity)
             if kept is None:
@@ -142,14 +142,14 @@ class Listener:
             kept.used[0] = time.monotonic()
             return kept.connection
 
-    def of_client(self, name: str) -> Connection:
+    def of_client(self, name: str) -> McpConnection:
         """Return the connection that clients without sessions share, by their name."""
         with self._lock:
             connection = self._shared.get(name)
             if connection is None:
                 if len(self._shared) >= MOST_SESSIONS:
                     raise _Refused(503, f"clients of {MOST_SESSIONS} names are served")
-                connection = self._shared[name] = Connection()
+                connection = self._shared[name] = McpConnection()
             return connection
 
     def ended(self, identity: str) -> None:
@@ -174,7 +174,7 @@ class _Exchange:
     """One TCP connection: requests and answers in turn. Owner: its thread; ``_lock`` is held for each event of a
     stream, which threads of the call send, too."""
 
-    def __init__(self, listener: Listener, accepted: socket.socket) -> None:
+    def __init__(self, listener: McpListener, accepted: socket.socket) -> None:
         self._listener, self._socket = listener, accepted
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_PIECE)
         self._lock = threading.Lock()
@@ -296,9 +296,9 @@ class _Exchange:
                 raise
         self._answer(connection, call, more)
 
-    def _connection(self, request: RpcRequest, headers: Mapping[str, str]) -> Connection:
+    def _connection(self, request: RpcRequest, headers: Mapping[str, str]) -> McpConnection:
         if request.method == "initialize":
-            return Connection()
+            return McpConnection()
         try:
             peer = revision.enveloped(request.params)
         except RpcError as problem:
@@ -312,7 +312,7 @@ class _Exchange:
             raise _Refused(400, "initialize first; then each request names its Mcp-Session-Id")
         return self._listener.of_session(identity)
 
-    def _answer(self, connection: Connection, call: Call, more: list[tuple[bytes, bytes]]) -> None:
+    def _answer(self, connection: McpConnection, call: Call, more: list[tuple[bytes, bytes]]) -> None:
         """Answer a call. It runs in a thread of its own, while this one waits for the end of the connection."""
         done = _Done()
         answers: list[Json | None] = []

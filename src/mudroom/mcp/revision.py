@@ -26,7 +26,7 @@ SERVER_KEY = _META + "serverInfo"
 LONGEST_NAME = 200
 
 
-class Peer(NamedTuple):
+class McpPeer(NamedTuple):
     """What a client says of itself. None of it is trusted: it names a fork, and chooses the form of answers."""
 
     revision: str
@@ -44,17 +44,17 @@ class Peer(NamedTuple):
         return self.is_enveloped or HANDSHAKES.index(self.revision) >= HANDSHAKES.index("2025-06-18")
 
 
-def introduced(params: Mapping[str, Any]) -> Peer:
+def introduced(params: Mapping[str, Any]) -> McpPeer:
     """Return the peer of an ``initialize``. An unknown revision is answered with the newest that has a handshake."""
     asked = params.get("protocolVersion")
     if not isinstance(asked, str):
         raise RpcError(INVALID_PARAMS, "initialize needs protocolVersion, a string", {"supported": list(HANDSHAKES)})
     revision = asked if asked in HANDSHAKES else HANDSHAKES[-1]
     capabilities = _object(params.get("capabilities"))
-    return Peer(revision, _name(params.get("clientInfo")), _asks(capabilities) and revision >= "2025-06-18")
+    return McpPeer(revision, _name(params.get("clientInfo")), _asks(capabilities) and revision >= "2025-06-18")
 
 
-def enveloped(params: Mapping[str, Any]) -> Peer | None:
+def enveloped(params: Mapping[str, Any]) -> McpPeer | None:
     """Return the peer of an enveloped request; None if it is not enveloped. Raise RpcError if the envelope is not
     complete, or of an unknown revision."""
     meta = params.get("_meta")
@@ -66,7 +66,7 @@ def enveloped(params: Mapping[str, Any]) -> Peer | None:
     if revision not in ENVELOPED:
         data = {"supported": list(ENVELOPED), "requested": revision[:LONGEST_NAME]}
         raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    return Peer(revision, _name(meta.get(CLIENT_KEY)), _asks(meta[CAPABILITIES_KEY]))
+    return McpPeer(revision, _name(meta.get(CLIENT_KEY)), _asks(meta[CAPABILITIES_KEY]))
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -90,7 +90,7 @@ _HOLDS = {"tools/list": 3_600_000, "server/discover": 3_600_000, "resources/temp
 """Milliseconds."""
 
 
-def shaped(peer: Peer, method: str, value: Json, server: Mapping[str, str]) -> Json:
+def shaped(peer: McpPeer, method: str, value: Json, server: Mapping[str, str]) -> Json:
     """Return a result in the form of the peer's revision."""
     if not peer.is_enveloped:
         return value

@@ -22,7 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.mcp import message, resource, revision
 from mudroom.mcp.approval import WAIT, ClientApprover, InputNeeded
 from mudroom.mcp.call import Call, Send
-from mudroom.mcp.connection import Connection
+from mudroom.mcp.connection import McpConnection
 from mudroom.mcp.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -35,7 +35,7 @@ from mudroom.mcp.message import (
     RpcNotification,
     RpcRequest,
 )
-from mudroom.mcp.revision import Peer
+from mudroom.mcp.revision import McpPeer
 from mudroom.sandbox.client.cancellation import Cancelled
 from mudroom.session import Session
 from mudroom.tools.apply import APPLY
@@ -81,7 +81,7 @@ class Server:
 
     # --- one message ---
 
-    def begin(self, connection: Connection, request: RpcRequest, send: Send) -> Call:
+    def begin(self, connection: McpConnection, request: RpcRequest, send: Send) -> Call:
         """Return the call of a request. Raise RpcError if it is answered with an error at once."""
         try:
             return connection.begin(request, self._peer(connection, request), send)
@@ -89,7 +89,7 @@ class Server:
             problem.identity = request.id
             raise
 
-    def answer(self, connection: Connection, call: Call) -> Json | None:
+    def answer(self, connection: McpConnection, call: Call) -> Json | None:
         """Return the answer to a call; None if it was cancelled. Ends the call."""
         try:
             method = _METHODS.get(call.method)
@@ -111,14 +111,14 @@ class Server:
             connection.end(call)
         return None if call.cancellation.is_set else answer
 
-    def take(self, connection: Connection, other: RpcMessage) -> None:
+    def take(self, connection: McpConnection, other: RpcMessage) -> None:
         """Take a message that is not answered."""
         if isinstance(other, RpcAnswer):
             connection.heard(other)
         elif isinstance(other, RpcNotification) and other.method == "notifications/cancelled":
             connection.cancel(other.params.get("requestId"))
 
-    def _peer(self, connection: Connection, request: RpcRequest) -> Peer:
+    def _peer(self, connection: McpConnection, request: RpcRequest) -> McpPeer:
         if request.method == "initialize":
             peer = revision.introduced(request.params)
             connection.peer = peer
@@ -126,7 +126,7 @@ class Server:
         peer_of_request = revision.enveloped(request.params) or connection.peer
         if peer_of_request is None:
             if request.method == "ping":
-                return Peer(revision.HANDSHAKES[-1])
+                return McpPeer(revision.HANDSHAKES[-1])
             if request.method not in _METHODS:
                 raise RpcError(METHOD_NOT_FOUND, f"Method not found: {ascii(request.method)[:100]}")
             raise RpcError(INVALID_REQUEST, "initialize first, or send the envelope of 2026-07-28 in params._meta")
@@ -134,7 +134,7 @@ class Server:
 
     # --- workspaces ---
 
-    def workspace(self, connection: Connection, peer: Peer) -> ToolWorkspace:
+    def workspace(self, connection: McpConnection, peer: McpPeer) -> ToolWorkspace:
         """Return the workspace of a client."""
         with self._lock:
             if connection.workspace is None:
@@ -147,7 +147,7 @@ class Server:
                     connection.workspace = ToolWorkspace(self.session, stem=fork_stem(peer.name))
             return connection.workspace
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: McpConnection) -> None:
         """End the commands of a client that is gone, and wait for them. Its fork stays, unless nothing was done in
         it."""
         connection.close()
@@ -167,7 +167,7 @@ class Server:
 # --- methods ---
 
 
-def _initialize(server: Server, _connection: Connection, call: Call) -> Json:
+def _initialize(server: Server, _connection: McpConnection, call: Call) -> Json:
     return {
         "protocolVersion": call.peer.revision,
         "capabilities": _capabilities(),
@@ -176,7 +176,7 @@ def _initialize(server: Server, _connection: Connection, call: Call) -> Json:
     }
 
 
-def _discover(server: Server, _connection: Connection, _call: Call) -> Json:
+def _discover(server: Server, _connection: McpConnection, _call: Call) -> Json:
     del server
     return {
         "supportedVersions": [*revision.HANDSHAKES, *revision.ENVELOPED],
@@ -189,15 +189,15 @@ def _capabilities() -> Json:
     return {"tools": {"listChanged": False}, "resources": {"listChanged": False, "subscribe": False}}
 
 
-def _ping(_server: Server, _connection: Connection, _call: Call) -> Json:
+def _ping(_server: Server, _connection: McpConnection, _call: Call) -> Json:
     return {}
 
 
-def _list_tools(server: Server, _connection: Connection, call: Call) -> Json:
+def _list_tools(server: Server, _connection: McpConnection, call: Call) -> Json:
     return {"tools": [shape_of(tool, call.peer) for tool in server.tools.values()]}
 
 
-def shape_of(tool: Tool, peer: Peer) -> Json:
+def shape_of(tool: Tool, peer: McpPeer) -> Json:
     """Return a tool as the client's revision describes it."""
     shape: Json = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
     if peer.knows_structure:
@@ -213,7 +213,7 @@ def shape_of(tool: Tool, peer: Peer) -> Json:
     return shape
 
 
-def _call_tool(server: Server, connection: Connection, call: Call) -> Json:
+def _call_tool(server: Server, connection: McpConnection, call: Call) -> Json:
     name, arguments = call.params.get("name"), call.params.get("arguments")
     if not isinstance(name, str) or name not in server.tools:
         shown = ascii(name)[:100] if isinstance(name, str) else "no name"
@@ -245,29 +245,29 @@ def _call_tool(server: Server, connection: Connection, call: Call) -> Json:
     return _shape_of_result(done, call.peer)
 
 
-def _shape_of_result(done: ToolResult, peer: Peer) -> Json:
+def _shape_of_result(done: ToolResult, peer: McpPeer) -> Json:
     shape: Json = {"content": [{"type": "text", "text": done.text}], "isError": done.is_error}
     if peer.knows_structure:
         shape["structuredContent"] = done.data
     return shape
 
 
-def _list_resources(server: Server, connection: Connection, call: Call) -> Json:
+def _list_resources(server: Server, connection: McpConnection, call: Call) -> Json:
     return {"resources": resource.listed(server.workspace(connection, call.peer))}
 
 
-def _list_templates(_server: Server, _connection: Connection, _call: Call) -> Json:
+def _list_templates(_server: Server, _connection: McpConnection, _call: Call) -> Json:
     return {"resourceTemplates": resource.TEMPLATES}
 
 
-def _read_resource(server: Server, connection: Connection, call: Call) -> Json:
+def _read_resource(server: Server, connection: McpConnection, call: Call) -> Json:
     uri = call.params.get("uri")
     if not isinstance(uri, str):
         raise RpcError(INVALID_PARAMS, "resources/read needs uri, a string")
     return {"contents": resource.contents(server.workspace(connection, call.peer), uri)}
 
 
-_METHODS: Mapping[str, Callable[[Server, Connection, Call], Json]] = {
+_METHODS: Mapping[str, Callable[[Server, McpConnection, Call], Json]] = {
     "initialize": _initialize,
     "server/discover": _discover,
     "ping": _ping,

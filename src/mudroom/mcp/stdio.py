@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mudroom.mcp import message
 from mudroom.mcp.call import Call
-from mudroom.mcp.connection import Connection
+from mudroom.mcp.connection import McpConnection
 from mudroom.mcp.message import MOST, Json, RpcError, RpcRequest, too_large
 from mudroom.mcp.server import AT_ONCE, Server
 
@@ -66,7 +66,7 @@ def lines(descriptor: int) -> Iterator[bytes | RpcError]:
 
 def serve(server: Server, read: int, write: int) -> None:
     """Serve one client until the end of ``read``."""
-    stream, connection = Stream(write), Connection()
+    stream, connection = Stream(write), McpConnection()
     try:
         for line in lines(read):
             if line == b"" or (isinstance(line, bytes) and line.isspace()):
@@ -81,7 +81,7 @@ def serve(server: Server, read: int, write: int) -> None:
         server.close(connection)
 
 
-def _take(server: Server, connection: Connection, stream: Stream, line: bytes | RpcError) -> None:
+def _take(server: Server, connection: McpConnection, stream: Stream, line: bytes | RpcError) -> None:
     if isinstance(line, RpcError):
         raise line
     parsed = message.parse(line)
@@ -100,7 +100,7 @@ def _take(server: Server, connection: Connection, stream: Stream, line: bytes | 
         raise RpcError(message.INTERNAL_ERROR, "no thread can be started: try again", identity=call.id) from None
 
 
-def _answer(server: Server, connection: Connection, stream: Stream, call: Call) -> None:
+def _answer(server: Server, connection: McpConnection, stream: Stream, call: Call) -> None:
     answer = server.answer(connection, call)
     if answer is not None:
         try:

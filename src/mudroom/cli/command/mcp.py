@@ -97,7 +97,7 @@ def _http(args: argparse.Namespace, context: Context, session: Session) -> int:
     from mudroom.mcp.server import Server
 
     server = Server(session, _options(args), context.terminal.note)
-    with http.Listener(server, args.http, os.urandom(24).hex()) as listener:
+    with http.McpListener(server, args.http, os.urandom(24).hex()) as listener:
         if context.as_json:
             report = {"schema": "mudroom.mcp/1", "url": listener.url, "token": listener.token}
             context.terminal.out(json.dumps(report))
