@@ -10,6 +10,7 @@ from conftest import Place
 from mudroom.mcp.connection import MOST_CALLS
 from wire import Stdio, mudroom, server
 
+pytestmark = pytest.mark.slow
 POLICY = "commands: {classes: {destructive: require_approval}, approval_timeout: 60s}\n"
 
 

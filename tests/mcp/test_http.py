@@ -14,6 +14,8 @@ from conftest import Place, full_listing
 from mudroom.mcp import message
 from wire import Web, mudroom, web
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, client: Any) -> Iterator[Web]:

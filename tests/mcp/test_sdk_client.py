@@ -57,9 +57,10 @@ async def _connected(
             yield client
 
 
+pytestmark = pytest.mark.slow
 every_way = pytest.mark.parametrize(
     ("transport", "mode"),
-    [(transport, mode) for transport in ("stdio", "http") for mode in (HANDSHAKE, ENVELOPED, "auto")],
+    [(transport, mode) for transport in ("stdio", "http") for mode in (HANDSHAKE, ENVELOPED)],
 )
 
 
@@ -69,7 +70,8 @@ def data(result: Any) -> dict[str, Any]:
     return result.structured_content
 
 
-@every_way
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", [HANDSHAKE, ENVELOPED, "auto"])
 def test_every_tool(place: Place, transport: str, mode: str) -> None:
     place.write("src/app.py", "def double(x):\n    return x + x\n")
     tick()

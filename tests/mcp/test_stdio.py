@@ -18,6 +18,8 @@ from mudroom.mcp import message
 from mudroom.mcp.connection import MOST_CALLS
 from wire import Stdio, mudroom, server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def peer(place: Place) -> Iterator[Stdio]:
@@ -335,3 +337,42 @@ def test_the_verb_says_what_is_wrong(place: Place) -> None:
     assert "is not a port" in mudroom(place, "mcp", "--http", "-1").stderr
     done = mudroom(place, "mcp")  # the end of stdin at once
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_person_applies_discards_and_rolls_back_while_the_client_goes_on(place: Place, peer: Stdio) -> None:
+    peer.initialize()
+    peer.call("edit", path="a.txt", old_string="one", new_string="two")
+    assert mudroom(place, "apply", "tester", "--yes").returncode == 0
+    assert (place.project / "a.txt").read_text() == "two\n"
+    peer.call("edit", path="a.txt", old_string="two", new_string="three")
+    assert peer.call("bash", command="cat a.txt")["structuredContent"]["output"] == "three\n"
+    assert peer.call("status")["structuredContent"]["files"] == 1
+    peer.call("checkpoint", name="p")
+    peer.call("write", path="late", content="")
+    assert mudroom(place, "rollback", "p", "--fork", "tester", "--yes").returncode == 0
+    assert peer.call("read", path="late")["isError"]
+    assert mudroom(place, "discard", "tester").returncode == 0
+    assert peer.call("read", path="a.txt")["structuredContent"]["text"] == "two"
+    assert peer.call("bash", command="cat a.txt")["structuredContent"]["output"] == "two\n"
+
+
+def test_a_person_edits_the_project_while_the_client_works(place: Place, peer: Stdio) -> None:
+    peer.initialize()
+    assert peer.call("read", path="a.txt")["structuredContent"]["text"] == "one"
+    place.write("a.txt", "changed\n")
+    place.write("new.txt", "new\n")
+    assert peer.call("read", path="a.txt")["structuredContent"]["text"] == "changed"
+    assert peer.call("bash", command="cat new.txt")["structuredContent"]["output"] == "new\n"
+    assert peer.call("glob", pattern="new.*")["structuredContent"]["paths"] == ["new.txt"]
+    assert "not found" in peer.call("edit", path="a.txt", old_string="one", new_string="x")["content"][0]["text"]
+
+
+def test_a_secret_is_not_shown_and_said_to_be_one(place: Place) -> None:
+    place.write(".env", "TOKEN=very-secret\n")
+    with server(place) as client:
+        client.initialize()
+        shown = client.call("read", path=".env")
+        assert "very-secret" not in json.dumps(shown) and "secret" in shown["content"][0]["text"]
+        assert client.call("grep", pattern="very-secret", path=".env")["structuredContent"]["matches"] == []
+        read = client.answer(client.begin("resources/read", uri="mudroom:///files/.env"))
+        assert "very-secret" not in json.dumps(read)

@@ -39,6 +39,8 @@ IDLE = 3_600.0
 PATIENCE = 60.0
 """Seconds that a client may take to send a request, or to read an answer."""
 _PIECE = 1 << 16
+_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+"""Only Linux tells that the other side has closed its half, poll(2)."""
 _SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"
 _STATUS = {message.METHOD_NOT_FOUND: 404, message.HEADER_MISMATCH: 400, message.UNSUPPORTED_VERSION: 400}
 """Status of an error in 2026-07-28; other errors of a request are answered with 200."""
@@ -347,7 +349,7 @@ class _Exchange:
         """Wait until the call is done. If the client closes the connection, cancel the call."""
         poller = select.poll()
         poller.register(done.fileno(), select.POLLIN)
-        poller.register(self._socket, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+        poller.register(self._socket, _HANG_UP)
         while True:
             ready = dict(poller.poll())
             if done.fileno() in ready:

@@ -34,14 +34,19 @@ _NEW = schema.string("Text to put in its place.")
 _ALL = schema.flag("Replace every occurrence. Otherwise old_string must occur exactly once.")
 
 
-def _regular(tree: Tree, at: bytes) -> int:
-    """Return the size of a regular file. Raise ToolError if there is none."""
+def _regular(workspace: ToolWorkspace, tree: Tree, at: bytes) -> int:
+    """Return the size of a regular file. Raise ToolError if there is none, or it is a secret that is not shown."""
     entry = tree.look(at) if at else None
     if entry is None or entry.kind != "file":
         if not at or (entry is not None and entry.kind == "directory"):
             raise ToolError(f"{shown(at)} is a directory", "list shows what is in it")
         error = no_file(entry, at) if entry is not None else refusal(tree.look, at)
         raise ToolError(f"{shown(at)}: {(error.strerror or 'not a file').lower()}", _similar(tree, at))
+    if not entry.size and workspace.session.forks.secrets.hides(at):
+        raise ToolError(
+            f"{shown(at)} is a secret of the user's, and appears as an empty file",
+            "go on without it, or ask the user: secrets.show in the policy shows it",
+        )
     return entry.size
 
 
@@ -66,7 +71,7 @@ def _similar(tree: Tree, at: bytes) -> str:
 def _read(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     tree = workspace.tree()
     at = workspace.path(tree, arguments["path"])
-    size = _regular(tree, at)
+    size = _regular(workspace, tree, at)
     first, limit = arguments["offset"], arguments["limit"]
     lines: list[str] = []
     number, length, more = 0, 0, False
@@ -135,7 +140,7 @@ def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> Tool
     with workspace.edits:
         tree = workspace.tree()
         at = workspace.path(tree, path)
-        if _regular(tree, at) > LARGEST:
+        if _regular(workspace, tree, at) > LARGEST:
             raise ToolError(f"{shown(at)} is larger than {LARGEST:,} bytes", "edit it by bash, e.g. with sed or python")
         before = tree.read(at)
         if b"\0" in before[:_HEAD]:
