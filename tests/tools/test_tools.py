@@ -186,6 +186,18 @@ def test_files_are_found_by_name_and_content(desk: Desk) -> None:
     assert desk("glob", pattern="../*").is_error
 
 
+def test_a_path_of_a_result_can_be_sent_back(desk: Desk) -> None:
+    desk(
+        "bash", command=r"printf x > 'back\slash'; printf x > $'line\nend'; printf x > $'esc\e[31m'; printf x > ' sp '"
+    )
+    paths = desk("glob", pattern="*").data["paths"]
+    assert {"back\\slash", "line\nend", "esc\x1b[31m", " sp "} <= set(paths)
+    for path in paths:
+        assert not desk("read", path=path).is_error
+    text = desk("glob", pattern="*").text + desk("list").text + desk("grep", pattern="x").text
+    assert "\x1b" not in text and "line\nend" not in text
+
+
 def test_an_expression_that_never_ends_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mudroom.tools.matcher.SECONDS", 0.3)
     desk("write", path="evil", content="a" * 5_000 + "b\n")

@@ -9,7 +9,7 @@ from mudroom.stage.buffer.files import no_file, refusal
 from mudroom.tools import schema
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import MOST, decoded, first_part, short_line
-from mudroom.tools.path import shown
+from mudroom.tools.path import named, shown
 from mudroom.tools.replacement import Edit, edited
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.tools.workspace import ToolWorkspace
@@ -94,7 +94,7 @@ def _read(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     text = "".join(f"{first + index:>6}\t{line}\n" for index, line in enumerate(lines))
     if more:
         text += f"[… the file goes on: read with offset {last + 1}]\n"
-    data = {"path": shown(at), "text": "\n".join(lines), "first_line": first, "last_line": last, "more": more}
+    data = {"path": named(at), "text": "\n".join(lines), "first_line": first, "last_line": last, "more": more}
     return ToolResult(text or "[the file is empty]\n", {**data, "bytes": size})
 
 
@@ -119,7 +119,7 @@ def _write(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Tool
         workspace.write(at, content)
     created = entry is None
     text = f"{'created' if created else 'replaced'} {shown(at)} in the fork, {len(content):,} bytes"
-    return ToolResult(text, {"path": shown(at), "created": created, "bytes": len(content)})
+    return ToolResult(text, {"path": named(at), "created": created, "bytes": len(content)})
 
 
 def _edit(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
@@ -149,7 +149,7 @@ def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> Tool
         workspace.write(at, done.content)
     difference, added, removed = _difference(before, done.content, at)
     data = {
-        "path": shown(at),
+        "path": named(at),
         "replacements": done.replacements,
         "lines_added": added,
         "lines_removed": removed,

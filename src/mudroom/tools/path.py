@@ -36,7 +36,13 @@ def parts_of(raw: bytes) -> list[bytes]:
 
 
 def shown(path: bytes) -> str:
+    """Return a path for a text: one line, without control characters."""
     return show(path) if path else "."
+
+
+def named(path: bytes) -> str:
+    """Return a path for data, as it can be sent back. A name that is not UTF-8 cannot: only commands reach it."""
+    return path.decode("utf-8", "replace") or "."
 
 
 _HOW = "give a path relative to the project, such as src/main.py"

@@ -15,7 +15,7 @@ from mudroom.tools import schema
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import MOST, decoded, short_line
 from mudroom.tools.matcher import Matcher
-from mudroom.tools.path import shown
+from mudroom.tools.path import named, shown
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
 from mudroom.tools.workspace import ToolWorkspace
 from mudroom.typing import Any
@@ -76,7 +76,7 @@ def _list(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     if left > 0:
         lines.append(f"[… {left:,} more: list with offset {start + len(rows)}]")
     text = "\n".join(lines) or "[empty]"
-    return ToolResult(text + "\n", {"path": shown(at), "entries": rows, "more": max(left, 0)})
+    return ToolResult(text + "\n", {"path": named(at), "entries": rows, "more": max(left, 0)})
 
 
 def _entry(name: bytes, entry: Entry) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _glob(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
         key=lambda item: (-item[1].mtime, item[0]),
     )
     limit = arguments["limit"]
-    listed = [shown(path) for path, _entry in found[:limit]]
-    lines = list(listed)
+    listed = [named(path) for path, _entry in found[:limit]]
+    lines = [shown(path) for path, _entry in found[:limit]]
     if len(found) > limit:
         lines.append(f"[… {len(found) - limit:,} more: narrow the pattern, or raise limit]")
     if skipped:
@@ -170,7 +170,7 @@ def _grep(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
                 lines.append(f"{shown(path)}{':' if is_match else '-'}{line}{':' if is_match else '-'}{text}")
                 size += len(lines[-1])
                 if is_match:
-                    matches.append({"path": shown(path), "line": line, "text": text})
+                    matches.append({"path": named(path), "line": line, "text": text})
             if len(matches) >= limit or size > MOST:
                 why = "the limit is reached: narrow the pattern, path or glob"
                 break
