@@ -51,6 +51,7 @@ from bench.reach import reach
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, markdown, summary, to_json
+from bench.toolcalls import tool_calls
 from bench.view import workloads
 from mudroom.stage.layers.layer import remove_tree
 
@@ -58,6 +59,7 @@ Bench = Callable[[bytes, Scale], Iterator[Finding]]
 
 BENCHES: dict[str, tuple[Bench, ...]] = {
     "command": (session_command,),
+    "tools": (tool_calls,),
     "cold": (cold_command,),
     "classify": (classifying,),
     "limited": (limited, at_once),

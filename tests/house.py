@@ -83,6 +83,7 @@ ROOMS: Mapping[str, Room] = {
         (("confinement",), ("shared_sandbox",), ("",), ("agents",)),
     ),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
+    "tools": Room("tools for agents on one fork: a table of values, and the call of one", _MIDDLE),
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
     "web": Room(
@@ -90,12 +91,13 @@ ROOMS: Mapping[str, Room] = {
         (*_MIDDLE, "review"),
         (("shape",), ("state",), ("api",), ("server",)),
     ),
+    "mcp": Room("mudroom mcp: a fork's tools over the Model Context Protocol", (*_MIDDLE, "tools")),
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
     "acp": Room("between an editor and an agent: the Agent Client Protocol", _MIDDLE),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "acp", "keeper"),
+        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "mcp", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

@@ -169,6 +169,9 @@ class OpenAIResponses:
     def request(self, message: Message, _path: str) -> Request:
         offered = message.get("tools") or ()
         tools = [_tool(tool["name"], tool.get("parameters")) for tool in offered if tool.get("type") == "function"]
+        for space in offered:  # codex offers the tools of an MCP server so
+            inside = space.get("tools") or () if space.get("type") == "namespace" else ()
+            tools += [_tool(f"{space['name']}__{tool['name']}", tool.get("parameters")) for tool in inside]
         if any(tool.get("type") == "local_shell" for tool in offered):
             tools.append(Tool("local_shell", {"command": {"type": "array"}}))
         items = message.get("input")
@@ -234,10 +237,12 @@ class OpenAIResponses:
                 "type": "local_shell_call", "id": f"lsh_{number}", "call_id": f"call_{number}", "status": "completed",
                 "action": action,
             }  # fmt: skip
-        return {
+        item = {
             "type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed",
             "name": call.tool, "arguments": json.dumps(call.arguments),
         }  # fmt: skip
+        space, mark, name = call.tool.rpartition("__")
+        return {**item, "namespace": space, "name": name} if mark else item
 
 
 class Gemini:

@@ -44,11 +44,11 @@ class NoTool(Exception):
 TOOLS = {
     "shell": (
         "Bash", "bash", "shell", "local_shell", "shell_command", "exec_command", "run_shell_command", "execute_command",
-        "run_terminal_cmd", "developer__shell",
+        "run_terminal_cmd", "developer__shell", "mcp__mudroom__bash",
     ),
-    "read": ("Read", "read", "read_file"),
-    "edit": ("Edit", "edit", "replace", "str_replace"),
-    "write": ("Write", "write", "write_file"),
+    "read": ("Read", "read", "read_file", "mcp__mudroom__read"),
+    "edit": ("Edit", "edit", "replace", "str_replace", "mcp__mudroom__edit"),
+    "write": ("Write", "write", "write_file", "mcp__mudroom__write"),
 }  # fmt: skip
 """The names of known tools, by the kind of step."""
 

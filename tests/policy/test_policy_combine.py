@@ -94,6 +94,7 @@ def test_each_counts_alone(files: Files, which: str) -> None:
         ("user_commands.auto_apply", "always", "never", None, "never"),
         ("user_commands.auto_apply", "trusted", None, "always", "trusted"),
         ("user_commands.auto_apply_flagged", "true", "false", None, False),
+        ("mcp.apply", "true", "false", None, False),
         ("caches.limit", "1GB", "2GB", None, 10**9),
         ("caches.share", "agent", "fork", None, "fork"),
         ("copy.limit", "1GB", "2GB", None, 10**9),

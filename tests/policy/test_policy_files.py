@@ -222,7 +222,7 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
 KNOWN = (
-    "agents, caches, commands, container, copy, credentials, include, keep, levels, limits, network, roles, run, "
+    "agents, caches, commands, container, copy, credentials, include, keep, levels, limits, mcp, network, roles, run, "
     "secrets, user_commands, verify)"
 )
 IMAGE_HINT = "write host, or a name as debian:bookworm"

@@ -104,6 +104,7 @@ LOOSE = {
     "user_commands.auto_apply_trusted": "true",
     "user_commands.auto_apply_flagged": "true",
     "user_commands.trusted": "[make]",
+    "mcp.apply": "true",
 }
 TIGHT = {
     "run.network": "none",
@@ -154,6 +155,7 @@ TIGHT = {
     "user_commands.auto_apply_trusted": "false",
     "user_commands.auto_apply_flagged": "false",
     "user_commands.show_diff_threshold": "10",
+    "mcp.apply": "false",
 }
 
 

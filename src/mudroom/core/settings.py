@@ -107,6 +107,8 @@ class Settings(NamedTuple):
     """Apply changes flagged ``executes-later`` without a question, too."""
     trusted: tuple[Pattern, ...] = ()
     """First words of commands."""
+    mcp_apply: bool = False
+    """Clients of ``mudroom mcp`` may apply their forks."""
     show_diff_threshold: int = 0
     """Lines: a diff of at most this length is shown immediately."""
 

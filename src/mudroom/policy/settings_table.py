@@ -454,6 +454,15 @@ ROWS: tuple[SettingRow, ...] = (
         "a diff with at most this number of lines is shown at once",
         "20",
     ),
+    SettingRow(
+        "mcp.apply",
+        "mcp_apply",
+        FLAG,
+        "clients of mudroom mcp may apply their forks, by a tool of that name",
+        "true",
+        stricter=both,
+        loosening=only(True),
+    ),
 )
 """All settings, in the order of the reference. The keys of ``roles`` and ``agents`` are chosen by users
 (``policy/parse.py``)."""

@@ -14,11 +14,12 @@ from mudroom.session.confinement.grant import PLAIN, Grant
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+    from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion
     from mudroom.core.confinement.fallback import Mode
     from mudroom.core.confinement.limit import LimitReached, Reading
     from mudroom.core.network.flow import Flow
     from mudroom.errors import MudroomError
+    from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.capture import CapturedOutput
     from mudroom.sandbox.client.client import Exit, Running
     from mudroom.sandbox.client.terminal_sign import SignKind
@@ -109,6 +110,10 @@ class Order(NamedTuple):
     """Of a background command; None: its output is kept in the vault."""
     called: int = 0
     """When the caller asked for it, by ``time.time_ns``."""
+    approver: CommandApprover | None = None
+    """Asked about this command; None: the session's approver."""
+    cancellation: Cancellation | None = None
+    """None: its caller cannot cancel it."""
 
 
 class CommandEnd(NamedTuple):
@@ -141,6 +146,8 @@ class Outcome:
         """Whether the command was judged to use the network."""
         self.unwritten: MudroomError | None = None
         """The error of journalling its flows, raised once its changes are collected."""
+
+        self.cancellation: Cancellation | None = None
 
     def note(self, *notes: str) -> None:
         """Add the notes that are new."""

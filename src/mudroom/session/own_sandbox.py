@@ -99,6 +99,9 @@ class RunningCommands:
         running = command.running = begin()
         for number in command.told:
             running.signal(number)
+        cancellation = outcome.cancellation
+        if cancellation is not None and not cancellation.is_attached(command.signal):
+            cancellation.attach(command.signal)
         return running
 
     def failed(self, outcome: Outcome) -> None:
@@ -107,7 +110,9 @@ class RunningCommands:
             self._commands[id(outcome)].running = None
 
     def remove(self, outcome: Outcome) -> None:
-        self._commands.pop(id(outcome), None)
+        command = self._commands.pop(id(outcome), None)
+        if command is not None and outcome.cancellation is not None:
+            outcome.cancellation.detach(command.signal)
 
     def signal(self, number: int, fork: str | None) -> bool:
         """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""

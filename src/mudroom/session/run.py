@@ -39,6 +39,7 @@ def run(parts: Parts, order: Order) -> Result:
     """Run a command in its order's fork, which is made if it does not exist, and return the result with its changes. A
     refusal is a result, too."""
     outcome = Outcome()
+    outcome.cancellation = order.cancellation
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
@@ -62,6 +63,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
         with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
             outcome.has_fork = True
             if parts.approval.holds(order, case, fork):
+                if order.cancellation is not None:
+                    order.cancellation.require_unset()
                 if case.wants_checkpoint:
                     outcome.checkpoint = sandbox.checkpoint_before()
                 began = time.monotonic()

@@ -1,0 +1,228 @@
+"""``mudroom mcp --http``, spoken to by hand: who is let in, sessions, and clients that go away."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conftest import Place, full_listing
+from mudroom.mcp import message
+from wire import Web, mudroom, web
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, client: Any) -> Iterator[Web]:
+    """One server for the tests that change nothing."""
+    place = Place(tmp_path_factory.mktemp("web"), client)
+    place.write("a.txt", "one\n")
+    with web(place) as one:
+        yield one
+    place.close()
+
+
+PING = {"id": 1, "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": None}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer "}, 401),
+        ({"Authorization": "Bearer \xe9"}, 401),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+        ({"Content_Type": None}, 415),
+        ({"Accept": "text/html"}, 406),
+        ({"Accept": "application/json"}, 406),
+        ({"Mcp_Session_Id": "nothing"}, 404),
+        ({}, 400),
+    ],
+    ids=range(16),
+)
+def test_who_is_not_let_in(served: Web, headers: dict[str, str | None], status: int) -> None:
+    found, _headers, body = served.send(PING, **headers)
+    assert found == status, body
+    assert served.token.encode() not in body
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/mcp", 405), ("PUT", "/mcp", 405), ("POST", "/", 404)])
+def test_other_methods_and_paths(served: Web, method: str, path: str, status: int) -> None:
+    assert served.send(PING, method, path)[0] == status
+
+
+def test_a_page_of_this_origin_and_a_browser_s_preflight(served: Web) -> None:
+    session = served.initialize()
+    origin = f"http://127.0.0.1:{served.port}"
+    assert served.send(PING, Origin=origin, Mcp_Session_Id=session)[0] == 200
+    status, headers, _body = served.send(b"", "OPTIONS", Origin="http://evil.example", Authorization=None)
+    assert status == 403
+    assert not any(name.startswith("access-control") for name in headers)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"jsonrpc": "2.0"}'])
+def test_a_wrong_body_is_answered(served: Web, body: bytes) -> None:
+    status, _headers, answer = served.send(body)
+    assert status == 400
+    assert json.loads(answer)["error"]["code"] in (message.PARSE_ERROR, message.INVALID_REQUEST)
+
+
+def test_a_large_body_is_refused_before_it_is_read(served: Web) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as wire:
+        head = "".join(f"{name}: {value}\r\n" for name, value in served.headers.items())
+        wire.sendall(
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{head}Content-Length: 100000000\r\n\r\n".encode()
+        )
+        assert wire.recv(64).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_chunked_body_is_bounded_too(served: Web) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as wire:
+        head = "".join(f"{name}: {value}\r\n" for name, value in served.headers.items())
+        wire.sendall(
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{head}Transfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        answer = b""
+        try:
+            for _piece in range(40):
+                wire.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
+        except OSError:
+            pass  # it has closed
+        try:
+            answer = wire.recv(64)
+        except ConnectionResetError:
+            return
+        assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_what_is_not_http_ends_its_connection_alone(served: Web) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as wire:
+        wire.sendall(b"\x16\x03\x01\x02\x00\x01\x00\n\n\n" * 100)
+        try:
+            assert b" 200 " not in wire.recv(64)
+        except ConnectionResetError:
+            pass
+    assert served.send(PING, Mcp_Session_Id=served.initialize())[0] == 200
+
+
+def test_a_session_begins_and_ends(served: Web) -> None:
+    session = served.initialize()
+    status, _headers, body = served.send(PING, Mcp_Session_Id=session)
+    assert (status, json.loads(body)["result"]) == (200, {})
+    note = {"method": "notifications/initialized"}
+    assert served.send(note, Mcp_Session_Id=session)[0] == 202
+    assert served.send(b"", "DELETE", Mcp_Session_Id=session)[0] == 200
+    assert served.send(b"", "DELETE", Mcp_Session_Id=session)[0] == 404
+    assert served.send(PING, Mcp_Session_Id=session)[0] == 404
+
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "web", "version": "1"},
+}
+LIST = {"id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list"}, 200),
+        ({"MCP_Protocol_Version": "2025-11-25", "Mcp_Method": "tools/list"}, 400),
+        ({"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/call"}, 400),
+        ({"MCP_Protocol_Version": "2026-07-28"}, 400),
+        ({"Mcp_Method": "tools/list"}, 400),
+    ],
+    ids=range(5),
+)
+def test_headers_of_an_enveloped_request_have_to_match(served: Web, headers: dict[str, str], status: int) -> None:
+    found, _headers, body = served.send(LIST, **headers)
+    assert found == status, body
+    answer = json.loads(body)
+    if status == 200:
+        assert answer["result"]["resultType"] == "complete"
+        assert answer["result"]["cacheScope"] == "private"
+    else:
+        assert answer["error"]["code"] == message.HEADER_MISMATCH
+
+
+def test_an_unknown_revision_is_told_which_there_are(served: Web) -> None:
+    meta = ENVELOPE | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+    status, _headers, body = served.send({"id": 1, "method": "tools/list", "params": {"_meta": meta}})
+    assert status == 400
+    assert json.loads(body)["error"]["data"]["supported"] == ["2026-07-28"]
+
+
+_COUNT = itertools.count(100)
+
+
+def call(served: Web, session: str, tool: str, **arguments: Any) -> Any:
+    params = {"name": tool, "arguments": arguments}
+    _status, _headers, body = served.send(
+        {"id": next(_COUNT), "method": "tools/call", "params": params}, Mcp_Session_Id=session
+    )
+    return json.loads(body)["result"]["structuredContent"]
+
+
+def test_two_clients_on_one_fork_and_two_with_forks_of_their_own(place: Place) -> None:
+    with web(place, "--fork", "shared") as served:
+        first, second = served.initialize(), served.initialize()
+        call(served, first, "write", path="x", content="1")
+        assert call(served, second, "read", path="x")["text"] == "1"
+    with web(place) as served:
+        first, second = served.initialize(), served.initialize()
+        call(served, first, "write", path="x", content="1")
+        assert "error" in call(served, second, "read", path="x")
+        assert call(served, first, "status")["fork"] != call(served, second, "status")["fork"]
+
+
+def test_a_client_that_hangs_up_in_mid_command_ends_it(place: Place) -> None:
+    before = full_listing(place.project)
+    with web(place, "--fork", "f") as served:
+        session = served.initialize()
+        command = {"command": "echo up; touch began; exec sleep 1000"}
+        params = {"name": "bash", "arguments": command, "_meta": {"progressToken": 1}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as wire:
+            headers = served.headers | {"Mcp-Session-Id": session, "Content-Length": str(len(body))}
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            wire.sendall(f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{head}\r\n".encode() + body)
+            heard = b""
+            while b"notifications/progress" not in heard:
+                heard += wire.recv(4096)
+            assert b"text/event-stream" in heard
+        done = call(served, session, "bash", command="ls; pgrep -x sleep || echo none")
+        assert done["output"] == "began\nnone\n"
+    assert full_listing(place.project) == before
+    assert mudroom(place, "diff", "f").returncode == 0
+
+
+def test_the_end_of_the_server_ends_what_runs(place: Place) -> None:
+    with web(place, "--fork", "f") as served:
+        session = served.initialize()
+        call(served, session, "bash", command="exec sleep 1000", background=True)
+        call(served, session, "write", path="x", content="1")
+        served.process.terminate()
+        assert served.process.wait(60) == 0
+    assert place.session().forks.files("f").read("x") == b"1"
+
+
+def test_a_port_that_is_taken_is_told(place: Place) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = mudroom(place, "mcp", "--http", str(taken.getsockname()[1]))
+    assert done.returncode == 125
+    assert "in use" in done.stderr and "Traceback" not in done.stderr
