@@ -9,6 +9,7 @@
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
+    ├── Cancelled           the caller ended the command before it started         exit 125
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
@@ -35,6 +36,16 @@ class MudroomError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """The arguments of most kinds are not those of ``Exception``, by which it would be made again."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MudroomError], arguments: tuple[object, ...], state: dict[str, object]) -> MudroomError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(MudroomError):
@@ -63,6 +74,11 @@ class Unsupported(MudroomError):
         self.protection = protection
         self.needs = needs
         self.found = found
+
+
+class Cancelled(MudroomError):
+    def __init__(self) -> None:
+        super().__init__("the command was cancelled before it started", "its fork is as it was")
 
 
 class SandboxAlive(MudroomError):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.capture import CapturedOutput
     from mudroom.sandbox.client.client import Exit, Running
     from mudroom.sandbox.client.terminal_sign import SignKind
+    from mudroom.session.cancellation import Cancellation
 
 
 class Stdio(NamedTuple):
@@ -98,6 +99,12 @@ class Order(NamedTuple):
     """Whether it runs in the background."""
     called: int = 0
     """When the caller asked for it, by ``time.time_ns``."""
+    cancellation: Cancellation | None = None
+
+    def require_wanted(self) -> None:
+        """Raise Cancelled if the caller does not want the command any more, and it has not started."""
+        if self.cancellation is not None:
+            self.cancellation.require_wanted()
 
 
 class CommandEnd(NamedTuple):

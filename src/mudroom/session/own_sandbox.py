@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.session.cancellation import Cancellation
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
 
@@ -92,10 +93,15 @@ class RunningCommands:
         self._commands: dict[int, RunningCommand] = {}
         self.has_run = False
 
-    def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
+    def start(
+        self, outcome: Outcome, fork: Fork, begin: Callable[[], Running], cancellation: Cancellation | None = None
+    ) -> Running:
         """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
+        is_first = id(outcome) not in self._commands
         command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
         self.has_run = True
+        if cancellation is not None and is_first:
+            cancellation.attach(command)
         running = command.running = begin()
         for number in command.told:
             running.signal(number)
@@ -382,6 +388,7 @@ class OwnSandbox:
                 after=after,
                 standing=standing,
             ),
+            self._order.cancellation,
         )
         self._outcome.running = running
         if keeper is not None:

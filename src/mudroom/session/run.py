@@ -38,6 +38,7 @@ class Parts(NamedTuple):
 def run(parts: Parts, order: Order) -> Result:
     """Run a command in its order's fork, which is made if it does not exist, and return the result with its changes. A
     refusal is a result, too."""
+    order.require_wanted()
     outcome = Outcome()
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
@@ -45,6 +46,7 @@ def run(parts: Parts, order: Order) -> Result:
     outcome.is_networked = "networked" in case.verdict.classes
     if not case.allowed:
         return refused(parts, order, case)
+    order.require_wanted()
     for _try in range(_TRIES):
         try:
             return _run_in(parts, order, case, outcome, name)
@@ -61,6 +63,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
             outcome.has_fork = True
+            order.require_wanted()
             if parts.approval.holds(order, case, fork):
                 if case.wants_checkpoint:
                     outcome.checkpoint = sandbox.checkpoint_before()

@@ -127,6 +127,7 @@ class Sandboxes:
 
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
+        order.require_wanted()
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
     from mudroom.session.background import Background
+    from mudroom.session.cancellation import Cancellation
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.vault.apply.transaction import Recovery
@@ -140,6 +141,15 @@ class Session:
 
         return Changes(self.forks, verification(self.forks, self.actor, self._run_as))
 
+    def changes_verified_by(self, argv: Sequence[bytes]) -> Changes:
+        """Return ``changes`` whose applies are always verified by this command, instead of by the policy's."""
+        from mudroom.session.changes import Changes
+        from mudroom.session.verification import verification
+
+        actor = self.actor
+        policy = actor.policy._replace(verify=tuple(argv), verify_when="always")
+        return Changes(self.forks, verification(self.forks, actor._replace(policy=policy), self._run_as))
+
     @classmethod
     def open(
         cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any
@@ -186,16 +196,18 @@ class Session:
         stdio: Stdio = CAPTURED,
         timeout: float | None = None,
         actor: Actor | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Result:
         """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor`` None: the
-        session's own.
+        session's own. ``cancellation`` ends it, from any thread.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in any case.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
-        return run(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stdio=stdio))
+        order = self._order(argv, fork, cwd, timeout, actor)._replace(stdio=stdio, cancellation=cancellation)
+        return run(self._parts(), order)
 
     def start(
         self,

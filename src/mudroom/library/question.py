@@ -1,0 +1,89 @@
+"""Approvers of a room: the caller's own function, the queue of ``mudroom approve``, or nobody.
+
+    ask            about an agent's command                        about a host that no rule names
+    a function     it is called; only ``True`` allows              it is called; only ``True`` allows
+    "queue"        in the queue, waiting                           in the queue, waiting
+    "never"        refused                                         refused
+    None           in the queue; refused now, and the answer       in the queue if a page or a terminal listens to it;
+                   holds for the next time                         else refused
+
+A function is called in the thread that runs the command. If it fails, or returns anything but ``True``, it refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.errors import UsageError
+from mudroom.library.value import Question
+from mudroom.project_session import QueueForHosts, remember_command
+from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    Ask: TypeAlias = Callable[[Question], bool] | Literal["queue", "never"]
+    IsOver: TypeAlias = Callable[[], bool]
+    """Whether the answer is not needed any more."""
+
+LOOK = 0.1
+"""Seconds between two looks whether an answer is still needed."""
+_BY = "the program"
+
+
+def set_approvers(session: Session, ask: Ask | None) -> None:
+    if ask is not None and not callable(ask) and ask not in ("queue", "never"):
+        raise UsageError(
+            f"ask is {ask!r}", 'write a function of a question that returns True or False, "queue" or "never"'
+        )
+    if session.actor.agent is not None:
+        session.approval.ask_about(
+            _command_approver(session, ask), lambda rule, allow: remember_command(session, rule, allow)
+        )
+    if callable(ask):
+        function = ask
+        session.machine.ask_about_hosts(lambda question, over: _host_answer(function, session, question, over))
+    elif ask != "never":
+        session.machine.ask_about_hosts(QueueForHosts(session, anyway=ask == "queue"))
+
+
+def _command_approver(session: Session, ask: Ask | None) -> Callable[[CommandQuestion], CommandAnswer] | None:
+    if callable(ask):
+        function = ask
+        return lambda question: CommandAnswer(function(_of_command(question)) is True, by=_BY)
+    if ask == "never":
+        return None
+
+    def in_the_queue(question: CommandQuestion) -> CommandAnswer:
+        from mudroom.vault.approvals.approver import QueueApprover
+
+        patience = session.actor.settings.approval_timeout if ask == "queue" else 0
+        return QueueApprover(session.vault.approvals, patience)(question)
+
+    return in_the_queue
+
+
+def _of_command(question: CommandQuestion) -> Question:
+    words = tuple(map(os.fsdecode, question.command))
+    cwd, verdict = os.fsdecode(question.cwd), question.verdict
+    return Question("command", question.fork, question.agent, words, cwd, "", 0, f"{verdict.reason} ({verdict.rule})")
+
+
+def _host_answer(ask: Callable[[Question], bool], session: Session, question: FlowQuestion, over: int) -> FlowAnswer:
+    agent = session.actor.agent or ""
+    asked = Question("host", question.fork, agent, (), "", question.host, question.port, "no rule names this host")
+    try:
+        with_end = getattr(ask, "ask_until", None)
+        allowed = ask(asked) if with_end is None else with_end(asked, lambda: is_readable(over))
+    except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not open a host
+        return FlowAnswer(False, why=f"the function that was asked failed: {type(error).__name__}: {error}")
+    return FlowAnswer(True) if allowed is True else FlowAnswer(False, why=f"refused by {_BY}")
+
+
+def is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
