@@ -84,6 +84,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "project_session": Room("a session on a project, as its policy files say", _MIDDLE),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
+    "tools": Room("tools for agents on one fork: a table of values, and the call of one", _MIDDLE),
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
     "library": Room("import mudroom: rooms, forks and results for programs", (*_MIDDLE, "project_session")),

@@ -9,7 +9,6 @@
     ├── ForkMoved           the fork has changed since its review; nothing was applied exit 4
     │   └── SideMoved       a side of a conflict has changed since it was shown        exit 4
     │       └── DecidedMeanwhile  the decision about the conflict has changed since
-    ├── Cancelled           the caller ended the command before it started         exit 125
     ├── SandboxAlive        processes of a command that has ended are still alive      exit 125
     ├── ContainerEnded      a command's container ended before the command             exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
@@ -74,11 +73,6 @@ class Unsupported(MudroomError):
         self.protection = protection
         self.needs = needs
         self.found = found
-
-
-class Cancelled(MudroomError):
-    def __init__(self) -> None:
-        super().__init__("the command was cancelled before it started", "its fork is as it was")
 
 
 class SandboxAlive(MudroomError):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-
 from typing import TYPE_CHECKING
 
-from conftest import Place
-
 import mudroom
+from conftest import Place
 
 if TYPE_CHECKING:
     from mudroom.library.question import Ask

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Place, full_listing
-from rooms import environ_of, open_room, policy, until
 
 import mudroom
+from conftest import Place, full_listing
 from mudroom.errors import CommandNotStarted, ForkExists, ForkMoved, MudroomError, UsageError
+from rooms import environ_of, open_room, policy, until
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from mudroom.library import command
 from mudroom.library.async_output import LoopListener
 from mudroom.library.life import Life
 from mudroom.library.worker import in_thread
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

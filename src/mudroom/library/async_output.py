@@ -9,7 +9,7 @@ from mudroom.library.life import kill
 from mudroom.library.output import OutputStream
 from mudroom.library.value import OutputChunk, RunResult
 from mudroom.library.worker import in_thread
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

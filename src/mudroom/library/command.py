@@ -10,8 +10,8 @@ from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
 from mudroom.library.interrupt import ended_by_interrupt
 from mudroom.library.life import Life
 from mudroom.library.value import run_result
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session import CAPTURED
-from mudroom.session.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -77,9 +77,11 @@ def run(
                 stdio=stdio,
                 timeout=request.timeout,
                 actor=_with_variables(session, request.variables),
+                approver=life.approver(cancellation),
                 cancellation=cancellation,
             )
     finally:
+        cancellation.close()
         if stdin is not None:
             os.close(stdin)
         if listener is not None:

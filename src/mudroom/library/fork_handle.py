@@ -10,7 +10,7 @@ from mudroom.library import landing
 from mudroom.library.argument import required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.value import file_info
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.library.life import kill, request
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 
 
 @contextmanager
@@ -28,7 +28,8 @@ def ended_by_interrupt(cancellation: Cancellation) -> Iterator[None]:
         received += 1
         if not cancellation.has_started or received > 2:
             raise KeyboardInterrupt
-        (request if received == 1 else kill)(cancellation)
+        # in a thread: the one that is interrupted may hold the lock of the cancellation
+        threading.Thread(target=request if received == 1 else kill, args=(cancellation,), daemon=True).start()
 
     signal.signal(signal.SIGINT, handle)
     try:

@@ -15,14 +15,20 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.session import Session
-from mudroom.session.cancellation import Cancellation
+from mudroom.typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandApprover
+
+    CancellableApprover: TypeAlias = Callable[[Cancellation], CommandApprover | None]
 
 UNSTARTED = 2.0
 """Seconds that ``close`` waits for a command that has not started: it usually ends at once."""
@@ -31,8 +37,9 @@ UNSTARTED = 2.0
 class Life:
     """``_changed`` guards the other attributes. The session is used outside of it."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._pid = session, os.getpid()
+    def __init__(self, session: Session, approver: CancellableApprover = lambda _cancellation: None) -> None:
+        """``approver``: returns who is asked about one command."""
+        self._session, self._pid, self.approver = session, os.getpid(), approver
         self._changed = threading.Condition()
         self._is_closed = False
         self._calls: list[tuple[int, Cancellation | None]] = []
@@ -104,23 +111,19 @@ class Life:
 
 
 def request(cancellation: Cancellation) -> None:
-    """Ask a command to end: SIGTERM now, SIGKILL after ``GRACE`` seconds. The launcher may be gone: that ends it."""
-    killer = threading.Timer(GRACE, _send, (cancellation, SIGKILL))
-    killer.daemon = True
-    killer.start()
-    _send(cancellation, SIGTERM)
+    """Ask a command to end: SIGTERM now, SIGKILL after a grace. Without a launcher it has ended already."""
+    try:
+        cancellation.cancel()
+    except MudroomError:
+        pass  # the launcher is gone, and the command with it
 
 
 def kill(cancellation: Cancellation) -> None:
     """End all processes of a command now."""
-    _send(cancellation, SIGKILL)
-
-
-def _send(cancellation: Cancellation, number: int) -> None:
     try:
-        cancellation.request(number)
+        cancellation.kill()
     except MudroomError:
-        pass  # the launcher is gone, and the command with it
+        pass  # as above
 
 
 def _close(session: Session, pid: int) -> None:

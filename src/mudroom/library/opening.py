@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.errors import UsageError
 from mudroom.library.argument import directory_of, environment_of, hosts_of, with_options
-from mudroom.library.question import set_approvers
+from mudroom.library.question import command_approver, set_approvers
 from mudroom.library.room import Room
 from mudroom.project_session import open_project
 from mudroom.typing import TYPE_CHECKING
@@ -104,7 +104,7 @@ def open(  # noqa: A001
     except BaseException:
         session.close()
         raise
-    return Room(session, notes)
+    return Room(session, notes, lambda cancellation: command_approver(session, ask, cancellation))
 
 
 def _card(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from mudroom.errors import MudroomError, UsageError
 from mudroom.library.life import kill, request
 from mudroom.library.value import OutputChunk, RunResult
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:

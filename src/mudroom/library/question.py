@@ -25,23 +25,24 @@ from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandApprover
+    from mudroom.sandbox.client.cancellation import Cancellation
+
     Ask: TypeAlias = Callable[[Question], bool] | Literal["queue", "never"]
     IsOver: TypeAlias = Callable[[], bool]
     """Whether the answer is not needed any more."""
 
-LOOK = 0.1
-"""Seconds between two looks whether an answer is still needed."""
 _BY = "the program"
 
 
 def set_approvers(session: Session, ask: Ask | None) -> None:
+    """Set who is asked about commands in the background, and about hosts."""
     if ask is not None and not callable(ask) and ask not in ("queue", "never"):
-        raise UsageError(
-            f"ask is {ask!r}", 'write a function of a question that returns True or False, "queue" or "never"'
-        )
+        hint = 'write a function of a question that returns True or False, "queue" or "never"'
+        raise UsageError(f"ask is {ask!r}", hint)
     if session.actor.agent is not None:
         session.approval.ask_about(
-            _command_approver(session, ask), lambda rule, allow: remember_command(session, rule, allow)
+            command_approver(session, ask), lambda rule, allow: remember_command(session, rule, allow)
         )
     if callable(ask):
         function = ask
@@ -50,20 +51,33 @@ def set_approvers(session: Session, ask: Ask | None) -> None:
         session.machine.ask_about_hosts(QueueForHosts(session, anyway=ask == "queue"))
 
 
-def _command_approver(session: Session, ask: Ask | None) -> Callable[[CommandQuestion], CommandAnswer] | None:
-    if callable(ask):
-        function = ask
-        return lambda question: CommandAnswer(function(_of_command(question)) is True, by=_BY)
+def command_approver(
+    session: Session, ask: Ask | None, cancellation: Cancellation | None = None
+) -> CommandApprover | None:
+    """Return who is asked about a command, until its cancellation; None: it is refused."""
     if ask == "never":
         return None
+    if callable(ask):
+        function = ask
+
+        def is_over() -> bool:
+            return cancellation is not None and cancellation.is_set
+
+        return lambda question: CommandAnswer(_asked(function, _of_command(question), is_over) is True, by=_BY)
 
     def in_the_queue(question: CommandQuestion) -> CommandAnswer:
         from mudroom.vault.approvals.approver import QueueApprover
 
         patience = session.actor.settings.approval_timeout if ask == "queue" else 0
-        return QueueApprover(session.vault.approvals, patience)(question)
+        over = cancellation.fileno() if cancellation is not None and patience else -1
+        return QueueApprover(session.vault.approvals, patience, over)(question)
 
     return in_the_queue
+
+
+def _asked(ask: Callable[[Question], bool], question: Question, is_over: IsOver) -> bool:
+    with_end: Callable[[Question, IsOver], bool] | None = getattr(ask, "ask_until", None)
+    return ask(question) if with_end is None else with_end(question, is_over)
 
 
 def _of_command(question: CommandQuestion) -> Question:
@@ -76,8 +90,7 @@ def _host_answer(ask: Callable[[Question], bool], session: Session, question: Fl
     agent = session.actor.agent or ""
     asked = Question("host", question.fork, agent, (), "", question.host, question.port, "no rule names this host")
     try:
-        with_end = getattr(ask, "ask_until", None)
-        allowed = ask(asked) if with_end is None else with_end(asked, lambda: is_readable(over))
+        allowed = _asked(ask, asked, lambda: is_readable(over))
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not open a host
         return FlowAnswer(False, why=f"the function that was asked failed: {type(error).__name__}: {error}")
     return FlowAnswer(True) if allowed is True else FlowAnswer(False, why=f"refused by {_BY}")

@@ -18,13 +18,14 @@ from mudroom.library import landing
 from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath, Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
+    from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
     from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
     from mudroom.session import Session
@@ -37,9 +38,9 @@ class Room:
     after the other. No call but ``apply``, ``undo`` and ``redo`` changes the project.
     """
 
-    def __init__(self, session: Session, notes: Sequence[str] = ()) -> None:
+    def __init__(self, session: Session, notes: Sequence[str], approver: CancellableApprover) -> None:
         """``mudroom.open`` makes rooms."""
-        self._life = Life(session)
+        self._life = Life(session, approver)
         self.project = os.fsdecode(session.project)
         self.notes = tuple(notes)
         """What did not hold when the room was opened: parts of a policy that is not trusted, commands that a killed

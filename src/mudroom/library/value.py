@@ -62,13 +62,14 @@ class ChangedFile(NamedTuple):
     """The path before a rename."""
     is_binary: bool = False
     flags: tuple[str, ...] = ()
-    """Marks for a reviewer, such as ``executes-later`` (a file that runs by itself some day)."""
+    """Marks for a reviewer: ``content``, ``mode``, ``executes-later`` (a file that runs by itself some day) …"""
 
     def __str__(self) -> str:
         """Return a line: kind, path, lines added and removed."""
         lines = "binary" if self.is_binary else f"+{self.added} -{self.removed}"
         old = f"{self.old_path} → " if self.old_path else ""
-        flags = f"  ({', '.join(self.flags)})" if self.flags else ""
+        special = [flag for flag in self.flags if flag != "content"]
+        flags = f"  ({', '.join(special)})" if special else ""
         return f"{self.kind:<8}  {_shown(old + self.path)}  {lines}{flags}"
 
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 
 from mudroom.library.life import kill, request
-from mudroom.session.cancellation import Cancellation
+from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TypeVar
 
 T = TypeVar("T")

@@ -68,10 +68,10 @@ class Approval:
 
     # --- judging ---
 
-    def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None) -> Verdict:
-        """Return the policy's verdict about a command of this session's agent. The command is not run, and no approver
-        is asked."""
-        return self._judged(Order(tuple(argv), cwd or self._forks.vault.project, self.actor))[0]
+    def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None, actor: Actor | None = None) -> Verdict:
+        """Return the policy's verdict about a command of an agent (default: this session's). The command is not run,
+        and no approver is asked."""
+        return self._judged(Order(tuple(argv), cwd or self._forks.vault.project, actor or self.actor))[0]
 
     def judge(self, order: Order) -> Case:
         """Return the case of a command before it runs."""
@@ -101,7 +101,7 @@ class Approval:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
         approver, remember = self._approver
         with self._asking():
-            answer = ask_approver(approver, question)
+            answer = ask_approver(order.approver or approver, question)
         if answer.keep and question.pattern:
             answer = self._keep(question.pattern, answer, remember)
         self._journal(name, question, answer)

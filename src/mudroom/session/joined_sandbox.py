@@ -134,7 +134,6 @@ class JoinedSandbox:
                 outcome,
                 self._fork,
                 lambda: self._standing.join(order.argv, environment, cwd, output.descriptors, numbers, terms),
-                order.cancellation,
             )
             if relay is not None:
                 relay.start(running)

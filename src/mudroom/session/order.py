@@ -14,15 +14,15 @@ from mudroom.session.confinement.grant import PLAIN, Grant
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+    from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion
     from mudroom.core.confinement.fallback import Mode
     from mudroom.core.confinement.limit import LimitReached, Reading
     from mudroom.core.network.flow import Flow
     from mudroom.errors import MudroomError
+    from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.sandbox.client.capture import CapturedOutput
     from mudroom.sandbox.client.client import Exit, Running
     from mudroom.sandbox.client.terminal_sign import SignKind
-    from mudroom.session.cancellation import Cancellation
 
 
 class Stdio(NamedTuple):
@@ -99,12 +99,10 @@ class Order(NamedTuple):
     """Whether it runs in the background."""
     called: int = 0
     """When the caller asked for it, by ``time.time_ns``."""
+    approver: CommandApprover | None = None
+    """Asked about this command; None: the session's approver."""
     cancellation: Cancellation | None = None
-
-    def require_wanted(self) -> None:
-        """Raise Cancelled if the caller does not want the command any more, and it has not started."""
-        if self.cancellation is not None:
-            self.cancellation.require_wanted()
+    """None: its caller cannot cancel it."""
 
 
 class CommandEnd(NamedTuple):
@@ -137,6 +135,8 @@ class Outcome:
         """Whether the command was judged to use the network."""
         self.unwritten: MudroomError | None = None
         """The error of journalling its flows, raised once its changes are collected."""
+
+        self.cancellation: Cancellation | None = None
 
     def note(self, *notes: str) -> None:
         """Add the notes that are new."""

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
-    from mudroom.session.cancellation import Cancellation
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
 
@@ -93,18 +92,16 @@ class RunningCommands:
         self._commands: dict[int, RunningCommand] = {}
         self.has_run = False
 
-    def start(
-        self, outcome: Outcome, fork: Fork, begin: Callable[[], Running], cancellation: Cancellation | None = None
-    ) -> Running:
+    def start(self, outcome: Outcome, fork: Fork, begin: Callable[[], Running]) -> Running:
         """Start a command by ``begin``. A signal that comes meanwhile is sent to it afterwards."""
-        is_first = id(outcome) not in self._commands
         command = self._commands.setdefault(id(outcome), RunningCommand(fork.name))
         self.has_run = True
-        if cancellation is not None and is_first:
-            cancellation.attach(command)
         running = command.running = begin()
         for number in command.told:
             running.signal(number)
+        cancellation = outcome.cancellation
+        if cancellation is not None and not cancellation.is_attached(command.signal):
+            cancellation.attach(command.signal)
         return running
 
     def failed(self, outcome: Outcome) -> None:
@@ -113,7 +110,9 @@ class RunningCommands:
             self._commands[id(outcome)].running = None
 
     def remove(self, outcome: Outcome) -> None:
-        self._commands.pop(id(outcome), None)
+        command = self._commands.pop(id(outcome), None)
+        if command is not None and outcome.cancellation is not None:
+            outcome.cancellation.detach(command.signal)
 
     def signal(self, number: int, fork: str | None) -> bool:
         """Send a signal to the commands of a fork, or to all of them. Return whether there are any."""
@@ -388,7 +387,6 @@ class OwnSandbox:
                 after=after,
                 standing=standing,
             ),
-            self._order.cancellation,
         )
         self._outcome.running = running
         if keeper is not None:

@@ -38,15 +38,14 @@ class Parts(NamedTuple):
 def run(parts: Parts, order: Order) -> Result:
     """Run a command in its order's fork, which is made if it does not exist, and return the result with its changes. A
     refusal is a result, too."""
-    order.require_wanted()
     outcome = Outcome()
+    outcome.cancellation = order.cancellation
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     outcome.is_networked = "networked" in case.verdict.classes
     if not case.allowed:
         return refused(parts, order, case)
-    order.require_wanted()
     for _try in range(_TRIES):
         try:
             return _run_in(parts, order, case, outcome, name)
@@ -63,8 +62,9 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
             outcome.has_fork = True
-            order.require_wanted()
             if parts.approval.holds(order, case, fork):
+                if order.cancellation is not None:
+                    order.cancellation.require_unset()
                 if case.wants_checkpoint:
                     outcome.checkpoint = sandbox.checkpoint_before()
                 began = time.monotonic()

@@ -127,7 +127,8 @@ class Sandboxes:
 
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
-        order.require_wanted()
+        if order.cancellation is not None:
+            order.cancellation.require_unset()  # the lock may have been waited for
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)

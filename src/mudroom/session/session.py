@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.fork_report import ForkReport, PreparedFork
     from mudroom.core.network.host_rules import HostRule
+    from mudroom.sandbox.client.cancellation import Cancellation
     from mudroom.session.background import Background
-    from mudroom.session.cancellation import Cancellation
     from mudroom.session.changes import Changes
     from mudroom.session.confinement.host_approver import Approver
     from mudroom.vault.apply.transaction import Recovery
@@ -196,18 +196,19 @@ class Session:
         stdio: Stdio = CAPTURED,
         timeout: float | None = None,
         actor: Actor | None = None,
+        approver: CommandApprover | None = None,
         cancellation: Cancellation | None = None,
     ) -> Result:
-        """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor`` None: the
-        session's own. ``cancellation`` ends it, from any thread.
+        """Run a command in a fork (default: a new fork) and return the result with its changes. ``actor``, ``approver``
+        None: the session's own. ``cancellation`` ends this command alone; raise Cancelled if it had not been started.
 
         A failed command is a result. Raise CommandNotStarted if the program does not exist, Unsupported if this machine
         cannot confine a command, MudroomError if mudroom itself fails. The project is untouched in any case.
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
-        order = self._order(argv, fork, cwd, timeout, actor)._replace(stdio=stdio, cancellation=cancellation)
-        return run(self._parts(), order)
+        order = self._order(argv, fork, cwd, timeout, actor)
+        return run(self._parts(), order._replace(stdio=stdio, approver=approver, cancellation=cancellation))
 
     def start(
         self,
@@ -217,6 +218,7 @@ class Session:
         cwd: bytes | None = None,
         timeout: float | None = None,
         actor: Actor | None = None,
+        approver: CommandApprover | None = None,
     ) -> Background:
         """Start a command in the background of a fork (default: a new fork). Until it ends, every other command of the
         fork runs in the same sandbox. It ends with this session.
@@ -229,7 +231,8 @@ class Session:
             raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
         from mudroom.session.background import start
 
-        return start(self._parts(), self._order(argv, fork, cwd, timeout, actor)._replace(stays=True))
+        order = self._order(argv, fork, cwd, timeout, actor)
+        return start(self._parts(), order._replace(stays=True, approver=approver))
 
     def background(self, identity: str) -> Background:
         """Return the background command with this id, of any session. Raise UsageError if none has it."""

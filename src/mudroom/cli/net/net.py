@@ -12,10 +12,10 @@ from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
-from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, is_fork_host, look_at_fork
-from mudroom.core.network.host import Authority, parse_authority, parse_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
-from mudroom.core.network.loopback import about_rule, is_loopback, look_at_loopback
+from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.host_reason import look_at_host
+from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
@@ -309,42 +309,16 @@ def _why(args: argparse.Namespace, context: Context) -> int:
 
 
 def _why_row(text: str, rules: tuple[HostRule, ...], links: tuple[AgentLink, ...]) -> dict[str, Any]:
-    raw = os.fsencode(text)
-    try:
-        authority = _authority(raw)
-    except ValueError as error:
-        reason = f"this is a URL; ask about {_host_of(raw)}" if b"://" in raw else str(error)
-        decision, host, port = HostDecision("deny", None, f"no host: {reason}"), None, None
-    else:
-        name = authority.host.text
-        if is_fork_host(name):
-            decision = look_at_fork(name, authority.port, links)
-        else:
-            decision = (look_at_loopback if is_loopback(name) else _look)(name, authority.port, rules)
-        host, port = str(authority)[: -len(str(authority.port)) - 1], authority.port
+    authority, decision = look_at_host(os.fsencode(text), rules, links)
+    host = None if authority is None else str(authority)[: -len(str(authority.port)) - 1]
     return {
         "asked": text,
         "host": host,
-        "port": port,
+        "port": None if authority is None else authority.port,
         "action": decision.action,
         "rule": rule_to_json(decision.rule) if decision.rule else None,
         "reason": decision.reason,
     }
-
-
-def _look(host: str, port: int, rules: tuple[HostRule, ...]) -> HostDecision:
-    return decide(Request(host, port), rules)
-
-
-def _authority(raw: bytes) -> Authority:
-    """Parse ``host[:port]``; also a bare IPv6 address, which is not ambiguous on a command line."""
-    if raw.count(b":") > 1 and not raw.startswith(b"["):
-        return Authority(parse_host(raw), 443)
-    return parse_authority(raw, ENDPOINT_PORT if is_fork_host(os.fsdecode(raw)) else 443)
-
-
-def _host_of(url: bytes) -> str:
-    return show(url.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2])
 
 
 def rule_to_json(rule: HostRule) -> dict[str, Any]:

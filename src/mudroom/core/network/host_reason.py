@@ -1,0 +1,39 @@
+"""Whether a host would be let through by the rules, and why, for people and agents who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.core.network.fork_host import ENDPOINT_PORT, AgentLink, is_fork_host, look_at_fork
+from mudroom.core.network.host import Authority, parse_authority, parse_host
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
+from mudroom.core.network.loopback import is_loopback, look_at_loopback
+from mudroom.core.tree.path import show
+
+
+def look_at_host(
+    asked: bytes, rules: Sequence[HostRule], links: Sequence[AgentLink]
+) -> tuple[Authority | None, HostDecision]:
+    """Return the host and port of ``asked`` (``host[:port]``), and the decision about it; None if it is no host. A
+    bare IPv6 address is accepted, too."""
+    try:
+        authority = _authority(asked)
+    except ValueError as error:
+        reason = f"this is a URL; ask about {_host_of(asked)}" if b"://" in asked else str(error)
+        return None, HostDecision("deny", None, f"no host: {reason}")
+    name = authority.host.text
+    if is_fork_host(name):
+        return authority, look_at_fork(name, authority.port, tuple(links))
+    if is_loopback(name):
+        return authority, look_at_loopback(name, authority.port, rules)
+    return authority, decide(Request(name, authority.port), rules)
+
+
+def _authority(raw: bytes) -> Authority:
+    if raw.count(b":") > 1 and not raw.startswith(b"["):
+        return Authority(parse_host(raw), 443)
+    return parse_authority(raw, ENDPOINT_PORT if is_fork_host(raw.decode("utf-8", "surrogateescape")) else 443)
+
+
+def _host_of(url: bytes) -> str:
+    return show(url.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2])

@@ -1,0 +1,115 @@
+"""The end of one command on request of its caller: a client that has cancelled it, or has gone.
+
+Rules of this file:
+1. A command that has not been started when its cancellation is set is never started.
+2. A command that runs gets SIGTERM, and ``GRACE`` seconds later SIGKILL. Its changes are collected as usual.
+3. A wait for an approval ends at once (``fileno``).
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+from collections.abc import Callable
+
+from mudroom.errors import MudroomError
+from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
+
+Signal = Callable[[int], None]
+
+
+class Cancelled(MudroomError):
+    """The caller has cancelled the command before it was started."""
+
+    def __init__(self) -> None:
+        super().__init__("the command was cancelled before it was started")
+
+
+class Cancellation:
+    """Thread-safe: ``_lock`` guards all attributes. To be closed, unless ``fileno`` was never called."""
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._is_set = self._has_started = False
+        self._targets: list[Signal] = []
+        self._pipe: tuple[int, int] | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._is_set
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command has been started."""
+        return self._has_started
+
+    def require_unset(self) -> None:
+        """Raise Cancelled if the command was cancelled."""
+        if self._is_set:
+            raise Cancelled
+
+    def cancel(self) -> None:
+        """End the command. Does nothing the second time."""
+        with self._lock:
+            if self._is_set:
+                return
+            self._is_set = True
+            targets = list(self._targets)
+            if self._pipe is not None:
+                os.write(self._pipe[1], b"\0")
+        for signal in targets:
+            _end(self, signal)
+
+    def kill(self) -> None:
+        """End all processes of the command at once. It is not started any more, either."""
+        self.cancel()
+        with self._lock:
+            targets = list(self._targets)
+        for signal in targets:
+            signal(SIGKILL)
+
+    def attach(self, signal: Signal) -> None:
+        """Call ``signal`` with the number of each signal for the command, from now until ``detach``."""
+        with self._lock:
+            self._targets.append(signal)
+            self._has_started = True
+            late = self._is_set
+        if late:
+            _end(self, signal)
+
+    def detach(self, signal: Signal) -> None:
+        with self._lock:
+            if signal in self._targets:
+                self._targets.remove(signal)
+
+    def is_attached(self, signal: Signal) -> bool:
+        with self._lock:
+            return signal in self._targets
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once the command is cancelled."""
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = os.pipe()
+                if self._is_set:
+                    os.write(self._pipe[1], b"\0")
+            return self._pipe[0]
+
+    def close(self) -> None:
+        with self._lock:
+            pipe, self._pipe = self._pipe, None
+        for descriptor in pipe or ():
+            os.close(descriptor)
+
+
+def _end(cancellation: Cancellation, signal: Signal) -> None:
+    signal(SIGTERM)
+    import threading
+
+    def insist() -> None:
+        if cancellation.is_attached(signal):
+            signal(SIGKILL)
+
+    timer = threading.Timer(GRACE, insist)
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,41 @@
+"""Texts of results, bounded: the beginning and the end of a long one, with a line about what is left out. Pure."""
+
+from __future__ import annotations
+
+MOST = 30_000
+"""Characters of a text in a result. Claude Code warns at 10,000 tokens of an MCP tool and cuts at 25,000."""
+_HEAD = 10_000
+LONGEST_LINE = 2_000
+"""Characters of a line that ``read`` and ``grep`` show."""
+
+
+def middle_out(text: str, rest: str, most: int = MOST) -> tuple[str, bool]:
+    """Return the text and whether it was cut. ``rest``: how to get the rest, with ``{start}`` for the first character
+    that is left out."""
+    if len(text) <= most:
+        return text, False
+    head = min(_HEAD, most // 3)
+    start = text.rfind("\n", head // 2, head) + 1 or head
+    tail = len(text) - (most - start)
+    end = text.find("\n", tail, tail + (most - start) // 2) + 1 or tail
+    how = rest.format(start=start)
+    return f"{text[:start]}[… {end - start:,} characters are left out: {how}]\n{text[end:]}", True
+
+
+def first_part(text: str, rest: str, most: int = MOST) -> tuple[str, bool]:
+    """Return whole lines from the beginning, and whether the text was cut. ``rest``: how to get the rest."""
+    if len(text) <= most:
+        return text, False
+    end = text.rfind("\n", 0, most) + 1 or most
+    return f"{text[:end]}[… {len(text) - end:,} characters are left out: {rest}]\n", True
+
+
+def short_line(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:LONGEST_LINE]}… ({len(line) - LONGEST_LINE:,} characters more)"
+
+
+def decoded(data: bytes) -> str:
+    """Return output or file content as text that JSON can hold."""
+    return data.decode("utf-8", "replace")
