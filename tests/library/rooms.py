@@ -17,9 +17,8 @@ PATIENCE = 20.0
 
 
 def environ_of(place: Place, **more: str) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state), "LC_ALL": "C.UTF-8", **more,
-    }  # fmt: skip
+    own = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "LC_ALL": "C.UTF-8"}
+    return {"PATH": os.environ["PATH"], **own, **more}
 
 
 def open_room(place: Place, *, agent: str | None = None, ask: Ask | None = None) -> mudroom.Room:

@@ -286,7 +286,7 @@ def test_an_agent_s_command_is_judged(place: Place) -> None:
         result = room.run(["rm", "a.txt"], fork="a")
     assert (result.ran, result.ok, result.exit_code, result.changes.paths) == (False, False, 126, [])
     assert result.reason == "files stay; git rm"
-    with pytest.raises(mudroom.CommandFailed, match="`rm a.txt` was refused: "):
+    with pytest.raises(mudroom.CommandFailed, match=r"`rm a\.txt` was refused: "):
         result.check()
     with open_room(place) as own:
         assert own.run(["rm", "a.txt"]).changes.paths == ["a.txt"], "the program's own commands are not judged"

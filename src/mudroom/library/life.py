@@ -23,7 +23,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, TypeAlias
+from mudroom.typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandApprover
@@ -45,6 +45,13 @@ class Life:
         self._calls: list[tuple[int, Cancellation | None]] = []
         """The thread of each call, and what ends its command."""
         self._end = weakref.finalize(self, _close, session, os.getpid())
+
+    def __reduce__(self) -> NoReturn:
+        """A room, a fork or a background command is to be pickled."""
+        raise UsageError(
+            "a room cannot be pickled, nor its forks and commands: they hold a sandbox of this process",
+            f"pass its project, and open it there: mudroom.open({os.fsdecode(self.project)!r})",
+        )
 
     @property
     def project(self) -> bytes:

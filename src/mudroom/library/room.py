@@ -19,7 +19,7 @@ from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
 from mudroom.sandbox.client.cancellation import Cancellation
-from mudroom.typing import TYPE_CHECKING, NoReturn
+from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath, Word
@@ -54,12 +54,6 @@ class Room:
 
     def __repr__(self) -> str:
         return f"<mudroom room on {self.project}{' (closed)' if self.is_closed else ''}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise UsageError(
-            "a room cannot be pickled: it holds locks and a sandbox of this process",
-            f"pass its project, and open it there: mudroom.open({self.project!r})",
-        )
 
     def close(self) -> None:
         """End what runs, write what is in memory, and release all resources. Harmless when repeated."""
