@@ -87,7 +87,7 @@ ROOMS: Mapping[str, Room] = {
     "tools": Room("tools for agents on one fork: a table of values, and the call of one", _MIDDLE),
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
-    "library": Room("import mudroom: rooms, forks and results for programs", (*_MIDDLE, "project_session")),
+    "library": Room("import mudroom: rooms, forks and results for programs", (*_MIDDLE, "project_session", "tools")),
     "web": Room(
         "mudroom serve: the page and its API",
         (*_MIDDLE, "review"),

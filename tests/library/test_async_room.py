@@ -19,8 +19,10 @@ from conftest import Place
 from mudroom.errors import UsageError
 from mudroom.library.async_background import AsyncBackgroundHandle
 from mudroom.library.async_output import AsyncOutputStream
+from mudroom.library.async_tool_set import AsyncToolSet
 from mudroom.library.background_handle import BackgroundHandle
 from mudroom.library.output import OutputStream
+from mudroom.library.tool_set import ToolSet
 from rooms import environ_of, open_room, policy, processes_with, until
 
 SLEEP = "exec sleep 7654321"
@@ -34,6 +36,10 @@ def names_of(kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
 
 
+LEFT_OUT = {OutputStream: {"poll", "tell", "is_over"}, ToolSet: {"call_until", "parts", "message"}}
+"""The names that the asyncio class is made of."""
+
+
 @pytest.mark.parametrize(
     ("kind", "other"),
     [
@@ -41,11 +47,12 @@ def names_of(kind: type[Any]) -> dict[str, Any]:
         (mudroom.ForkHandle, mudroom.AsyncForkHandle),
         (BackgroundHandle, AsyncBackgroundHandle),
         (OutputStream, AsyncOutputStream),
+        (ToolSet, AsyncToolSet),
     ],
 )
 def test_the_names_and_arguments_are_the_same(kind: type[Any], other: type[Any]) -> None:
-    """``project`` and ``notes`` are attributes of a room. Of a stream, ``poll``, ``tell`` and ``is_over`` are what the other is made of."""
-    left_out = {"poll", "tell", "is_over"} if kind is OutputStream else set()
+    """``project`` and ``notes`` are attributes of a room."""
+    left_out = LEFT_OUT.get(kind, set())
     attributes = {"project", "notes"} if kind is mudroom.Room else set()
     assert names_of(kind).keys() - left_out == names_of(other).keys() - attributes
     for name, value in names_of(kind).items():

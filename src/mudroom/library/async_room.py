@@ -25,8 +25,10 @@ from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, NetworkMode, StrPath, ViewMode, Word
+    from mudroom.library.async_tool_set import AsyncToolSet
     from mudroom.library.output import OnOutput
     from mudroom.library.question import IsOver
+    from mudroom.library.tool_set import ToolFormat
     from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, Question, RunResult
 
     AsyncAsk: TypeAlias = Callable[[Question], bool | Awaitable[bool]] | Literal["queue", "never"]
@@ -191,6 +193,17 @@ class AsyncRoom:
 
     async def discard(self, fork: str) -> None:
         await in_thread(functools.partial(self._opened_room.discard, fork))
+
+    def tools(
+        self,
+        format: ToolFormat,  # noqa: A002
+        *,
+        fork: str | None = None,
+        only: Sequence[str] | None = None,
+    ) -> AsyncToolSet:
+        from mudroom.library.async_tool_set import AsyncToolSet
+
+        return AsyncToolSet(self._opened_room.tools(format, fork=fork, only=only))
 
     async def apply(
         self,

@@ -40,10 +40,9 @@ def set_approvers(session: Session, ask: Ask | None) -> None:
     if ask is not None and not callable(ask) and ask not in ("queue", "never"):
         hint = 'write a function of a question that returns True or False, "queue" or "never"'
         raise UsageError(f"ask is {ask!r}", hint)
-    if session.actor.agent is not None:
-        session.approval.ask_about(
-            command_approver(session, ask), lambda rule, allow: remember_command(session, rule, allow)
-        )
+    session.approval.ask_about(
+        command_approver(session, ask), lambda rule, allow: remember_command(session, rule, allow)
+    )
     if callable(ask):
         function = ask
         session.machine.ask_about_hosts(lambda question, over: _host_answer(function, session, question, over))

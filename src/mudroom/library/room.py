@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
     from mudroom.library.output import OnOutput, OutputStream
+    from mudroom.library.tool_set import ToolFormat, ToolSet
     from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
     from mudroom.session import Session
 
@@ -167,6 +168,23 @@ class Room:
         """Throw a fork away."""
         with self._life.call() as session:
             session.forks.discard(required_name(fork))
+
+    def tools(
+        self,
+        format: ToolFormat,  # noqa: A002
+        *,
+        fork: str | None = None,
+        only: Sequence[str] | None = None,
+    ) -> ToolSet:
+        """Return the tools of a fork for a model: ``definitions`` for its API, ``call`` and ``reply`` for its calls.
+
+        ``format``: "openai" (chat completions), "openai-responses", "anthropic" or "mcp". ``fork``: None: a new one.
+        ``only``: these tools. Their commands are the room's agent's, or those of one named ``agent``: the policy judges
+        them."""
+        from mudroom.library.tool_set import ToolSet
+
+        with self._life.call() as session:
+            return ToolSet(self._life, session, format, name_of(fork), only)
 
     # --- the project ---
 
