@@ -88,6 +88,7 @@ ROOMS: Mapping[str, Room] = {
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
     "library": Room("import mudroom: rooms, forks and results for programs", (*_MIDDLE, "project_session", "tools")),
+    "pytest_plugin": Room("a fork for each test of pytest", ("typing", "library")),
     "web": Room(
         "mudroom serve: the page and its API",
         (*_MIDDLE, "review"),

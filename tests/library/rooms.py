@@ -18,7 +18,7 @@ PATIENCE = 20.0
 
 def environ_of(place: Place, **more: str) -> dict[str, str]:
     own = {"HOME": str(place.home), "MUDROOM_STATE": str(place.state), "LC_ALL": "C.UTF-8"}
-    return {"PATH": os.environ["PATH"], **own, **more}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **own, **more}
 
 
 def open_room(place: Place, *, agent: str | None = None, ask: Ask | None = None) -> mudroom.Room:
