@@ -1,6 +1,6 @@
 """Best of n: several attempts side by side, each in a fork; the first whose tests pass is applied, the others are gone.
 
-    python best_of_n.py PROJECT "python3 -m unittest -q" "patch -p1 < a.diff" "patch -p1 < b.diff" …
+python best_of_n.py PROJECT "python3 -m unittest -q" "patch -p1 < a.diff" "patch -p1 < b.diff" …
 """
 
 import asyncio

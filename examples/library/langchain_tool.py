@@ -1,6 +1,6 @@
 """mudroom's tools for LangChain: give ``langchain_tools(...)`` to an agent or to ``model.bind_tools``.
 
-    python langchain_tool.py PROJECT      calls them once, without a model
+python langchain_tool.py PROJECT      calls them once, without a model
 """
 
 import sys

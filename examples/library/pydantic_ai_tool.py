@@ -1,6 +1,6 @@
 """mudroom's tools for Pydantic AI: ``Agent(model, tools=pydantic_ai_tools(...))``.
 
-    python pydantic_ai_tool.py PROJECT      an agent with a scripted model, so that no key is needed
+python pydantic_ai_tool.py PROJECT      an agent with a scripted model, so that no key is needed
 """
 
 import asyncio

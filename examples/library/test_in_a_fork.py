@@ -1,6 +1,6 @@
 """The pytest plugin of mudroom: ``mudroom`` is a fork of the project at pytest's root, and each test has its own.
 
-    pip install mudroom pytest && pytest test_in_a_fork.py
+pip install mudroom pytest && pytest test_in_a_fork.py
 """
 
 from mudroom import ForkHandle

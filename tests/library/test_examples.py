@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conftest import Place
 from model_server import ModelServer
 from rooms import environ_of, open_room

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
