@@ -8,8 +8,6 @@ The names below are loaded at first use: ``import mudroom`` itself loads no othe
 them; ``mudroom.errors`` has the other exceptions.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mudroom import errors as errors

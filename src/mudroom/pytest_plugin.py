@@ -50,7 +50,7 @@ def mudroom(request: pytest.FixtureRequest, mudroom_room: Room) -> Iterator[Fork
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]  # of pluggy: the hook's result is sent
     if report.when == "call" and report.failed:
         item.stash[_FAILED] = True

@@ -95,7 +95,8 @@ def test_the_plugin_gives_each_test_a_fork(place: Place) -> None:
 def test_the_plugin_loads_nothing_for_tests_without_it(place: Place) -> None:
     place.write("test_plain.py", "import sys\ndef test_it():\n    assert 'mudroom.library' not in sys.modules\n")
     done = subprocess.run(
-        PYTEST, cwd=place.project, env=environ_of(place, **ALONE), capture_output=True, text=True, check=False, timeout=80,
+        PYTEST,
+        cwd=place.project, env=environ_of(place, **ALONE), capture_output=True, text=True, check=False, timeout=80,
     )  # fmt: skip
     assert "1 passed" in done.stdout, done.stdout
 
@@ -106,7 +107,7 @@ def test_the_notebook_runs(place: Place) -> None:
     assert (notebook["nbformat"], {cell["cell_type"] for cell in notebook["cells"]}) == (4, {"markdown", "code"})
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] for cell in notebook["cells"] if cell["cell_type"] == "code")
-    program = "import json, sys\nspace = {}\nfor cell in json.load(sys.stdin):\n    exec(compile(cell, 'cell', 'exec'), space)\n"
+    program = "import json, sys\nspace = {}\nfor cell in json.load(sys.stdin): exec(cell, space)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         input=json.dumps(cells), cwd=place.project, env=environ_of(place), capture_output=True, text=True, check=False,

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from mudroom.core.network.host_rules import HostRule
+
     StrPath: TypeAlias = str | os.PathLike[str]
     Word: TypeAlias = str | bytes | os.PathLike[str]
     CommandLine: TypeAlias = str | Sequence[Word]
@@ -138,6 +139,8 @@ def hosts_of(allow: Sequence[str], deny: Sequence[str]) -> tuple[HostRule, ...]:
         if isinstance(hosts, (str, bytes)) or not isinstance(hosts, Sequence):
             raise UsageError(f"{action} is {hosts!r}, not a list of hosts", f'{action}=["pypi.org"]')
         for host in hosts:
+            from mudroom.core.network.host_rules import parse_rule
+
             try:
                 rule = parse_rule(host, "allow" if action == "allow" else "deny", "mudroom.open")
             except (ValueError, TypeError, AttributeError) as error:

@@ -6,13 +6,18 @@ As ``asyncio.Runner`` does, this takes SIGINT only from Python's own handler, an
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.library.life import kill, request
 from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal itself makes enumerations of the numbers
 
 
 @contextmanager
