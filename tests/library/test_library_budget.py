@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 from conftest import Place
-from rooms import environ_of
+from rooms import environ_of, open_room
 
 PROGRAM = """
 import sys
@@ -44,3 +45,32 @@ def test_what_the_library_loads(place: Place) -> None:
     assert {name for name in opened if not name.startswith(("mudroom", "encodings"))} <= OF_PYTHON
     assert {name for name in ran - opened if not name.startswith("mudroom")} <= OF_A_COMMAND
     assert len([name for name in opened if name.startswith("mudroom")]) <= MOST_OWN
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """Return the number of calls of functions, of Python and of C, in this thread."""
+    count = 0
+
+    def watch(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+MOST_CALLS = 160
+
+
+def test_a_call_of_the_library_adds_little_to_that_of_its_session(place: Place) -> None:
+    """The least of some: how often a command is looked at depends on how long it takes."""
+    with open_room(place) as room, room._life.call() as session:
+        for _warm in range(4):
+            session.run([b"true"], fork="a")
+        plain = min(calls_of(lambda: session.run([b"true"], fork="a")) for _time in range(5))
+        ours = min(calls_of(lambda: room.run(["true"], fork="a")) for _time in range(5))
+    assert ours - plain <= MOST_CALLS, (ours, plain)
