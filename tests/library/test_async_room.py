@@ -25,6 +25,7 @@ from mudroom.library.output import OutputStream
 from mudroom.library.tool_set import ToolSet
 from rooms import environ_of, open_room, policy, processes_with, until
 
+pytestmark = pytest.mark.slow
 SLEEP = "exec sleep 7654321"
 
 

@@ -17,6 +17,7 @@ from model_server import ModelServer
 from rooms import environ_of, open_room
 from scenario import Step
 
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/library"
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mudroom"]
