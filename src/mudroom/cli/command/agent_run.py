@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from mudroom.cli.change.agent_settings import rows_of
 from mudroom.cli.command.exec import print_refused
 from mudroom.cli.command.run import adjusted, asked_level, own_stdio, show_result, warn_if_bare
-from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts
+from mudroom.cli.net.card_hosts import CardHosts, decide_card_hosts, with_card_network
 from mudroom.cli.project_session import exclusive, open_session, project_of, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
@@ -20,7 +20,6 @@ from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.policy.config import load_card, load_policy
-from mudroom.project_session import with_card_network
 from mudroom.review.agent_settings import settings_lines
 from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings

@@ -18,7 +18,7 @@ from mudroom.cli.command.run import (
     warn_if_bare,
 )
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import full_disk_hint, open_session, project_of, working_directory
+from mudroom.cli.project_session import full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, set_host_approver
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
@@ -145,7 +145,7 @@ def _by_card(
 ) -> Session:
     """Open a session by a card. Hosts that the card names are allowed as far as the policy trusts the card
     (``network.cards``); other hosts are asked about when they are reached for."""
-    from mudroom.project_session import trusted_hosts, with_card_network
+    from mudroom.cli.net.card_hosts import trusted_hosts, with_card_network
 
     return open_session(
         context,
@@ -155,7 +155,7 @@ def _by_card(
         card=card,
         agent=card.agent if agent in (None, DEFAULT_AGENT) else agent,
         ask=ask,
-        also=trusted_hosts(card, project_of(context), context.environ),
+        also=trusted_hosts(card, context),
     )
 
 

@@ -7,6 +7,7 @@ import os
 import select
 
 from mudroom.cli.project_session import open_session
+from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.asking import CHOICES, describe_decision, text
 from mudroom.cli.terminal.command_approver import (
     KEYS,
@@ -22,7 +23,6 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError
-from mudroom.project_session import remember_command
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
-from mudroom.project_session import QueueForHosts, remember_command
+from mudroom.project_session import QueueForHosts
+from mudroom.project_session import remember_command as remember_command
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Literal
 
