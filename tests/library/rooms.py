@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mudroom.library.question import Ask
 
 PATIENCE = 20.0
+LONG = str(7_000_000 + os.getpid())
+"""Seconds that only the commands of this process sleep, by which they are found."""
 
 
 def environ_of(place: Place, **more: str) -> dict[str, str]:

@@ -23,10 +23,10 @@ from mudroom.library.async_tool_set import AsyncToolSet
 from mudroom.library.background_handle import BackgroundHandle
 from mudroom.library.output import OutputStream
 from mudroom.library.tool_set import ToolSet
-from rooms import environ_of, open_room, policy, processes_with, until
+from rooms import LONG, environ_of, open_room, policy, processes_with, until
 
 pytestmark = pytest.mark.slow
-SLEEP = "exec sleep 7654321"
+SLEEP = f"exec sleep {LONG}"
 
 
 def aopen(place: Place) -> mudroom.AsyncRoom:
@@ -144,7 +144,7 @@ def test_output_comes_in_the_event_loop(place: Place) -> None:
             assert (await stream.wait()).signal == 15
 
     asyncio.run(main())
-    assert processes_with("7654321") == []
+    assert processes_with(LONG) == []
 
 
 def test_cancelling_ends_the_command_and_keeps_its_changes(place: Place) -> None:
@@ -158,7 +158,7 @@ def test_cancelling_ends_the_command_and_keeps_its_changes(place: Place) -> None
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert processes_with("7654321") == []
+            assert processes_with(LONG) == []
             assert (await room.changes("a")).paths == ["made"]
             assert (await room.run("cat made", fork="a")).stdout == "x\n"
 
@@ -170,7 +170,7 @@ def test_a_command_that_ignores_the_request_is_killed_by_the_second(place: Place
         async with aopen(place) as room:
             started = asyncio.Event()
             task = asyncio.create_task(
-                room.run("trap '' TERM; echo x > made; echo up; while :; do sleep 7654321; done", fork="a",
+                room.run(f"trap '' TERM; echo x > made; echo up; while :; do sleep {LONG}; done", fork="a",
                          on_output=lambda _chunk: started.set())
             )  # fmt: skip
             await started.wait()
@@ -179,7 +179,7 @@ def test_a_command_that_ignores_the_request_is_killed_by_the_second(place: Place
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert processes_with("7654321") == []
+            assert processes_with(LONG) == []
             assert (await room.changes("a")).paths == ["made"]
 
     asyncio.run(main())
@@ -217,7 +217,7 @@ def test_a_group_that_fails_ends_the_commands_of_the_others(place: Place) -> Non
             assert isinstance(failed.value.exceptions[0], mudroom.CommandFailed)
 
     asyncio.run(main())
-    assert processes_with("7654321") == []
+    assert processes_with(LONG) == []
 
 
 PREFIX = """
@@ -248,7 +248,7 @@ def test_a_loop_that_is_closed_in_the_middle_leaves_nothing(place: Place, end: s
     """The task is collected at once, or at the end of the interpreter."""
     done = program(place, CLOSED_LOOP.format(end=end))
     assert "closed\n" in done.stdout, done.stderr
-    until(lambda: not processes_with("7654321"))
+    until(lambda: not processes_with(LONG))
     with open_room(place) as room:
         assert room.changes("a").paths == ["made"]
         assert room.run("cat made", fork="a").stdout == "x\n"
@@ -281,14 +281,14 @@ with mudroom.open(sys.argv[1]) as room:
 def test_ctrl_c_ends_the_command(place: Place, text: str) -> None:
     done = program(place, text)
     assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
-    assert processes_with("7654321") == []
+    assert processes_with(LONG) == []
     with open_room(place) as room:
         assert room.changes("a").paths == ["made"]
 
 
 def program(place: Place, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PREFIX) + text, str(place.project)],
+        [sys.executable, "-c", (textwrap.dedent(PREFIX) + text).replace("7654321", LONG), str(place.project)],
         env=environ_of(place), capture_output=True, text=True, check=False, timeout=60,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
@@ -351,3 +351,40 @@ def test_a_cancelled_question_refuses(place: Place) -> None:
             assert await room.forks() == []
 
     asyncio.run(main())
+
+
+CTRL_C_ELSEWHERE = """
+import os, signal, threading
+
+def interrupt_in(seconds):
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+def interrupted(call):
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+
+with mudroom.open(sys.argv[1]) as room, mudroom.open(sys.argv[1]) as other:
+    server = room.start("exec sleep 7654321", fork="a")
+    interrupt_in(0.1)
+    assert interrupted(server.wait), "a wait for a background command"
+    stream = other.stream("echo up; exec sleep 7654321", fork="b")
+    assert next(stream).text == "up\\n"
+    interrupt_in(1.5)
+    assert interrupted(lambda: room.run("true", fork="b")), "a wait for a fork that another room has"
+    stream.close()
+    assert room.run("echo well", fork="b").stdout == "well\\n"
+    assert room.run("echo well", fork="a").stdout == "well\\n"
+    server.end()
+    for number in range(100):
+        interrupted(lambda: (interrupt_in(number / 5000), [room.run("exec sleep 7654321", fork="c") for _ in "123456"]))
+    assert room.run("echo well", fork="c").stdout == "well\\n"
+print("well")
+"""
+
+
+def test_ctrl_c_at_any_time_leaves_a_room_that_works(place: Place) -> None:
+    done = program(place, CTRL_C_ELSEWHERE)
+    assert (done.stdout, done.returncode) == ("well\n", 0), done.stderr
+    assert processes_with(LONG) == []

@@ -19,7 +19,7 @@ import mudroom
 from conftest import Place
 from mudroom import errors
 from mudroom.errors import UsageError
-from rooms import environ_of, open_room, processes_with
+from rooms import LONG, environ_of, open_room, processes_with
 
 
 @pytest.fixture
@@ -170,10 +170,10 @@ def test_a_closed_room_says_so(place: Place) -> None:
     room = open_room(place)
     fork = room.fork("a")
     fork.write("x", "1")
-    server = room.start("sleep 7654322", fork="b")
+    server = room.start(f"sleep {LONG}", fork="b")
     room.close()
     room.close()
-    assert processes_with("7654322") == []
+    assert processes_with(LONG) == []
     calls: list[Callable[[], object]] = [
         lambda: room.run("true"), lambda: room.stream("true"), lambda: room.start("true"), lambda: fork.read("x"),
         lambda: fork.run("true"), room.forks, lambda: room.apply("a"), server.output, server.poll, room.journal,
@@ -190,7 +190,7 @@ def test_closing_ends_the_commands_of_other_threads(place: Place) -> None:
     started, results = threading.Event(), list[mudroom.RunResult]()
     thread = threading.Thread(
         target=lambda: results.append(
-            room.run("echo x > made; echo up; exec sleep 7654323", fork="a", on_output=lambda _chunk: started.set())
+            room.run(f"echo x > made; echo up; exec sleep {LONG}", fork="a", on_output=lambda _chunk: started.set())
         )
     )
     thread.start()
@@ -198,13 +198,13 @@ def test_closing_ends_the_commands_of_other_threads(place: Place) -> None:
     room.close()
     thread.join()
     assert (results[0].signal, results[0].changes.paths) == (15, ["made"])
-    assert processes_with("7654323") == []
+    assert processes_with(LONG) == []
 
 
 def test_a_room_that_is_forgotten_is_closed(place: Place) -> None:
-    open_room(place).start("exec sleep 7654324", fork="a")
+    open_room(place).start(f"exec sleep {LONG}", fork="a")
     gc.collect()
-    assert processes_with("7654324") == []
+    assert processes_with(LONG) == []
 
 
 def test_a_callback_cannot_call_its_room(room: mudroom.Room) -> None:

@@ -270,6 +270,14 @@ def test_a_background_command(room: mudroom.Room) -> None:
         room.background("nothing")
 
 
+def test_an_apply_right_after_a_background_command(room: mudroom.Room, place: Place) -> None:
+    for number in range(20):
+        server = room.start(f"echo {number} > a.txt; echo up; exec sleep 1000", fork="a")
+        until(lambda server=server: server.output()[0])  # type: ignore[misc]
+        server.end()
+        assert room.apply("a").state == "applied"
+
+
 def test_a_fork_as_a_directory(room: mudroom.Room) -> None:
     fork = room.fork("a")
     with fork.mount() as place:

@@ -15,7 +15,7 @@ from conftest import Place
 from mudroom.errors import UsageError
 from mudroom.library.tool_set import FORMATS
 from mudroom.tools.table import TOOLS
-from rooms import environ_of, open_room, policy, processes_with
+from rooms import LONG, environ_of, open_room, policy, processes_with
 
 
 @pytest.fixture
@@ -145,13 +145,13 @@ def test_tools_of_asyncio_are_cancelled_with_their_command(place: Place) -> None
             assert (await tools.call("bash", {"command": "echo hi"})).data["output"] == "hi\n"
             message = await tools.reply({"id": "t", "name": "bash", "input": {"command": "echo x > made"}})
             assert message["tool_use_id"] == "t"
-            task = asyncio.create_task(tools.call("bash", {"command": "touch up; exec sleep 7654325"}))
-            while not processes_with("7654325"):
+            task = asyncio.create_task(tools.call("bash", {"command": f"touch up; exec sleep {LONG}"}))
+            while not processes_with(LONG):
                 await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert processes_with("7654325") == []
+            assert processes_with(LONG) == []
             assert (await room.changes(tools.fork)).paths == ["made", "up"]
 
     asyncio.run(main())

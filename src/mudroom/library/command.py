@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from mudroom.errors import Refused, UsageError
 from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
-from mudroom.library.interrupt import ended_by_interrupt
 from mudroom.library.life import Life
 from mudroom.library.value import run_result
 from mudroom.sandbox.client.cancellation import Cancellation
@@ -69,7 +68,7 @@ def run(
     stdin = None if request.input is None else _descriptor_with(request.input)
     try:
         stdio = CAPTURED._replace(stdin=stdin, on_output=listener.hear if listener is not None else None)
-        with life.call(cancellation) as session, ended_by_interrupt(cancellation):
+        with life.call(cancellation) as session:
             done = session.run(
                 request.words,
                 fork=request.fork,

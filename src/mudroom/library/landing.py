@@ -40,9 +40,11 @@ def apply(
 
     name, chosen = required_name(fork), paths_of(paths)
     words = None if verify is None else words_of(verify)
-    with life.call() as session, session.alone(holder(f"mudroom apply {name}")):
-        made = session.changes if words is None else session.changes_verified_by(words)
-        return landed(made.apply(name, chosen, reviewed=reviewed, git=git))
+    with life.call() as session:
+        session.sandboxes.wait_for_ended(name)
+        with session.alone(holder(f"mudroom apply {name}")):
+            made = session.changes if words is None else session.changes_verified_by(words)
+            return landed(made.apply(name, chosen, reviewed=reviewed, git=git))
 
 
 def undo(life: Life, name: str | None) -> Applied:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.library.interrupt import DeferredInterrupt
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.sandbox.client.capture import SIGKILL
 from mudroom.session import Session
@@ -63,26 +64,30 @@ class Life:
 
     @contextmanager
     def call(self, cancellation: Cancellation | None = None) -> Iterator[Session]:
-        """Yield the session for one call. Raise UsageError if the room is closed or belongs to another process."""
-        name = show(self._session.project)
+        """Yield the session for one call. Ctrl-C ends the command of ``cancellation``, and is raised at the end of the
+        call (``interrupt.py``). Raise UsageError if the room is closed or belongs to another process."""
+        with DeferredInterrupt(lambda: _each(request, cancellation), lambda: _each(kill, cancellation)):
+            entry = (_thread.get_ident(), cancellation)
+            self._begin(entry)
+            try:
+                yield self._session
+            finally:
+                with self._changed:
+                    self._calls.remove(entry)
+                    self._changed.notify_all()
+
+    def _begin(self, entry: tuple[int, Cancellation | None]) -> None:
+        name, project = show(self._session.project), os.fsdecode(self._session.project)
         if os.getpid() != self._pid:
-            hint = f"open the project here: mudroom.open({os.fsdecode(self._session.project)!r})"
+            hint = f"open the project here: mudroom.open({project!r})"
             raise UsageError(f"this room on {name} was opened by process {self._pid}, of which this is a child", hint)
-        entry = (_thread.get_ident(), cancellation)
         with self._changed:
             if self._is_closed:
-                hint = f"open it again: mudroom.open({os.fsdecode(self._session.project)!r})"
-                raise UsageError(f"this room on {name} is closed", hint)
+                raise UsageError(f"this room on {name} is closed", f"open it again: mudroom.open({project!r})")
             if any(thread == entry[0] and outer is not None and outer.has_started for thread, outer in self._calls):
                 hint = "return from it first, or call from another thread"
                 raise UsageError("a callback of a running command cannot call its own room", hint)
             self._calls.append(entry)
-        try:
-            yield self._session
-        finally:
-            with self._changed:
-                self._calls.remove(entry)
-                self._changed.notify_all()
 
     def close(self) -> None:
         """End what runs, and release all resources. Harmless when repeated, and in a child process. Raise UsageError
@@ -131,6 +136,11 @@ def kill(cancellation: Cancellation) -> None:
         cancellation.kill()
     except MudroomError:
         pass  # as above
+
+
+def _each(end: Callable[[Cancellation], None], cancellation: Cancellation | None) -> None:
+    if cancellation is not None:
+        end(cancellation)
 
 
 def _close(session: Session, pid: int) -> None:

@@ -310,6 +310,13 @@ class Sandboxes:
             with fork.lock("waiting for the end of what runs in the background"):
                 pass
 
+    def wait_for_ended(self, name: str) -> None:
+        """Wait until a shared sandbox of this session that has no command any more is gone. Otherwise the holder of the
+        vault would stop it before it has given up its fork."""
+        shared = self._forks.users.shared(name)
+        if shared is not None and all(command.ended is not None for command in list(shared.backgrounds.values())):
+            shared.wait()
+
     def waited(
         self, started: BackgroundStart, timeout: float | None, later: Callable[[], BackgroundEnd | None]
     ) -> BackgroundEnd | None:
