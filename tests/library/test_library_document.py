@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -63,3 +64,14 @@ def test_every_method_and_field_is_in_the_document(kind: type) -> None:
     names = [name for name in dir(kind) if not name.startswith("_") and name not in dir(tuple)]
     missing = [name for name in names if not re.search(rf"\b{name}\b", PAGE)]
     assert set(missing) <= {"command", "fork"}, missing
+
+
+@pytest.mark.parametrize("name", [name for name in mudroom.__all__ if name != "errors"])
+def test_no_public_signature_has_any_in_it(name: str) -> None:
+    """These tests themselves are checked by mypy --strict, which sees the names through ``py.typed``."""
+    found = getattr(mudroom, name)
+    functions = [found] if inspect.isfunction(found) else [vars(found)[each] for each in vars(found) if each[0] != "_"]
+    annotations = [str(text) for function in functions for text in getattr(function, "__annotations__", {}).values()]
+    annotations += map(str, getattr(found, "__annotations__", {}).values())
+    assert [text for text in annotations if re.search(r"\bAny\b", text)] == []
+    assert (ROOT / "src/mudroom/py.typed").exists()
