@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import cast
 
+import mudroom
 from bench.gate import gate
 from bench.landing import SYNCFS, many_added, many_modified
 from bench.limited import at_once, installed
@@ -50,6 +52,7 @@ from mudroom.sandbox.client.template import REST
 from mudroom.session import Session
 
 TRUE = "/bin/true"
+_SESSION, _CHILD = "the same by its session", "`subprocess.run`"
 _BWRAP, _PASS, _CODEX, _SQUID = "`bwrap --unshare-all`", "`python -I -S -c pass`", "`codex sandbox`", "squid"
 _ROW = 10
 _FORKS = 12
@@ -68,7 +71,7 @@ Part = Callable[[bytes, Scale], Iterator[Finding]]
 
 def reach(base: bytes, scale: Scale) -> Iterator[Finding]:
     """Each part by itself: one that fails is a row, and the others are measured."""
-    for part in (_session, _at_once, _whole_process, _view, _gate, _memory, _landing):
+    for part in (_session, _library, _at_once, _whole_process, _view, _gate, _memory, _landing):
         try:
             yield from part(base, scale)
         except Exception as error:  # noqa: BLE001 - it is told in its row
@@ -99,6 +102,29 @@ def _session(base: bytes, scale: Scale) -> Iterator[Finding]:
     name = f"{_BWRAP}, in a row"
     others = against(found, [name], {name: at_most_times(1)})
     yield Finding("reach", f"{_ROW} in a row, one fork", found["in a row"], None, others)
+
+
+def _library(base: bytes, scale: Scale) -> Iterator[Finding]:
+    """A warm call of the library beside the same call of its session, and a plain child process."""
+    with new_place(base, "reach-library") as place:
+        fill(place.project, 10)
+        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in place.environ.items()}
+        with mudroom.open(place.project, environ=environ) as room, room._life.call() as session:
+            kept = _in_one_fork(session)
+
+            def call() -> None:
+                room.run([TRUE], fork="library", check=True)
+
+            contestants: list[Contestant] = [
+                lambda: [("library", seconds_of(call))],
+                lambda: [(_SESSION, seconds_of(kept))],
+                lambda: [(_CHILD, seconds_of(lambda: subprocess.run([TRUE], capture_output=True, check=True)))],
+                Rival(timed(_BWRAP, [*BWRAP, TRUE]), _BWRAP),
+            ]
+            found = interleave(contestants, min(scale.commands, 40), warm_up=4)
+    budgets = {_SESSION: at_most_times(1.1), _BWRAP: at_most_times(0.7)}
+    others = against(found, [_SESSION, _CHILD, _BWRAP], budgets)
+    yield Finding("reach", '`room.run(["true"])`, one fork', found["library"], None, others)
 
 
 def _in_one_fork(session: Session) -> Callable[[], None]:

@@ -82,10 +82,13 @@ ROOMS: Mapping[str, Room] = {
         (*_BASE, "stage", "sandbox", "net", "vault", "agents"),
         (("confinement",), ("shared_sandbox",), ("",), ("agents",)),
     ),
+    "project_session": Room("a session on a project, as its policy files say", _MIDDLE),
     "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
     "tools": Room("tools for agents on one fork: a table of values, and the call of one", _MIDDLE),
     "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
+    "library": Room("import mudroom: rooms, forks and results for programs", (*_MIDDLE, "project_session", "tools")),
+    "pytest_plugin": Room("a fork for each test of pytest", ("typing", "library")),
     "web": Room(
         "mudroom serve: the page and its API",
         (*_MIDDLE, "review"),
@@ -97,7 +100,7 @@ ROOMS: Mapping[str, Room] = {
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "review", "doctor", "tui", "web", "mcp", "keeper"),
+        (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

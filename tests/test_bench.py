@@ -244,11 +244,11 @@ def test_a_part_of_the_table_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch
     def fine(_base: bytes, _scale: object) -> Iterable[Finding]:
         return [Finding("reach", "fine", Series((1.0,)))]
 
-    for name in ("_session", "_at_once", "_whole_process", "_view", "_memory", "_landing"):
+    for name in ("_session", "_library", "_at_once", "_whole_process", "_view", "_memory", "_landing"):
         monkeypatch.setattr(reach, name, fine)
     monkeypatch.setattr(reach, "_gate", broken)
     rows = list(reach.reach(b"", QUICK))
-    assert [row.what for row in rows].count("fine") == 6
+    assert [row.what for row in rows].count("fine") == 7
     assert [row.why for row in rows if row.why] == ["OSError: [Errno 24] Too many open files"]
 
 

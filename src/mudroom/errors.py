@@ -36,6 +36,16 @@ class MudroomError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """The arguments of most kinds are not those of ``Exception``, by which it would be made again."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MudroomError], arguments: tuple[object, ...], state: dict[str, object]) -> MudroomError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
 
 class UsageError(MudroomError):
     pass

@@ -118,7 +118,7 @@ def storable_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-class Room(NamedTuple):
+class QueueRoom(NamedTuple):
     """Limits of the queue's size and age."""
 
     waiting: int = 200
@@ -134,13 +134,13 @@ class Room(NamedTuple):
     """
 
 
-def is_old(row: QueueRow, now: Moment, room: Room) -> bool:
+def is_old(row: QueueRow, now: Moment, room: QueueRoom) -> bool:
     if row.decision is not None:
         return age(row.decision.when, now) > room.kept
     return not row.waiter and age(row.asked.when, now) > room.unanswered
 
 
-def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: Room) -> set[str]:
+def questions_to_delete(rows: Sequence[QueueRow], now: Moment, room: QueueRoom) -> set[str]:
     """Return the names of the questions to delete so that one more fits: expired ones, then decided ones, then those
     without a waiter, each in the order of ``rows``, oldest first. Raise ValueError if that does not make enough room.
     """

@@ -127,6 +127,8 @@ class Sandboxes:
 
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
+        if order.cancellation is not None:
+            order.cancellation.require_unset()  # the lock may have been waited for
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)
@@ -307,6 +309,13 @@ class Sandboxes:
         if identities is None:
             with fork.lock("waiting for the end of what runs in the background"):
                 pass
+
+    def wait_for_ended(self, name: str) -> None:
+        """Wait until a shared sandbox of this session that has no command any more is gone. Otherwise the holder of the
+        vault would stop it before it has given up its fork."""
+        shared = self._forks.users.shared(name)
+        if shared is not None and all(command.ended is not None for command in list(shared.backgrounds.values())):
+            shared.wait()
 
     def waited(
         self, started: BackgroundStart, timeout: float | None, later: Callable[[], BackgroundEnd | None]

@@ -141,6 +141,15 @@ class Session:
 
         return Changes(self.forks, verification(self.forks, self.actor, self._run_as))
 
+    def changes_verified_by(self, argv: Sequence[bytes]) -> Changes:
+        """Return ``changes`` whose applies are always verified by this command, instead of by the policy's."""
+        from mudroom.session.changes import Changes
+        from mudroom.session.verification import verification
+
+        actor = self.actor
+        policy = actor.policy._replace(verify=tuple(argv), verify_when="always")
+        return Changes(self.forks, verification(self.forks, actor._replace(policy=policy), self._run_as))
+
     @classmethod
     def open(
         cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any

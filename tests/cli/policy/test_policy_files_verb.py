@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.cli.project_session import _Commands
-from mudroom.cli.terminal.context import Context
-from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import remember
 from mudroom.policy.settings_table import ROWS
+from mudroom.project_session import CommandRules
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 
@@ -382,14 +380,9 @@ def test_nor_one_that_file_tools_write(cli: Cli) -> None:
 
 def test_rules_count_as_soon_as_they_are_there(cli: Cli) -> None:
     """For the commands of a session that goes on: those of an answer, of an edit, and none of a file that is broken."""
-    commands = _Commands(
+    commands = CommandRules(
         os.fsencode(cli.place.project),
-        Context(
-            {os.fsencode(name): os.fsencode(value) for name, value in cli.environment.items()},
-            Terminal({}),
-            False,
-            None,
-        ),
+        {os.fsencode(name): os.fsencode(value) for name, value in cli.environment.items()},
     )
 
     def action() -> str:

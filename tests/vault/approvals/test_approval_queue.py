@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, ask_approver
-from mudroom.core.approval_queue import QueueRow, Room, row_to_json
+from mudroom.core.approval_queue import QueueRoom, QueueRow, row_to_json
 from mudroom.core.clock import Moment
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
@@ -347,7 +347,7 @@ def test_an_answer_that_cannot_be_written_is_none(
 
 
 def test_room_is_made_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(approval, "ROOM", Room(size=5000, largest=2000))
+    monkeypatch.setattr(approval, "ROOM", QueueRoom(size=5000, largest=2000))
     clock = Clock()
     queue = Queue(os.fsencode(tmp_path), clock)
     for number in range(4):
@@ -406,7 +406,7 @@ def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
 def test_old_questions_go_and_those_that_somebody_waits_for_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approval, "ROOM", Room(waiting=3, decided=2))
+    monkeypatch.setattr(approval, "ROOM", QueueRoom(waiting=3, decided=2))
     clock = Clock()
     queue = Queue(os.fsencode(tmp_path), clock)
 

@@ -6,12 +6,13 @@ import argparse
 import json
 from collections.abc import Callable
 
-from mudroom.cli.project_session import only_fork, open_session, project_paths, with_shown
+from mudroom.cli.project_session import only_fork, open_session, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.resolution_words import choice_words, take_words
 from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
+from mudroom.project_session import with_shown
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mudroom.cli.plain_options import REMAINDER
-from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, with_shown, working_directory
+from mudroom.cli.project_session import exclusive, full_disk_hint, open_session, working_directory
 from mudroom.cli.terminal.command_signals import command_signals
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import is_terminal
@@ -15,6 +15,7 @@ from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
+from mudroom.project_session import with_shown
 from mudroom.session import Client, Session, Stdio
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,9 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     for option, (field, _metavar, _text) in LIMITS.items():
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
-            settings = _with_limit(settings, field, value, option)
+            from mudroom.policy.limit_option import with_limit
+
+            settings = with_limit(settings, field.partition(".")[2], value, option)
     settings = with_shown(settings, args.show)._replace(
         network=args.net or settings.network,
         view=args.view or settings.view,
@@ -184,24 +187,6 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
 
         settings = settings._replace(image=image(args.image, "--image"))
     return settings
-
-
-def _with_limit(settings: Settings, field: str, value: str, option: str) -> Settings:
-    """Return the settings with a limit of the command line. Raise UsageError if the value is none."""
-    from mudroom.policy.setting_row import with_setting
-    from mudroom.policy.setting_type import count, least, or_off, processors, size
-
-    converters: dict[str, Callable[[Any, str], Any]] = {
-        "--memory": or_off(least(4 << 20)),
-        "--processes": or_off(count),
-        "--cpus": processors,
-        "--io": least(4096),
-        "--open-files": count,
-        "--tmp": or_off(least(1 << 20)),
-        "--inotify": or_off(count),
-        "--file-size": size,
-    }
-    return with_setting(settings, field, converters[option](value, option))
 
 
 def _working_directory(session: Session) -> bytes:

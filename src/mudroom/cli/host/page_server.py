@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 
 from mudroom import __version__
-from mudroom.cli.project_session import left_out, open_session
+from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError
 from mudroom.policy.config import load_policy, places
+from mudroom.project_session import left_out
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
 
@@ -47,8 +48,8 @@ class _RecordingTerminal(Terminal):
 def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironment:
     """Return the functions of the server, by the environment of this process."""
     from mudroom.cli.policy.approve import keep_host
-    from mudroom.cli.terminal.approver import remember_command
     from mudroom.cli.terminal.git_files import user_git_files
+    from mudroom.project_session import remember_command
     from mudroom.web.state.server_environment import ServerEnvironment
 
     locations = places(context.environ)

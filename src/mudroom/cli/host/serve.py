@@ -7,13 +7,14 @@ import json
 import os
 from collections.abc import Callable
 
-from mudroom.cli.project_session import host_answers, project_of
+from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, load_policy, places
+from mudroom.project_session import host_answers
 from mudroom.session.confinement.grant import promised
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -253,9 +254,9 @@ def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable
 
 def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     """Return the decision about an agent here. Raise MudroomError if the policy cannot be read."""
-    from mudroom.cli.net.card_hosts import with_card_network
     from mudroom.core.agent.card_hosts import sort_hosts
     from mudroom.core.network.host_rules import show_rule
+    from mudroom.project_session import with_card_network
 
     project = project_of(context)
     settings = load_policy(project, context.environ).settings
@@ -266,7 +267,7 @@ def agent_status(card: AgentCard, context: Context) -> AgentStatus:
     mode = with_card_network(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context)[0]())
+        card_hosts = sort_hosts(card.agent, card.needs.network, host_answers(project, context.environ)[0]())
         trusted = card_hosts.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*card_hosts.allowed, *trusted))
     return AgentStatus(decision, mode, hosts, opened.stores)

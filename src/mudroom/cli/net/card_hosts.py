@@ -10,13 +10,15 @@ from __future__ import annotations
 import termios
 from collections.abc import Sequence
 
-from mudroom.cli.project_session import host_answers, project_of
+from mudroom import project_session
+from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
-from mudroom.policy.config import load_policy
+from mudroom.project_session import host_answers
+from mudroom.project_session import with_card_network as with_card_network
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,11 +36,6 @@ class CardHosts(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def with_card_network(card: AgentCard, settings: Settings, mode: str | None) -> Settings:
-    """Return the settings without network if the card needs none, unless the user has given a mode (``given``)."""
-    return settings._replace(network="none") if card.needs.network is False and mode is None else settings
-
-
 def decide_card_hosts(
     card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False
 ) -> CardHosts:
@@ -46,7 +43,7 @@ def decide_card_hosts(
     KeyboardInterrupt."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return CardHosts()
-    rules, remember = host_answers(project_of(context), context)
+    rules, remember = host_answers(project_of(context), context.environ)
     wish_result = sort_hosts(card.agent, card.needs.network, rules())
     notes = (
         [f"{card.agent} asks for {_names(wish_result.denied)}, which the policy denies"] if wish_result.denied else []
@@ -67,11 +64,7 @@ def decide_card_hosts(
 
 def trusted_hosts(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
     """Return the hosts of a card whose agent the policy trusts to name them; the user is not asked."""
-    project = project_of(context)
-    trusted = load_policy(project, context.environ).settings.network_cards
-    if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
-        return ()
-    return sort_hosts(card.agent, card.needs.network, host_answers(project, context)[0]()).open
+    return project_session.trusted_hosts(card, project_of(context), context.environ)
 
 
 def _ask_about_open(
@@ -119,7 +112,7 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         return (
             ["network      the gate: what the rules of the policy allow, and what you say when asked"] if needs else []
         )
-    wish_result = sort_hosts(card.agent, needs, host_answers(project_of(context), context)[0]())
+    wish_result = sort_hosts(card.agent, needs, host_answers(project_of(context), context.environ)[0]())
     trusted = card.agent in settings.network_cards
     rows = (
         (wish_result.allowed, "allowed by the rules there are"),

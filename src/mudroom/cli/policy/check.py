@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.project_session import left_out, not_above, project_of
+from mudroom.cli.project_session import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.policy import CommandPolicy
@@ -17,6 +17,7 @@ from mudroom.policy.config import load_policy, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
+from mudroom.project_session import left_out, not_above
 from mudroom.session import policy_above
 from mudroom.typing import TYPE_CHECKING
 

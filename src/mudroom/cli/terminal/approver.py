@@ -13,20 +13,18 @@ until there is a question.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 
 from mudroom.cli.terminal.context import Context
 from mudroom.errors import UsageError
+from mudroom.project_session import QueueForHosts
+from mudroom.project_session import remember_command as remember_command
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-    from mudroom.session.confinement.host_approver import PendingQuestion
-    from mudroom.session.upkeep import HostApprover
 
 Ask = Literal["terminal", "queue", "later", "never"]
 ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
@@ -58,7 +56,7 @@ def set_host_approver(ask: Ask | None, context: Context, session: Session, *, st
         return
 
     at_terminal = stays and _is_interactive(context) and ask != "queue"
-    queue = _QueueForHosts(session, anyway=at_terminal or ask == "queue")
+    queue = QueueForHosts(session, anyway=at_terminal or ask == "queue")
     session.machine.ask_about_hosts(_TerminalForHosts(context, session, queue) if at_terminal else queue)
 
 
@@ -70,7 +68,7 @@ def _is_interactive(context: Context) -> bool:
 class _TerminalForHosts:
     """Ask here and in the queue about hosts (``host_approver.py:TerminalApprover``)."""
 
-    def __init__(self, context: Context, session: Session, elsewhere: _QueueForHosts) -> None:
+    def __init__(self, context: Context, session: Session, elsewhere: QueueForHosts) -> None:
         self._context, self._session, self.elsewhere = context, session, elsewhere
 
     def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
@@ -83,30 +81,3 @@ class _TerminalForHosts:
 
         agent = self._session.actor.agent or ""
         return first_of(self._context.terminal, self._session.vault.approvals, agent, question, over, is_taken)
-
-
-class _QueueForHosts:
-    """Ask in the queue about hosts (``host_approver.py:RemoteApprover``)."""
-
-    def __init__(self, session: Session, *, anyway: bool) -> None:
-        self._session, self._anyway = session, anyway
-
-    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
-        return self._approver()(question, over)
-
-    def begin(self, question: FlowQuestion) -> PendingQuestion:
-        return self._approver().begin(question)
-
-    def _approver(self) -> HostApprover:
-        from mudroom.session.upkeep import HostApprover
-
-        return HostApprover(self._session.vault.approvals, self._session.actor.agent or "", anyway=self._anyway)
-
-
-def remember_command(session: Session, pattern: str, allow: bool) -> None:
-    """Write the rule of an answer about a command, for this machine."""
-    from mudroom.policy import command_answers
-
-    state = os.path.dirname(os.path.dirname(session.vault.path))
-    note = time.strftime("asked %Y-%m-%d")
-    command_answers.remember(session.project, pattern, note, "allow" if allow else "deny", state=state)

@@ -30,13 +30,18 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
-        self._is_set = False
+        self._is_set = self._has_started = False
         self._targets: list[Signal] = []
         self._pipe: tuple[int, int] | None = None
 
     @property
     def is_set(self) -> bool:
         return self._is_set
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command has been started."""
+        return self._has_started
 
     def require_unset(self) -> None:
         """Raise Cancelled if the command was cancelled."""
@@ -55,10 +60,19 @@ class Cancellation:
         for signal in targets:
             _end(self, signal)
 
+    def kill(self) -> None:
+        """End all processes of the command at once. It is not started any more, either."""
+        self.cancel()
+        with self._lock:
+            targets = list(self._targets)
+        for signal in targets:
+            signal(SIGKILL)
+
     def attach(self, signal: Signal) -> None:
         """Call ``signal`` with the number of each signal for the command, from now until ``detach``."""
         with self._lock:
             self._targets.append(signal)
+            self._has_started = True
             late = self._is_set
         if late:
             _end(self, signal)

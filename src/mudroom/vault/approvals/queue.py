@@ -4,7 +4,7 @@ Rules of this file:
 1. No lock of the vault is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
 2. An answer given while no process waited is used only for a question with the same fingerprint, of the same fork and
    agent, and only once.
-3. The queue is bounded (``core/approval_queue.py:Room``), and its questions expire.
+3. The queue is bounded (``core/approval_queue.py:QueueRoom``), and its questions expire.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mudroom.core.approval_queue import (
     VALIDITY,
     QueueDecision,
     QueuedQuestionRecord,
+    QueueRoom,
     QueueRow,
-    Room,
     State,
     age,
     elapsed,
@@ -38,7 +38,7 @@ from mudroom.vault.approvals.question import FORMAT, WaiterLock
 from mudroom.vault.moment import clock_at, now
 from mudroom.vault.sync import sync_directory
 
-ROOM = Room()
+ROOM = QueueRoom()
 LARGEST = ROOM.largest
 """Maximum bytes of the words of one command."""
 LOOK = 2.0

@@ -1,0 +1,193 @@
+"""Arguments of the library's calls, checked and turned into what a session takes. Raise UsageError, which says what was
+given and what to write instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from mudroom.core.network.host_rules import HostRule
+
+    StrPath: TypeAlias = str | os.PathLike[str]
+    Word: TypeAlias = str | bytes | os.PathLike[str]
+    CommandLine: TypeAlias = str | Sequence[Word]
+    """A list is the program and its arguments; a text is a line for ``sh``."""
+    NetworkMode: TypeAlias = Literal["gate", "none", "open"]
+    ViewMode: TypeAlias = Literal["auto", "overlay", "copy"]
+
+SHELL = (b"sh", b"-c")
+
+
+def words_of(command: CommandLine) -> tuple[bytes, ...]:
+    """Return the words of a command: a line is for ``sh``."""
+    if isinstance(command, str):
+        if not command.strip():
+            raise UsageError("the command is empty", 'write a line ("make test") or a list (["make", "test"])')
+        return (*SHELL, _word(command, "the command"))
+    if isinstance(command, (bytes, os.PathLike)) or not isinstance(command, Sequence):
+        shown = f"{type(command).__name__}: {command!r}"[:80]
+        raise UsageError(
+            f"a command is a line or a list, not {shown}", 'write a line ("make test") or a list (["make", "test"])'
+        )
+    if not command:
+        raise UsageError("the command is an empty list", 'its first word is the program: ["make", "test"]')
+    words = tuple(_word(word, f"word {number} of the command") for number, word in enumerate(command, 1))
+    if not words[0]:
+        raise UsageError("the first word of the command is empty", 'it is the program: ["make", "test"]')
+    return words
+
+
+def _word(word: object, where: str) -> bytes:
+    if not isinstance(word, (str, bytes, os.PathLike)):
+        raise UsageError(f"{where} is {word!r} ({type(word).__name__}), not a text", f"write {str(word)!r}")
+    return _encoded(word, where)
+
+
+def _encoded(text: Word, where: str) -> bytes:
+    """Return the bytes of a text: surrogates stand for bytes (PEP 383), so a name that Python has read from a directory
+    is that name again."""
+    try:
+        raw = os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} holds half a character at {error.start}, which no byte stands for") from None
+    if b"\0" in raw:
+        raise UsageError(f"{where} holds a NUL character, which no program or file name can have")
+    return raw
+
+
+def directory_of(path: object, where: str) -> bytes:
+    """Return a path that may be relative to the working directory of this process, as an absolute one."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        hint = 'mudroom.open(".") is the project in the working directory'
+        raise UsageError(f"{where} is {path!r}, not a path", hint if where == "the project" else "")
+    raw = _encoded(path, where)
+    if not raw:
+        raise UsageError(f"{where} is an empty path", 'write "." for the working directory')
+    try:
+        return os.path.abspath(raw)
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more", "os.chdir to one that does") from None
+
+
+def seconds_of(timeout: float | None, where: str = "timeout") -> float | None:
+    """Return a time limit: None is none."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise UsageError(f"{where} is {timeout!r}, not a number of seconds", f"{where}=60, or None for no limit")
+    if not 0 < timeout <= 1e9:
+        raise UsageError(f"{where} is {timeout!r}: no command can end in that", f"{where}=60, or None for no limit")
+    return float(timeout)
+
+
+def name_of(fork: str | None) -> str | None:
+    """Return the name of a fork; None: a new one. The vault checks its letters."""
+    if fork is None or (isinstance(fork, str) and fork):
+        return fork
+    raise UsageError(f"a fork is named by a text, not {fork!r}", 'fork="a", or None for a new one')
+
+
+def required_name(fork: str) -> str:
+    if name_of(fork) is None:
+        raise UsageError("no fork was named", "room.forks() lists them")
+    return fork
+
+
+def paths_of(paths: Word | Sequence[Word]) -> list[bytes]:
+    """Return paths of the project, checked; one may stand alone."""
+    from mudroom.core.tree.path import relpath
+
+    given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
+    if not isinstance(given, Sequence):
+        raise UsageError(f"paths is {paths!r}, not a path or a list of paths", 'paths=["src"]')
+    try:
+        return [relpath(_word(path, "a path")) for path in given]
+    except ValueError as error:
+        raise UsageError(str(error), "paths are relative to the project") from None
+
+
+def environment_of(environ: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
+    """Return the environment in which home, state and policy files are found; None: that of this process."""
+    from mudroom.policy.config import environment
+
+    if environ is None:
+        return environment()
+    return dict(variables_of(environ, "environ"))
+
+
+def variables_of(variables: Mapping[str, str], where: str) -> list[tuple[bytes, bytes]]:
+    if not isinstance(variables, Mapping):
+        raise UsageError(f"{where} is {variables!r}, not a mapping", f'{where}={{"NAME": "value"}}')
+    pairs = [
+        (_word(name, f"a name of {where}"), _word(value, f"{where}[{name!r}]")) for name, value in variables.items()
+    ]
+    for name, _value in pairs:
+        if not name or b"=" in name:
+            raise UsageError(f"{os.fsdecode(name)!r} is not a name of a variable", f'{where}={{"NAME": "value"}}')
+    return pairs
+
+
+def hosts_of(allow: Sequence[str], deny: Sequence[str]) -> tuple[HostRule, ...]:
+    """Return the rules of a room's own hosts."""
+    rules = []
+    for action, hosts in (("allow", allow), ("deny", deny)):
+        if isinstance(hosts, (str, bytes)) or not isinstance(hosts, Sequence):
+            raise UsageError(f"{action} is {hosts!r}, not a list of hosts", f'{action}=["pypi.org"]')
+        for host in hosts:
+            from mudroom.core.network.host_rules import parse_rule
+
+            try:
+                rule = parse_rule(host, "allow" if action == "allow" else "deny", "mudroom.open")
+            except (ValueError, TypeError, AttributeError) as error:
+                raise UsageError(f"{action}: {error}", f'{action}=["pypi.org", "*.example.com:8443"]') from None
+            rules.append(rule)
+    return tuple(rules)
+
+
+def with_options(
+    settings: Settings,
+    *,
+    network: NetworkMode | None,
+    view: ViewMode | None,
+    image: str | None,
+    limits: Mapping[str, str | float],
+    env: Mapping[str, str],
+    show: Sequence[str],
+    read: Sequence[Word],
+    timeout: float | None,
+) -> Settings:
+    """Return the settings of the policy files with the options of ``mudroom.open``."""
+    from mudroom.project_session import with_shown
+
+    for name, value, known in (("network", network, ("gate", "none", "open")), ("view", view, _VIEWS)):
+        if value is not None and value not in known:
+            raise UsageError(f"{name} is {value!r}", f"write one of: {', '.join(map(repr, known))}")
+    for limit, amount in limits.items():
+        from mudroom.policy.limit_option import CONVERTERS, with_limit
+
+        if limit not in CONVERTERS:
+            raise UsageError(f"there is no limit {limit!r}", f"write one of: {', '.join(CONVERTERS)}")
+        settings = with_limit(settings, limit, amount, f"limits[{limit!r}]")
+    places = [os.path.realpath(directory_of(path, "a path of read")) for path in read]
+    for place in places:
+        if not os.path.exists(place):
+            raise UsageError(f"read: {os.fsdecode(place)!r}: no such file or directory")
+    if image is not None:
+        from mudroom.policy.setting_type import image as checked
+
+        settings = settings._replace(image=checked(image, "image"))
+    return with_shown(settings, [os.fsdecode(_word(path, "a path of show")) for path in show])._replace(
+        network=network or settings.network,
+        view=view or settings.view,
+        environment=(*settings.environment, *(name + b"=" + value for name, value in variables_of(env, "env"))),
+        read=(*settings.read, *places),
+        timeout=seconds_of(timeout) or settings.timeout,
+    )
+
+
+_VIEWS = ("auto", "overlay", "copy")

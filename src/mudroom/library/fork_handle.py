@@ -1,0 +1,207 @@
+"""A fork of a room: its files, its changes, its checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from mudroom.library import landing
+from mudroom.library.argument import required_name
+from mudroom.library.command import requested, run, start, stream
+from mudroom.library.value import file_info
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.library.background_handle import BackgroundHandle
+    from mudroom.library.life import Life
+    from mudroom.library.output import OnOutput, OutputStream
+    from mudroom.library.value import Applied, ChangeList, FileInfo, RunResult
+    from mudroom.stage.buffer.files import Files, SearchMatch
+
+    Names: TypeAlias = list[str]  # in the class below, ``list`` is a method
+    FileInfos: TypeAlias = list[FileInfo]
+    Matches: TypeAlias = list[SearchMatch]
+
+
+class ForkHandle:
+    """Paths are relative to the project. Written files are in memory until another call or process needs them on disk,
+    until ``flush``, or until the room is closed; while a command runs in the fork, it sees them at once.
+
+    It has no state of its own: any number of handles may stand for one fork, in any threads.
+    """
+
+    def __init__(self, life: Life, name: str) -> None:
+        """``Room.fork`` makes handles."""
+        self._life, self.name = life, name
+
+    def __repr__(self) -> str:
+        return f"<mudroom fork {self.name} of {os.fsdecode(self._life.project)}>"
+
+    def __fspath__(self) -> str:
+        raise TypeError(f"the fork {self.name} is no directory; with fork.mount() as path: … makes one")
+
+    @contextmanager
+    def _files(self) -> Iterator[Files]:
+        with self._life.call() as session:
+            yield session.forks.files(self.name)
+
+    # --- files ---
+
+    def read(self, path: StrPath) -> str:
+        """Return a text file; bytes that are not UTF-8 become surrogates, which ``write`` turns back."""
+        return self.read_bytes(path).decode("utf-8", "surrogateescape")
+
+    def read_bytes(self, path: StrPath) -> bytes:
+        """Raise FileNotFoundError, IsADirectoryError … as ``open``."""
+        with self._files() as files:
+            return files.read(path)
+
+    def write(self, path: StrPath, content: str | bytes, *, mode: int | None = None) -> None:
+        """Create or replace a file; missing directories are made. ``mode``: permission bits; None: as they were."""
+        with self._files() as files:
+            files.write(path, content, mode)
+
+    def edit(self, path: StrPath, old: str, new: str, *, all: bool = False) -> int:  # noqa: A002
+        """Replace a text that occurs exactly once; with ``all``, at least once. Return the number of replacements.
+        Raise UsageError, which says where it occurs, otherwise."""
+        with self._files() as files:
+            return files.edit(path, old, new, all=all)
+
+    def delete(self, path: StrPath, *, recursive: bool = False) -> None:
+        """Delete a file, a link or an empty directory; with ``recursive``, a directory with its contents."""
+        with self._files() as files:
+            files.delete(path, recursive)
+
+    def move(self, old: StrPath, new: StrPath) -> None:
+        with self._files() as files:
+            files.move(old, new)
+
+    def list(self, path: StrPath = "") -> FileInfos:
+        """Return the entries of a directory, sorted by name."""
+        with self._files() as files:
+            return [file_info(name, entry) for name, entry in files.list(path).items()]
+
+    def exists(self, path: StrPath) -> bool:
+        with self._files() as files:
+            return files.look(path) is not None
+
+    def glob(self, pattern: str) -> Names:
+        """Return the matching paths, sorted; ``**`` stands for any directories."""
+        with self._files() as files:
+            return files.glob(pattern)
+
+    def search(self, regex: str, glob: str = "**", *, limit: int = 1000) -> Matches:
+        """Return the lines that match a regular expression: path, line, text. Binary files are skipped."""
+        with self._files() as files:
+            return files.search(regex, glob, limit)
+
+    def flush(self) -> None:
+        """Write to disk what is in memory, so that other processes see it."""
+        with self._life.call() as session:
+            session.forks.flush(self.name)
+
+    @contextmanager
+    def mount(self, place: StrPath | None = None, *, writable: bool = True) -> Iterator[Path]:
+        """Show the fork as a directory for the block: an empty or new one, or one of mudroom's. Raise Unsupported if
+        nothing can be mounted here, MudroomError at the end if the directory is still in use."""
+        from pathlib import Path
+
+        at = None if place is None else os.path.abspath(os.fsencode(place))
+        with self._life.call() as session:
+            mounted = session.forks.mount(self.name, at, writable=writable)
+        try:
+            yield Path(os.fsdecode(mounted.place))
+        finally:
+            with self._life.call() as session:
+                session.forks.unmount(self.name)
+
+    # --- commands ---
+
+    def run(
+        self,
+        command: CommandLine,
+        *,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        input: str | bytes | None = None,  # noqa: A002
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+        check: bool = False,
+    ) -> RunResult:
+        """``Room.run`` in this fork."""
+        request = requested(self._life, command, self.name, cwd, timeout, input, env)
+        return run(self._life, request, Cancellation(), on_output, check=check)
+
+    def stream(
+        self,
+        command: CommandLine,
+        *,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        input: str | bytes | None = None,  # noqa: A002
+        env: Mapping[str, str] | None = None,
+    ) -> OutputStream:
+        """``Room.stream`` in this fork."""
+        return stream(self._life, requested(self._life, command, self.name, cwd, timeout, input, env))
+
+    def start(
+        self,
+        command: CommandLine,
+        *,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> BackgroundHandle:
+        """``Room.start`` in this fork."""
+        return start(self._life, requested(self._life, command, self.name, cwd, timeout, None, env))
+
+    # --- changes ---
+
+    def changes(self) -> ChangeList:
+        return landing.changes(self._life, self.name)
+
+    def diff(self, paths: Word | Sequence[Word] = ()) -> str:
+        return landing.diff(self._life, self.name, paths)
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the present changes, for ``apply(reviewed=…)``."""
+        with self._life.call() as session:
+            return session.changes.fingerprint(self.name)
+
+    def apply(
+        self,
+        paths: Word | Sequence[Word] = (),
+        *,
+        verify: CommandLine | None = None,
+        reviewed: str | None = None,
+        git: bool = False,
+    ) -> Applied:
+        """``Room.apply`` of this fork."""
+        return landing.apply(self._life, self.name, paths, verify, reviewed, git=git)
+
+    def checkpoint(self, name: str) -> None:
+        """Freeze the present files under a name. Raise UsageError if the name is taken."""
+        with self._life.call() as session:
+            session.forks.checkpoint(self.name, required_name(name))
+
+    def checkpoints(self) -> Names:
+        """Return the names of the checkpoints, oldest first."""
+        with self._life.call() as session:
+            return [point.name for point in session.vault.fork(self.name).state.checkpoints]
+
+    def rollback(self, checkpoint: str | None = None) -> str | None:
+        """Drop the changes since a checkpoint (default: the last). Return the checkpoint that brings them back; None if
+        there were none."""
+        with self._life.call() as session:
+            undo = session.forks.rollback(self.name, checkpoint)
+            return None if undo is None else undo.name
+
+    def discard(self) -> None:
+        """Throw the fork away."""
+        with self._life.call() as session:
+            session.forks.discard(self.name)

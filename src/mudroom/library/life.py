@@ -1,0 +1,149 @@
+"""The life of a room: who may call it, what runs in it, and its end.
+
+Rules of this file:
+1. A room belongs to the process that has opened it. A child by fork(2) has copies of its locks and descriptors; using
+   them there would write the parent's buffers twice, so every call in a child is refused, and ``close`` does nothing.
+2. Closing ends the commands of other threads and waits for them. A call that waits for a lock of another process is
+   not waited for: its command does not start any more.
+3. A room that is forgotten is closed when it is collected, or at the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.library.interrupt import DeferredInterrupt
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.sandbox.client.capture import SIGKILL
+from mudroom.session import Session
+from mudroom.typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandApprover
+
+    CancellableApprover: TypeAlias = Callable[[Cancellation], CommandApprover | None]
+
+UNSTARTED = 2.0
+"""Seconds that ``close`` waits for a command that has not started: it usually ends at once."""
+
+
+class Life:
+    """``_changed`` guards the other attributes. The session is used outside of it."""
+
+    def __init__(self, session: Session, approver: CancellableApprover = lambda _cancellation: None) -> None:
+        """``approver``: returns who is asked about one command."""
+        self._session, self._pid, self.approver = session, os.getpid(), approver
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._calls: list[tuple[int, Cancellation | None]] = []
+        """The thread of each call, and what ends its command."""
+        self._end = weakref.finalize(self, _close, session, os.getpid())
+
+    def __reduce__(self) -> NoReturn:
+        """A room, a fork or a background command is to be pickled."""
+        raise UsageError(
+            "a room cannot be pickled, nor its forks and commands: they hold a sandbox of this process",
+            f"pass its project, and open it there: mudroom.open({os.fsdecode(self.project)!r})",
+        )
+
+    @property
+    def project(self) -> bytes:
+        return self._session.project
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @contextmanager
+    def call(self, cancellation: Cancellation | None = None) -> Iterator[Session]:
+        """Yield the session for one call. Ctrl-C ends the command of ``cancellation``, and is raised at the end of the
+        call (``interrupt.py``). Raise UsageError if the room is closed or belongs to another process."""
+        with DeferredInterrupt(lambda: _each(request, cancellation), lambda: _each(kill, cancellation)):
+            entry = (_thread.get_ident(), cancellation)
+            self._begin(entry)
+            try:
+                yield self._session
+            finally:
+                with self._changed:
+                    self._calls.remove(entry)
+                    self._changed.notify_all()
+
+    def _begin(self, entry: tuple[int, Cancellation | None]) -> None:
+        name, project = show(self._session.project), os.fsdecode(self._session.project)
+        if os.getpid() != self._pid:
+            hint = f"open the project here: mudroom.open({project!r})"
+            raise UsageError(f"this room on {name} was opened by process {self._pid}, of which this is a child", hint)
+        with self._changed:
+            if self._is_closed:
+                raise UsageError(f"this room on {name} is closed", f"open it again: mudroom.open({project!r})")
+            if any(thread == entry[0] and outer is not None and outer.has_started for thread, outer in self._calls):
+                hint = "return from it first, or call from another thread"
+                raise UsageError("a callback of a running command cannot call its own room", hint)
+            self._calls.append(entry)
+
+    def close(self) -> None:
+        """End what runs, and release all resources. Harmless when repeated, and in a child process. Raise UsageError
+        from within a call of the same room, such as a callback for output."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            if any(thread == _thread.get_ident() for thread, _cancellation in self._calls):
+                raise UsageError("a room cannot be closed from within its own call", "return from the callback first")
+            was_closed, self._is_closed = self._is_closed, True
+            if was_closed:
+                self._changed.wait_for(lambda: not self._end.alive)
+                return
+            cancellations = [cancellation for _thread, cancellation in self._calls if cancellation is not None]
+        for cancellation in cancellations:
+            request(cancellation)
+        try:
+            self._wait()
+        finally:
+            self._end()
+            with self._changed:
+                self._changed.notify_all()
+
+    def _wait(self) -> None:
+        unstarted = time.monotonic() + UNSTARTED
+
+        def is_waited_for(cancellation: Cancellation | None) -> bool:
+            return cancellation is None or cancellation.has_started or time.monotonic() < unstarted
+
+        with self._changed:
+            while any(is_waited_for(cancellation) for _thread, cancellation in self._calls):
+                self._changed.wait(UNSTARTED)
+
+
+def request(cancellation: Cancellation) -> None:
+    """Ask a command to end: SIGTERM now, SIGKILL after a grace. Without a launcher it has ended already."""
+    try:
+        cancellation.cancel()
+    except MudroomError:
+        pass  # the launcher is gone, and the command with it
+
+
+def kill(cancellation: Cancellation) -> None:
+    """End all processes of a command now."""
+    try:
+        cancellation.kill()
+    except MudroomError:
+        pass  # as above
+
+
+def _each(end: Callable[[Cancellation], None], cancellation: Cancellation | None) -> None:
+    if cancellation is not None:
+        end(cancellation)
+
+
+def _close(session: Session, pid: int) -> None:
+    if os.getpid() == pid:
+        session.interrupt(SIGKILL)  # at the end of the interpreter, or of a room that was forgotten
+        session.close()

@@ -1,0 +1,224 @@
+"""``mudroom.open``: a project whose commands and edits are staged until ``apply``.
+
+    with mudroom.open("proj") as room:
+        result = room.run("make test", fork="a", timeout=60)
+        print(result.stdout, result.changes)
+        room.apply("a", verify="pytest -q")
+
+docs/LIBRARY.md has the tasks, decisions/0050 what is promised.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mudroom.errors import ForkExists, UsageError
+from mudroom.library import landing
+from mudroom.library.argument import name_of, required_name
+from mudroom.library.command import requested, run, start, stream
+from mudroom.library.life import Life
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.library.background_handle import BackgroundHandle
+    from mudroom.library.fork_handle import ForkHandle
+    from mudroom.library.life import CancellableApprover
+    from mudroom.library.output import OnOutput, OutputStream
+    from mudroom.library.tool_set import ToolFormat, ToolSet
+    from mudroom.library.value import Applied, ChangeList, ForkInfo, JournalEvent, RunResult
+    from mudroom.session import Session
+
+
+class Room:
+    """A project, opened. Thread-safe; ``close`` it, or use it as a context manager.
+
+    Without ``fork`` a command runs in a new fork. Commands of different forks run side by side, those of one fork one
+    after the other. No call but ``apply``, ``undo`` and ``redo`` changes the project.
+    """
+
+    def __init__(self, session: Session, notes: Sequence[str], approver: CancellableApprover) -> None:
+        """``mudroom.open`` makes rooms."""
+        self._life = Life(session, approver)
+        self.project = os.fsdecode(session.project)
+        self.notes = tuple(notes)
+        """What did not hold when the room was opened: parts of a policy that is not trusted, commands that a killed
+        mudroom has left."""
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<mudroom room on {self.project}{' (closed)' if self.is_closed else ''}>"
+
+    def close(self) -> None:
+        """End what runs, write what is in memory, and release all resources. Harmless when repeated."""
+        self._life.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._life.is_closed
+
+    # --- commands ---
+
+    def run(
+        self,
+        command: CommandLine,
+        *,
+        fork: str | None = None,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        input: str | bytes | None = None,  # noqa: A002
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+        check: bool = False,
+    ) -> RunResult:
+        """Run a command and return its result with the fork's changes. Ctrl-C ends the command.
+
+        ``command``: a list, or a line for ``sh``. ``fork``: made if there is none; None: a new one. ``cwd``: relative
+        to the project. ``timeout``: seconds, then SIGTERM and SIGKILL. ``input``: for its stdin, otherwise empty.
+        ``env``: more variables. ``on_output``: called with each ``OutputChunk`` as it comes. ``check``: raise
+        CommandFailed unless it ends with 0. Raise CommandNotStarted if the program does not exist, Unsupported if it
+        cannot be confined here.
+        """
+        request = requested(self._life, command, fork, cwd, timeout, input, env)
+        return run(self._life, request, Cancellation(), on_output, check=check)
+
+    def stream(
+        self,
+        command: CommandLine,
+        *,
+        fork: str | None = None,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        input: str | bytes | None = None,  # noqa: A002
+        env: Mapping[str, str] | None = None,
+    ) -> OutputStream:
+        """Start a command and return an iterator over its output; then ``stream.result`` has the result. Leaving it, or
+        its ``with`` block, early ends the command."""
+        return stream(self._life, requested(self._life, command, fork, cwd, timeout, input, env))
+
+    def start(
+        self,
+        command: CommandLine,
+        *,
+        fork: str | None = None,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> BackgroundHandle:
+        """Start a command in the background of a fork and return a handle. Other commands of this fork run beside it.
+        It ends with the room. Raise Refused if the policy refuses it."""
+        return start(self._life, requested(self._life, command, fork, cwd, timeout, None, env))
+
+    def background(self, id: str) -> BackgroundHandle:  # noqa: A002
+        """Return the background command with this id, of any room or process. Raise UsageError if none has it."""
+        from mudroom.library.background_handle import BackgroundHandle
+
+        with self._life.call() as session:
+            return BackgroundHandle(self._life, session.background(id))
+
+    # --- forks ---
+
+    def fork(
+        self, name: str | None = None, *, parent: str | None = None, at: str | None = None, snapshot: bool = False
+    ) -> ForkHandle:
+        """Return a fork, which is made if there is none with this name; None: a new one.
+
+        ``parent``: a new fork of that fork as it is now, or at the checkpoint ``at``; ForkExists if the name is taken.
+        ``snapshot``: a new one on a frozen copy of the project.
+        """
+        from mudroom.library.fork_handle import ForkHandle
+
+        if at is not None and parent is None:
+            raise UsageError("at is for a fork of a fork", "name the fork of the checkpoint: parent=…")
+        with self._life.call() as session:
+            chosen = name_of(name) or f"run-{session.forks.new_id()}"
+            wants_new = parent is not None or snapshot
+            if wants_new or session.vault.find(chosen) is None:
+                try:
+                    session.forks.new(chosen, parent=name_of(parent), at=at, snapshot=snapshot, named=name is not None)
+                except ForkExists:
+                    if wants_new:
+                        raise  # otherwise another thread has made it meanwhile
+        return ForkHandle(self._life, chosen)
+
+    def forks(self) -> list[ForkInfo]:
+        """Return all forks of the project, oldest first, of any process."""
+        from mudroom.library.value import fork_info
+        from mudroom.vault.forks.fork_summary import ForkSummaries
+
+        with self._life.call() as session:
+            return [fork_info(summary) for summary in ForkSummaries().all(session.vault)]
+
+    def changes(self, fork: str) -> ChangeList:
+        """Return the files that a fork has changed."""
+        return landing.changes(self._life, fork)
+
+    def diff(self, fork: str, paths: Word | Sequence[Word] = ()) -> str:
+        """Return the changes of a fork as a unified diff, of all files or at and below ``paths``."""
+        return landing.diff(self._life, fork, paths)
+
+    def discard(self, fork: str) -> None:
+        """Throw a fork away."""
+        with self._life.call() as session:
+            session.forks.discard(required_name(fork))
+
+    def tools(
+        self,
+        format: ToolFormat,  # noqa: A002
+        *,
+        fork: str | None = None,
+        only: Sequence[str] | None = None,
+    ) -> ToolSet:
+        """Return the tools of a fork for a model: ``definitions`` for its API, ``call`` and ``reply`` for its calls.
+
+        ``format``: "openai" (chat completions), "openai-responses", "anthropic" or "mcp". ``fork``: None: a new one.
+        ``only``: these tools. Their commands are the room's agent's, or those of one named ``agent``: the policy judges
+        them."""
+        from mudroom.library.tool_set import ToolSet
+
+        with self._life.call() as session:
+            return ToolSet(self._life, session, format, name_of(fork), only)
+
+    # --- the project ---
+
+    def apply(
+        self,
+        fork: str,
+        paths: Word | Sequence[Word] = (),
+        *,
+        verify: CommandLine | None = None,
+        reviewed: str | None = None,
+        git: bool = False,
+    ) -> Applied:
+        """Bring a fork's changes into the project, merged with what has changed there since.
+
+        ``paths``: only these, and what lies below. ``verify``: a command that has to succeed on the result before it is
+        written, instead of the policy's. ``reviewed``: the fingerprint of the changes that were looked at; ForkMoved if
+        they are others now. ``git``: also commits of the fork's repositories. Conflicts and a failed verification are
+        in the result; ``Applied.check`` raises. Commands of other rooms and processes are paused meanwhile.
+        """
+        return landing.apply(self._life, fork, paths, verify, reviewed, git=git)
+
+    def undo(self, name: str | None = None) -> Applied:
+        """Take an apply back: the last, or by ``Applied.name``."""
+        return landing.undo(self._life, name)
+
+    def redo(self, name: str | None = None) -> Applied:
+        """Apply again what was undone: the last, or by ``Applied.name``."""
+        return landing.redo(self._life, name)
+
+    def journal(self, last: int = 100, *, kinds: Sequence[str] = (), forks: Sequence[str] = ()) -> list[JournalEvent]:
+        """Return the newest events of the project, oldest first."""
+        from mudroom.core.journal.event_filter import EventFilter
+        from mudroom.library.value import journal_event
+
+        with self._life.call() as session:
+            where = EventFilter(kinds=tuple(kinds), forks=tuple(forks))
+            return [journal_event(event) for event in session.vault.journal.events(last=last, where=where)]

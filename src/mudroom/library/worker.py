@@ -1,0 +1,86 @@
+"""Calls of an asyncio program, each in a thread of its own.
+
+Rules of this file:
+1. Cancelling a command's call ends the command (SIGTERM, SIGKILL after a grace) and waits until its changes are
+   collected; a second cancellation kills it. A command that has not started does not start, and is not waited for.
+2. Any other call goes on to its end, which is waited for: half an apply would be none.
+3. A loop that is closed or forgotten in the middle of a command ends it: the coroutine gets GeneratorExit then, and
+   cannot wait. Its thread collects the changes.
+4. The threads are daemons: one that waits for a lock of another process does not keep the interpreter from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+
+from mudroom.library.life import kill, request
+from mudroom.sandbox.client.cancellation import Cancellation
+from mudroom.typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> T:
+    """Return the result of ``call``, which runs in a new thread with a copy of the context. ``cancellation``: of the
+    command that it runs."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(_retrieve)
+
+    def work() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - raised in the task
+            _tell(loop, _fail, future, error)
+        else:
+            _tell(loop, _succeed, future, result)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="mudroom call", daemon=True).start()
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await _ended(future, cancellation)
+        raise
+    except GeneratorExit:
+        if cancellation is not None:
+            request(cancellation)
+        raise
+
+
+async def _ended(future: asyncio.Future[T], cancellation: Cancellation | None) -> None:
+    """Wait for the end of a call that was cancelled."""
+    if cancellation is not None:
+        request(cancellation)
+    while not future.done() and (cancellation is None or cancellation.has_started):
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            if cancellation is not None:
+                kill(cancellation)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *arguments: object) -> None:
+    try:
+        loop.call_soon_threadsafe(settle, *arguments)
+    except RuntimeError:
+        pass  # the loop is closed: nobody waits for the result
+
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _retrieve(future: asyncio.Future[T]) -> None:
+    """Take the exception, so that asyncio does not log one that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
