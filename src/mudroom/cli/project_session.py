@@ -88,6 +88,7 @@ def open_session(
         client=client,
         progress=context.terminal.progress,
         waiting=context.terminal.tell_waiting,
+        later=context.later,
         level=level,
         card=card,
         rules=current,
