@@ -89,6 +89,8 @@ class ForkedClient(Client):
 
     def _start_forked(self) -> None:
         self._close_answer()
+        if self._launcher is not None:
+            self._launcher.close()  # it has died
         ours, self._answer = self._source.request()
         self._is_forked = True
         self._launcher = Connection(ours)

@@ -48,6 +48,8 @@ class PreparedTemplate:
             if plan != self._plan or self._poller.poll(0) or self._identify() != self._files:
                 raise MudroomError("it was made for another command")
             require_prepared(self._report, plan)
+            if not self._connection.is_open():
+                raise MudroomError("it was killed")
         except MudroomError:
             self._connection.close()
             connection = None
