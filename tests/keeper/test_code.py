@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -50,13 +49,37 @@ def test_an_unchanged_directory_is_one_look(module: Path) -> None:
     assert calls["stat"] > files / 2
 
 
+def replaced(path: Path) -> None:
+    path.with_name("new").write_text("x = 2")
+    path.with_name("new").rename(path)
+
+
+def link(path: Path) -> None:
+    """The link leads to another file."""
+    linked = path.parents[1] / "linked/module.py"
+    linked.unlink()
+    linked.symlink_to("../other")
+
+
+def directory(path: Path) -> None:
+    """The path leads to another directory, with a file of that name."""
+    path.parent.rename(path.parent.with_name("before"))
+    path.parent.mkdir()
+    path.touch()
+
+
+def appended(path: Path) -> None:
+    with path.open("a") as stream:
+        stream.write(" ")
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "written": lambda path: path.write_text("x = 2"),
-    "appended": lambda path: os.write(os.open(path, os.O_WRONLY | os.O_APPEND), b" "),
+    "appended": appended,
     "removed": lambda path: path.unlink(),
-    "replaced": lambda path: (path.with_name("new").write_text("x = 2"), path.with_name("new").rename(path)),
-    "link": lambda path: ((link := path.parents[1] / "linked/module.py").unlink(), link.symlink_to("../other")),
-    "directory": lambda path: (path.parent.rename(path.parent.with_name("o")), path.parent.mkdir(), path.touch()),
+    "replaced": replaced,
+    "link": link,
+    "directory": directory,
 }
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from box import if_namespaces
 from conftest import Place, tick
 from kept import PATIENCE, Kept, children, kept
-from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
+from mudroom.keeper import server
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.server import TAKEN, _accept
+from mudroom.sandbox.client.connection import Connection
 from mudroom.session import Session
 
 __all__ = ["kept"]  # a fixture
@@ -59,19 +66,23 @@ def plan_of(place: Place, source: LauncherSource) -> TemplatePlan:
     return client.used
 
 
-def is_taken(client: ForkedClient) -> bool:
-    return any(template is not None for template in client._templates.values())
+TRIES = 20
+"""Another process of this machine may mount something just then: the template is not used."""
 
 
 def test_a_command_with_the_same_steps(place: Place, source: LauncherSource) -> None:
     plan = plan_of(place, source)
-    client = ForkedClient(source)
-    assert client.start_ahead(plan) is not None
-    out = run(place, client, b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
-    assert is_taken(client)
-    client.close()
+    script = (b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
+    for _try in range(TRIES):
+        client = ForkedClient(source)
+        assert client.start_ahead(plan) is not None
+        out = run(place, client, *script)
+        client.close()
+        if client.took_prepared:
+            break
+    assert client.took_prepared
     fresh = ForkedClient(source)
-    assert out == run(place, fresh, b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
+    assert out == run(place, fresh, *script)
     fresh.close()
 
 
@@ -97,7 +108,7 @@ def test_other_files(place: Place, source: LauncherSource, change: Callable[[Pla
     tick()
     change(place)
     run(place, client)
-    assert not is_taken(client)
+    assert not client.took_prepared
     client.close()
 
 
@@ -106,7 +117,7 @@ def test_other_steps(place: Place, source: LauncherSource) -> None:
     client = ForkedClient(source)
     client.start_ahead(plan)
     run(place, client, settings=Settings(network="none"))
-    assert not is_taken(client)
+    assert not client.took_prepared
     client.close()
 
 
@@ -116,7 +127,7 @@ def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
     shared = (*plan.shared, ("bind", b"/no/such/file", b"file", 0, False))
     assert client.start_ahead(plan._replace(shared=shared)) is not None
     run(place, client)
-    assert not is_taken(client)
+    assert not client.took_prepared
     client.close()
 
 
@@ -153,6 +164,66 @@ def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> 
     client.close()
 
 
+def test_its_command_waits_for_its_own_steps_alone(place: Place, source: LauncherSource) -> None:
+    """A budget: of 60 steps, those of the fork's files are left, and what it takes to give up all privileges."""
+    plan = plan_of(place, source)
+    for _try in range(TRIES):
+        client = ForkedClient(source)
+        client.start_ahead(plan)
+        sent = record_steps(client)
+        run(place, client)
+        client.close()
+        if client.took_prepared:
+            break
+    assert {*sent[0]} <= {"overlay", "spread", "cover", "view", "terminal", "hand_over", "seal", "pivot", "cwd"}
+    assert len(sent[0]) <= 9 + sent[0].count("cover")
+    assert len(plan.shared) + len(plan.ahead) > 30
+
+
+def record_steps(client: ForkedClient) -> list[tuple[str, ...]]:
+    """Return a list that gets the steps that are sent with each command."""
+    sent: list[tuple[str, ...]] = []
+    choose = client._choose_process
+
+    def chosen(plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        choice = choose(plan)
+        sent.append(tuple(step[0] for step in choice[3]))
+        return choice
+
+    client._choose_process = chosen  # type: ignore[method-assign]
+    return sent
+
+
+def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that comes later is served all the same."""
+    monkeypatch.setattr(server, "HELD", 0.0)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(b"")  # a name of its own (unix(7), autobind)
+    listener.listen()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mounts = os.open("/proc/self/mountinfo", os.O_RDONLY)
+    acts: list[str] = []
+
+    class Recorded:
+        def start_ahead(self, plan: TemplatePlan | None) -> object:
+            acts.append("prepared" if plan is not None else "started")
+            return SimpleNamespace(mounts=mounts) if plan is not None else None
+
+        def drop_prepared(self) -> None:
+            acts.append("dropped")
+            connecting.connect(listener.getsockname())
+
+    ours.send(marshal.dumps((0, (b"", b"", False), (), (), ())))
+    with listener, ours, theirs, connecting:
+        accepted = _accept(listener, theirs, cast(ForkedClient, Recorded()))
+        assert accepted is not None
+        accepted.close()
+        assert ours.recv(10) == TAKEN
+    os.close(mounts)
+    assert acts == ["prepared", "dropped"]
+
+
 MOUNTED = """
 import os, subprocess, sys
 sys.path[:0] = sys.argv[1].split(":")
@@ -163,7 +234,7 @@ client = ForkedClient(LauncherSource())
 prepared = client.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
 print(bool(prepared._poller.poll(0)))
 subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
-print(bool(prepared._poller.poll(0)), prepared.taken(prepared._plan))
+print(bool(prepared._poller.poll(0)), prepared.taken(prepared.plan))
 """
 
 
@@ -182,7 +253,8 @@ VARIES = re.compile(r"^\S+ \S+ \S+ |(upperdir|workdir)=[^,\n]*|run-[0-9a-f]{8}|/
 
 def seen(kept: Kept, *options: str, both: bool, **more: str) -> str:
     """What a command sees of its machine, without numbers of mounts."""
-    script = "cat /proc/self/mountinfo; ls -lAn ~ /tmp /run /etc/resolv.conf; cat ~/.gitconfig; env; ulimit -a; id"
+    files = "ls -A ~ /tmp /run; stat -c %n:%a /etc/resolv.conf ~; cat ~/.gitconfig"
+    script = f"cat /proc/self/mountinfo; {files}; env; ulimit -a; id"
     done = kept("run", "--no", *options, "--", "sh", "-c", script, kept=both, more=more)
     assert done.returncode in (0, 1, 2) and b"/proc" in done.stdout
     return VARIES.sub("", done.stdout.decode()) + NUMBER.sub("", done.stderr.decode())
@@ -261,6 +333,18 @@ def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
     kept.stop()
     assert select.select([pidfd], [], [], PATIENCE)[0]
     os.close(pidfd)
+
+
+@pytest.mark.parametrize("victim", ["keeper", "waiting"])
+def test_it_ends_with_whom_it_is_for(kept: Kept, victim: str) -> None:
+    kept.start()
+    assert kept("run", "--yes", "--", "true").returncode == 0
+    template = kept.wait_prepared()
+    pidfds = [os.pidfd_open(pid) for pid in (template, *children(template))]
+    os.kill(kept.pid if victim == "keeper" else kept.waiting()[0], signal.SIGKILL)
+    for pidfd in pidfds:
+        assert select.select([pidfd], [], [], PATIENCE)[0]
+        os.close(pidfd)
 
 
 def test_nothing_is_left_over(kept: Kept) -> None:

@@ -77,6 +77,8 @@ class ForkedClient(Client):
         self._prepared: PreparedTemplate | None = None
         self.used: TemplatePlan | None = None
         """The shared steps of the last command; None: it had none."""
+        self.took_prepared = False
+        """Whether a command has had the template that was made ahead."""
 
     def start(self) -> None:
         if self._launcher is not None and self._launcher.is_open():
@@ -121,6 +123,7 @@ class ForkedClient(Client):
             template = prepared.taken(shared)
             if template is not None:
                 self._templates[self._place, shared] = template
+                self.took_prepared = True
         elif prepared is not None:
             prepared.close()
         return super()._choose_process(plan)

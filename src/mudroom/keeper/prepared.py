@@ -29,7 +29,7 @@ class PreparedTemplate:
 
     def __init__(self, launcher: Connection, identity: int, plan: TemplatePlan) -> None:
         """Ask the launcher for it, and return at once. Raise OSError or MudroomError if that is not possible."""
-        self._plan = plan
+        self.plan = plan
         self.mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         """Marked with POLLPRI by a change of the mounts since now (proc_pid_mounts(5))."""
         self._poller = select.poll()
@@ -45,7 +45,7 @@ class PreparedTemplate:
         """Return the template for a command with this plan, or None if it does not serve it. To be called once."""
         connection: Connection | None = self._connection
         try:
-            if plan != self._plan or self._poller.poll(0) or self._identify() != self._files:
+            if plan != self.plan or self._poller.poll(0) or self._identify() != self._files:
                 raise MudroomError("it was made for another command")
             require_prepared(self._report, plan)
             if not self._connection.is_open():
@@ -63,4 +63,4 @@ class PreparedTemplate:
         os.close(self.mounts)
 
     def _identify(self) -> list[FileIdentity]:
-        return [identify(path) for path in shown_paths((*self._plan.shared, *self._plan.ahead))]
+        return [identify(path) for path in shown_paths((*self.plan.shared, *self.plan.ahead))]

@@ -48,8 +48,10 @@ QUIET = 2
 _BACKLOG = 128
 _LAST_BREATH = 5.0
 """Seconds that a thread of the rehearsal may take to end."""
-HELD = 120
+HELD = 120.0
 """Seconds that a sandbox is kept ready for a command: it has copies of the host's mounts."""
+MOUNTED = 500
+"""Milliseconds after a change of the host's mounts until one is made again."""
 TAKEN, OUTDATED = b"t", b"o"
 _MOST = 1 << 16
 """Bytes of a message between the keeper and a process of it."""
@@ -342,9 +344,10 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
     poller = select.poll()
     poller.register(listener.fileno(), select.POLLIN)
     poller.register(control.fileno(), select.POLLIN)
-    plan: TemplatePlan | None = None
+    wanted: TemplatePlan | None = None
+    """The plan of a template that is to be made after ``timeout``."""
     prepared: PreparedTemplate | None = None
-    has_rested = False
+    has_rested, until = False, 0.0
     timeout: int | None = QUIET
     while True:
         ready = dict(poller.poll(timeout))
@@ -352,25 +355,28 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
             message = control.recv(_MOST)
             if not message:
                 return None
-            plan, timeout = TemplatePlan(*marshal.loads(message)), QUIET
-        elif listener.fileno() in ready:
+            wanted, timeout, until = TemplatePlan(*marshal.loads(message)), QUIET, time.monotonic() + HELD
+            continue
+        if listener.fileno() in ready:
             try:
                 accepted, _address = listener._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 continue  # the client has gone
             control.send(TAKEN)
             return _socket.socket(fileno=accepted)
-        elif prepared is not None and (prepared.mounts in ready or plan is None):
+        if prepared is not None:  # something was mounted, another one is wanted, or its time is over
             poller.unregister(prepared.mounts)
             client.drop_prepared()
-            prepared, timeout = None, QUIET if plan is not None else None
-        else:
-            if not has_rested:
-                _touch()
+            if wanted is None:
+                is_again = bool(ready) and time.monotonic() < until
+                wanted, timeout = (prepared.plan, MOUNTED) if is_again else (None, None)
+                prepared = None
+                continue
+        if not has_rested:
+            _touch()
             has_rested = True
-            if prepared is not None:
-                poller.unregister(prepared.mounts)
-            prepared = client.start_ahead(plan)
-            if prepared is not None:
-                poller.register(prepared.mounts, select.POLLPRI)
-            plan, timeout = None, HELD * 1000 if prepared is not None else None
+        prepared = client.start_ahead(wanted)
+        wanted, timeout = None, None
+        if prepared is not None:
+            poller.register(prepared.mounts, select.POLLPRI)
+            timeout = max(0, int(1000 * (until - time.monotonic())))
