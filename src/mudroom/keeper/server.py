@@ -274,9 +274,9 @@ class KeeperLoop:
     def _tell_plan(self) -> None:
         if self._waiting is not None and self._plan:
             try:
-                self._waiting.send(self._plan)
+                self._waiting.send(self._plan, _socket.MSG_DONTWAIT)
             except OSError:
-                pass  # it was killed
+                pass  # it was killed, or stopped
 
     def _fork(self) -> None:
         """Fork the process for the next command."""
