@@ -25,7 +25,7 @@ from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.keeper import server
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
-from mudroom.keeper.server import TAKEN, _accept
+from mudroom.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.session import Session
 
@@ -192,6 +192,22 @@ def record_steps(client: ForkedClient) -> list[tuple[str, ...]]:
 
     client._choose_process = chosen  # type: ignore[method-assign]
     return sent
+
+
+def test_one_that_has_not_read_its_plan() -> None:
+    """The keeper tells a process what to prepare, and that one is taken, or killed, before it reads that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"plan")
+    theirs.send(TAKEN)
+    theirs.close()
+    with pytest.raises(ConnectionResetError):
+        ours.recv(10)
+    ours.close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"plan")
+    theirs.close()
+    assert receive(ours) == b""
+    ours.close()
 
 
 def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

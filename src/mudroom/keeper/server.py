@@ -241,7 +241,7 @@ class KeeperLoop:
         """Return whether the process that waited was taken; otherwise it was killed."""
         assert self._waiting is not None
         control, self._waiting = self._waiting, None
-        if control.recv(_MOST) != TAKEN:
+        if receive(control) != TAKEN:
             control.close()
             return False
         os.utime(self._lock)
@@ -251,7 +251,7 @@ class KeeperLoop:
     def _learn(self, control: _socket.socket) -> bool:
         """Load what a command had to load, and tell the process that waits what it may prepare. Return whether the code
         is still what is loaded."""
-        message = control.recv(_MOST)
+        message = receive(control)
         control.close()
         if message == OUTDATED:
             return False
@@ -309,7 +309,12 @@ class KeeperLoop:
                     client,
                     (control.fileno(),),
                 )
-                control.send(_report(sys.modules.keys() - self._code.known, client.used))
+                control.setblocking(False)
+                receive(control)  # a plan that was told too late, which would become an error at the other end
+                try:
+                    control.send(_report(sys.modules.keys() - self._code.known, client.used))
+                except OSError:
+                    pass  # the keeper has ended
                 for act in actions:
                     act()
         finally:
@@ -329,6 +334,15 @@ def _touch() -> None:
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()
+
+
+def receive(control: _socket.socket) -> bytes:
+    """Return the next message, or nothing if the other end is gone. It may have gone without having read what it was
+    told: then that is an error here (unix_release_sock in net/unix/af_unix.c)."""
+    try:
+        return control.recv(_MOST)
+    except OSError:
+        return b""
 
 
 def _report(modules: Iterable[str], used: TemplatePlan | None) -> bytes:
@@ -352,7 +366,7 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
     while True:
         ready = dict(poller.poll(timeout))
         if control.fileno() in ready:
-            message = control.recv(_MOST)
+            message = receive(control)
             if not message:
                 return None
             wanted, timeout, until = TemplatePlan(*marshal.loads(message)), QUIET, time.monotonic() + HELD
