@@ -112,6 +112,19 @@ class Kept:
         command = [*(KEPT if kept else IN_PROCESS), *words]
         return subprocess.Popen(command, **{"cwd": self.place.project, "env": environment, **options})
 
+    def wait_prepared(self) -> int:
+        """Wait until a template and its spare are ready for a command. Return the template's pid."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            self.wait()
+            zygotes = set(children(self.pid)) - set(self.waiting())  # and what still runs a command
+            launchers = [launcher for zygote in zygotes for launcher in children(zygote)]
+            templates = [template for launcher in launchers for template in children(launcher)]
+            if len(zygotes) == len(launchers) == len(templates) == len(children(templates[0])) == 1:
+                return templates[0]
+            assert time.monotonic() < until
+            os.sched_yield()
+
     def list(self) -> list[KeeperStatus]:
         return keepers(self.directory)
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,27 @@ def test_a_stale_socket_is_replaced(kept: Kept) -> None:
     assert kept("status").returncode == 0
 
 
-def test_changed_code_is_not_used(kept: Kept, tmp_path: Path) -> None:
-    """The command runs in-process, and the keeper ends."""
+def written(module: Path) -> None:
+    module.write_text(module.read_text() + "\n")
+
+
+def replaced(module: Path) -> None:
+    other = module.with_name("other")
+    other.write_text(module.read_text() + "\n")
+    other.rename(module)
+
+
+def moved(module: Path) -> None:
+    """The directory above its directory is another one."""
+    above = module.parent.parent
+    above.rename(above.with_name("before"))
+    shutil.copytree(above.with_name("before"), above)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "alive"])
+@pytest.mark.parametrize("change", [written, replaced, moved])
+def test_changed_code_is_not_used(kept: Kept, tmp_path: Path, change: Callable[[Path], None], is_stopped: bool) -> None:
+    """The next command runs in-process, also before the keeper itself has heard of the change, and the keeper ends."""
     source = tmp_path / "source"
     shutil.copytree(Path(__file__).parents[2] / "src/mudroom", source / "mudroom")
     kept.environment["PYTHONPATH"] = str(source)
@@ -145,9 +165,15 @@ def test_changed_code_is_not_used(kept: Kept, tmp_path: Path) -> None:
     pid = kept.adopt()
     assert kept("status").returncode == 0
     kept.wait()
-    module = source / "mudroom/cli/fork/status.py"
-    module.write_text(module.read_text() + "\n")
-    assert kept("status").stderr == b"in-process\n"
+    if is_stopped:
+        os.kill(pid, signal.SIGSTOP)
+    change(source / "mudroom/cli/fork/status.py")
+    words = [*KEPT, "status"]
+    done = subprocess.run(
+        words, cwd=kept.place.project, env=kept.environment, stderr=subprocess.PIPE, check=False, timeout=PATIENCE
+    )
+    assert done.stderr in ((b"in-process\n",) if is_stopped else (b"in-process\n", b"no keeper\n"))
+    os.kill(pid, signal.SIGCONT)
     gone(pid)
 
 

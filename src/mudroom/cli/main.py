@@ -17,7 +17,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mudroom.agents.catalog import Catalog
     from mudroom.sandbox.client.client import Client
@@ -89,11 +89,17 @@ VERBS = {
 }
 
 
-def run(argv: Sequence[str], environ: Mapping[bytes, bytes], client: Client | None = None) -> int:
-    """Run a verb and return its exit code. ``client``: its launcher, if not a new process; it is not started yet."""
+def run(
+    argv: Sequence[str],
+    environ: Mapping[bytes, bytes],
+    client: Client | None = None,
+    later: Callable[[bytes, Callable[[], None]], None] | None = None,
+) -> int:
+    """Run a verb and return its exit code. ``client``: its launcher, if not a new process; it is not started yet.
+    ``later``: as of ``Context``."""
     terminal = Terminal(environ)
     try:
-        return _run_verb(list(argv), environ, terminal, client)
+        return _run_verb(list(argv), Context(environ, terminal, False, None, client, later))
     except MudroomError as error:
         terminal.error(error.message, error.hint)
         return error.exit_code
@@ -126,7 +132,9 @@ _HINTS = {
 }
 
 
-def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal, client: Client | None) -> int:
+def _run_verb(argv: list[str], usual: Context) -> int:
+    """``usual``: the context without the options of the verb."""
+    environ, terminal = usual.environ, usual.terminal
     if not argv or argv[0] in ("-h", "--help", "help"):
         terminal.out(overview())
         return 0 if argv else 125
@@ -160,7 +168,7 @@ def _run_verb(argv: list[str], environ: Mapping[bytes, bytes], terminal: Termina
         args = parse(verb, row.help, epilog, configure, argv[1:], in_order=row.in_order)
     if row.splits_command:
         args.command = command
-    context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None, client)
+    context = usual._replace(as_json=args.json, project=os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
 

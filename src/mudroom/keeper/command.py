@@ -10,6 +10,10 @@ In order, and in doubt the client is refused, which then runs the command itself
    time, and no other one has sent;
 3. no file of the code has changed since the keeper has loaded it;
 4. descriptors, directory, environment and ignored signals are taken over.
+
+The client ends as soon as the command has: what it printed is written, its changes are recorded, and it is in the
+journal. What is left over in the vault is removed afterwards: by this process, or, if that is killed, by a later
+command.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED
 from mudroom.sandbox.client.client import Client
 from mudroom.typing import NamedTuple, TextIO
 
-Run = Callable[[Sequence[str], Mapping[bytes, bytes], Client], int]
+Action = Callable[[], None]
+Run = Callable[[Sequence[str], Mapping[bytes, bytes], Client, Callable[[bytes, Action], None]], int]
 
 GREETING = b"g"
 PATIENCE = 5
@@ -164,34 +169,41 @@ def serve(
     run: Run,
     client: Client,
     spared: Sequence[int] = (),
-) -> None:
-    """Run the command of the client at the other end, unless it is refused. ``spared``: descriptors that stay open."""
+) -> list[Action]:
+    """Run the command of the client at the other end, unless it is refused. Return what is to be done when it has
+    ended. ``spared``: descriptors that stay open."""
+    later: list[tuple[bytes, Action]] = []
     try:
         caller = admit(connection, own, is_current)
         become(caller)
         relay_signals(caller.descriptors[3])
     except (OSError, NotServed, RuntimeError, ValueError, TypeError, EOFError):
         _answer(connection, REFUSED)
-        return
+        return []
     gc.enable()
     if _answer(connection, STARTED):
-        code = _code(run, client)
-        _let_go({connection.fileno(), *spared})
+        code = _code(run, client, lambda place, action: later.append((place, action)))
+        _let_go({connection.fileno(), *spared}, [place for place, _action in later])
         _answer(connection, ENDED + bytes([code & 0xFF]))
+    return [action for _place, action in later]
 
 
-def _let_go(spared: Set[int]) -> None:
+def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
     """Hold nothing of the caller's any more: after the end of an in-process command nobody does. The caller may then
-    unmount a file system, or wait for the end of an output; this process ends some milliseconds later."""
+    unmount a file system, or wait for the end of an output; this process ends some milliseconds later. ``places``:
+    directories of the keeper's own, below which files stay open."""
     for number in (signal.SIGHUP, signal.SIGTERM):  # ``_relay`` sends one when the client has gone
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    for descriptor in map(int, os.listdir("/proc/self/fd")):
-        if descriptor not in spared:
-            try:
-                os.close(descriptor)
-            except OSError:
-                pass  # the descriptor of the listing
+    kept = tuple(place + b"/" for place in places)
+    for name in os.listdir(b"/proc/self/fd"):
+        try:
+            if int(name) not in spared and not os.readlink(b"/proc/self/fd/" + name).startswith(kept):
+                os.close(int(name))
+        except OSError:
+            pass  # the descriptor of the listing
+    for _number in range(3):
+        os.open(os.devnull, os.O_RDWR)  # no file gets a number to which somebody prints
 
 
 def _answer(connection: _socket.socket, word: bytes) -> bool:
@@ -202,11 +214,11 @@ def _answer(connection: _socket.socket, word: bytes) -> bool:
     return True
 
 
-def _code(run: Run, client: Client) -> int:
+def _code(run: Run, client: Client, later: Callable[[bytes, Action], None]) -> int:
     """Return the exit code of a command, all of whose output is written. As an interpreter ends."""
     code = 1
     try:
-        code = run(sys.argv[1:], os.environb, client)
+        code = run(sys.argv[1:], os.environb, client, later)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:  # noqa: BLE001 - as at the top of an interpreter

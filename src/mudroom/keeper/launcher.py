@@ -1,4 +1,8 @@
-"""Launchers for the commands that a keeper runs, forked by the zygote."""
+"""Launchers for the commands that a keeper runs, forked by the zygote.
+
+A launcher is forked ahead of its command, and makes a template ahead for the steps that the last command had
+(``prepared.py``). A command with other steps has neither more nor less than one that is run in-process.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ import os
 import select
 import sys
 
+from mudroom.core.confinement.plan import Plan, Step, TemplatePlan, template_plan
 from mudroom.errors import MudroomError
+from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.sandbox.client.client import FIRST_TO_GO, GROUP_SIGNALS, Client
 from mudroom.sandbox.client.connection import Connection
 
@@ -68,15 +74,61 @@ class ForkedClient(Client):
         self._source = source
         self._is_forked = False
         self._answer = -1
+        self._prepared: PreparedTemplate | None = None
+        self.used: TemplatePlan | None = None
+        """The shared steps of the last command; None: it had none."""
+        self.took_prepared = False
+        """Whether a command has had the template that was made ahead."""
 
     def start(self) -> None:
+        if self._launcher is not None and self._launcher.is_open():
+            return  # it was started ahead
+        self.drop_prepared()
         try:
-            ours, self._answer = self._source.request()
+            self._start_forked()
         except OSError:
             super().start()
-            return
+
+    def _start_forked(self) -> None:
+        self._close_answer()
+        if self._launcher is not None:
+            self._launcher.close()  # it has died
+        ours, self._answer = self._source.request()
         self._is_forked = True
         self._launcher = Connection(ours)
+
+    # --- ahead of a command ---
+
+    def start_ahead(self, plan: TemplatePlan | None) -> PreparedTemplate | None:
+        """Have a launcher ready, and a template for this plan. Return the template, or None if there is none."""
+        try:
+            if self._launcher is None:
+                self._start_forked()
+            if plan is not None and self._launcher is not None:
+                self.drop_prepared()
+                self._prepared = PreparedTemplate(self._launcher, next(self._ids), plan)
+        except (OSError, MudroomError):
+            pass  # the zygote or the launcher is gone, or a limit is reached: a command finds that, and tells it
+        return self._prepared
+
+    def drop_prepared(self) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.close()
+
+    def _choose_process(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        self.used = shared = template_plan(plan) if plan.shared else None
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and shared is not None:
+            template = prepared.taken(shared)
+            if template is not None:
+                self._templates[self._place, shared] = template
+                self.took_prepared = True
+        elif prepared is not None:
+            prepared.close()
+        return super()._choose_process(plan)
+
+    # --- its end ---
 
     def prepare_move(self) -> int:
         self._learn_pid()
@@ -85,14 +137,16 @@ class ForkedClient(Client):
         return super().prepare_move()
 
     def close(self) -> None:
-        """End the launcher and all its sandboxes."""
+        """End the launcher and all its sandboxes. Wait only if it is in a control group, which is removed next: it is
+        the child of the zygote, and its command has a result."""
+        self.drop_prepared()
         if not self._is_forked:
             super().close()
             return
-        self._learn_pid()
+        self._close_answer()
         pid, self._pid = self._pid, 0
         try:
-            pidfd = os.pidfd_open(pid) if pid else -1
+            pidfd = os.pidfd_open(pid) if pid and self._place else -1
         except ProcessLookupError:
             pidfd = -1
         super().close()
@@ -104,8 +158,12 @@ class ForkedClient(Client):
         """Wait until the launcher is forked. A zygote that has died leaves the pid 0, and requests fail."""
         if self._answer >= 0:
             self._pid = int.from_bytes(os.read(self._answer, 4), "little")
-            os.close(self._answer)
-            self._answer = -1
+            self._close_answer()
+
+    def _close_answer(self) -> None:
+        answer, self._answer = self._answer, -1
+        if answer >= 0:
+            os.close(answer)
 
 
 def _offer(pid: int) -> None:

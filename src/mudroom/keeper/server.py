@@ -3,7 +3,8 @@
 It is one per state directory, control group, interpreter and set of variables (``client.name_of``), and holds nothing
 of any command. A client connects; the process that waits takes the connection (``command.py``), and the keeper forks
 the next one. The keeper reads nothing that a client sends. From the process of a command it learns which modules the
-command needed: it loads them, too, so that the next one has them.
+command needed: it loads them, too, so that the next one has them. It also learns the steps of the command's sandbox
+that do not depend on the command. The process that waits is told, and has them performed ahead (``prepared.py``).
 
 It ends when it was idle for some minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its
 directory is gone. Commands that run go on then. It can be killed at any time: what waits ends with it, and a client
@@ -21,6 +22,7 @@ import _socket
 import fcntl
 import gc
 import importlib
+import marshal
 import os
 import select
 import signal
@@ -28,25 +30,31 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.keeper.caller import identity
+from mudroom.keeper.code import Code
 from mudroom.keeper.command import Run, serve
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
 from mudroom.keeper.lock import lock_content
+from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.start import open_directory
 from mudroom.typing import NamedTuple, NoReturn
 
 BREATH = 0.05
 """Seconds from the start of a command to the next fork, unless it ends before or the next client comes: a short command
 needs the processors."""
-QUIET = 50
-"""Milliseconds without a client after which a process prepares for one."""
+QUIET = 2
+"""Milliseconds without a client after which a process prepares for one: those that come at once are served first."""
 _BACKLOG = 128
 _LAST_BREATH = 5.0
 """Seconds that a thread of the rehearsal may take to end."""
+HELD = 120.0
+"""Seconds that a sandbox is kept ready for a command: it has copies of the host's mounts."""
+MOUNTED = 500
+"""Milliseconds after a change of the host's mounts until one is made again."""
 TAKEN, OUTDATED = b"t", b"o"
-_MOST_NAMES = 1 << 16
-"""Bytes of the names of modules that a process reports."""
-Stamp = tuple[int, int, int, int]
+_MOST = 1 << 16
+"""Bytes of a message between the keeper and a process of it."""
 
 
 class Place(NamedTuple):
@@ -62,11 +70,6 @@ class Ended(Exception):
     """The keeper is told to end."""
 
 
-def _stamp(path: str) -> Stamp:
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
 def load(names: Iterable[str]) -> None:
     """Import modules, as far as there are any of these names."""
     for name in names:
@@ -75,34 +78,6 @@ def load(names: Iterable[str]) -> None:
                 importlib.import_module(name)
             except ImportError:
                 pass  # of another version; the command that needs it says so
-
-
-class Code:
-    """The files of the loaded modules. Owner: the keeper's only thread, and that of the process of a command."""
-
-    def __init__(self, began: int) -> None:
-        """``began``: the time in nanoseconds before the first of them was loaded."""
-        self._began = began
-        self._stamps: dict[str, Stamp] = {}
-        self.known = set(sys.modules)
-
-    def note(self) -> bool:
-        """Note the files of all modules that are loaded now. Return False if one may be newer than what was loaded."""
-        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        fresh = {os.path.realpath(sys.executable), *(file for file in files if file)} - self._stamps.keys()
-        self.known = set(sys.modules)
-        try:
-            self._stamps |= {path: _stamp(path) for path in fresh}
-        except OSError:
-            return False  # removed meanwhile
-        return all(self._stamps[path][3] < self._began for path in fresh)
-
-    def is_current(self) -> bool:
-        """Return whether all files are as they were loaded."""
-        try:
-            return all(_stamp(path) == stamp for path, stamp in self._stamps.items())
-        except OSError:
-            return False
 
 
 def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) -> None:
@@ -202,7 +177,9 @@ class KeeperLoop:
         """Of the process that waits for a client: it sends ``TAKEN`` then."""
         self._taken: dict[int, _socket.socket] = {}
         """Of the processes that run commands, by descriptor. One sends ``OUTDATED`` before it begins, or at its end
-        the names of the modules that it has loaded."""
+        a report (``_report``)."""
+        self._plan = b""
+        """The shared steps of the last command that had a sandbox (``TemplatePlan``), as they are sent."""
 
     def close(self) -> None:
         self._listener.close()
@@ -225,12 +202,14 @@ class KeeperLoop:
                 self._fork()
             until = min(last + self._place.idle, looked + self._place.look)
             if now >= until:
-                if now >= last + self._place.idle or not (self._is_in_place() and self._code.is_current()):
+                if now >= last + self._place.idle or not (self._is_in_place() and self._code.looks_current()):
                     return
                 looked = now
             elif self._waiting is None:
                 until = fork_at
             ready = self._wait(max(0.0, until - now))
+            if self._code.events in ready and not self._code.note_events():
+                return
             if self._listener.fileno() in ready:
                 fork_at = now
             for descriptor in ready & self._taken.keys():
@@ -254,7 +233,7 @@ class KeeperLoop:
         while no process does that."""
         poller = select.poll()
         poller.register((self._waiting or self._listener).fileno(), select.POLLIN)
-        for descriptor in self._taken:
+        for descriptor in (*self._taken, *(self._code.events,) * (self._code.events >= 0)):
             poller.register(descriptor, select.POLLIN)
         return {descriptor for descriptor, _events in poller.poll(int(seconds * 1000) + 1)}
 
@@ -262,7 +241,7 @@ class KeeperLoop:
         """Return whether the process that waited was taken; otherwise it was killed."""
         assert self._waiting is not None
         control, self._waiting = self._waiting, None
-        if control.recv(1) != TAKEN:
+        if receive(control) != TAKEN:
             control.close()
             return False
         os.utime(self._lock)
@@ -270,12 +249,19 @@ class KeeperLoop:
         return True
 
     def _learn(self, control: _socket.socket) -> bool:
-        """Load what a command had to load. Return whether the code is still what is loaded."""
-        words = control.recv(_MOST_NAMES)
+        """Load what a command had to load, and tell the process that waits what it may prepare. Return whether the code
+        is still what is loaded."""
+        message = receive(control)
         control.close()
-        if words == OUTDATED:
+        if message == OUTDATED:
             return False
-        names = [name for name in words.decode().split() if name not in sys.modules]
+        if not message:
+            return True  # it was killed, or its client was refused
+        reported, plan = marshal.loads(message)
+        if plan and plan != self._plan:
+            self._plan = plan
+            self._tell_plan()
+        names = [name for name in reported if name not in sys.modules]
         if not names:
             return True
         load(names)
@@ -285,14 +271,22 @@ class KeeperLoop:
             self._waiting = None
         return self._code.note()
 
+    def _tell_plan(self) -> None:
+        if self._waiting is not None and self._plan:
+            try:
+                self._waiting.send(self._plan, _socket.MSG_DONTWAIT)
+            except OSError:
+                pass  # it was killed, or stopped
+
     def _fork(self) -> None:
         """Fork the process for the next command."""
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             ours.close()
             self._become_command(theirs)
         theirs.close()
         self._waiting = ours
+        self._tell_plan()
 
     def _become_command(self, control: _socket.socket) -> NoReturn:
         """Wait for a client, and run its command."""
@@ -303,25 +297,33 @@ class KeeperLoop:
                 other.close()
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            connection = _accept(self._listener, control)
+            client = ForkedClient(self._source)
+            connection = _accept(self._listener, control, client)
             self._listener.close()
             if connection is not None:
-                serve(
+                actions = serve(
                     connection,
                     self._own,
                     lambda: self._is_current(control),
                     self._run,
-                    ForkedClient(self._source),
+                    client,
                     (control.fileno(),),
                 )
-                control.sendall(" ".join(sys.modules.keys() - self._code.known).encode()[:_MOST_NAMES])
+                control.setblocking(False)
+                receive(control)  # a plan that was told too late, which would become an error at the other end
+                try:
+                    control.send(_report(sys.modules.keys() - self._code.known, client.used))
+                except OSError:
+                    pass  # the keeper has ended
+                for act in actions:
+                    act()
         finally:
             os._exit(0)
 
     def _is_current(self, control: _socket.socket) -> bool:
         if self._code.is_current():
             return True
-        control.sendall(OUTDATED)
+        control.send(OUTDATED)
         return False
 
 
@@ -334,18 +336,61 @@ def _touch() -> None:
     gc.freeze()
 
 
-def _accept(listener: _socket.socket, control: _socket.socket) -> _socket.socket | None:
-    """Return the connection of the next client, and say that this process is taken; None if the keeper has ended."""
+def receive(control: _socket.socket) -> bytes:
+    """Return the next message, or nothing if the other end is gone. It may have gone without having read what it was
+    told: then that is an error here (unix_release_sock in net/unix/af_unix.c)."""
+    try:
+        return control.recv(_MOST)
+    except OSError:
+        return b""
+
+
+def _report(modules: Iterable[str], used: TemplatePlan | None) -> bytes:
+    """Return the names of the modules that a command has loaded, and the shared steps of its sandbox."""
+    plan = marshal.dumps(tuple(used)) if used is not None else b""
+    message = marshal.dumps((list(modules), plan))
+    return message if len(message) <= _MOST else marshal.dumps(([], b""))
+
+
+def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedClient) -> _socket.socket | None:
+    """Return the connection of the next client, and say that this process is taken; None if the keeper has ended. Until
+    a client comes, make ready what it will need, but not while the last command may still need the processors."""
     poller = select.poll()
     poller.register(listener.fileno(), select.POLLIN)
     poller.register(control.fileno(), select.POLLIN)
-    if not poller.poll(QUIET):
-        _touch()
-    while control.fileno() not in dict(poller.poll()):
-        try:
-            accepted, _address = listener._accept()  # type: ignore[attr-defined]
-        except BlockingIOError:
-            continue  # the client has gone
-        control.sendall(TAKEN)
-        return _socket.socket(fileno=accepted)
-    return None
+    wanted: TemplatePlan | None = None
+    """The plan of a template that is to be made after ``timeout``."""
+    prepared: PreparedTemplate | None = None
+    has_rested, until = False, 0.0
+    timeout: int | None = QUIET
+    while True:
+        ready = dict(poller.poll(timeout))
+        if control.fileno() in ready:
+            message = receive(control)
+            if not message:
+                return None
+            wanted, timeout, until = TemplatePlan(*marshal.loads(message)), QUIET, time.monotonic() + HELD
+            continue
+        if listener.fileno() in ready:
+            try:
+                accepted, _address = listener._accept()  # type: ignore[attr-defined]
+            except BlockingIOError:
+                continue  # the client has gone
+            control.send(TAKEN)
+            return _socket.socket(fileno=accepted)
+        if prepared is not None:  # something was mounted, another one is wanted, or its time is over
+            poller.unregister(prepared.mounts)
+            client.drop_prepared()
+            if wanted is None:
+                is_again = bool(ready) and time.monotonic() < until
+                wanted, timeout = (prepared.plan, MOUNTED) if is_again else (None, None)
+                prepared = None
+                continue
+        if not has_rested:
+            _touch()
+            has_rested = True
+        prepared = client.start_ahead(wanted)
+        wanted, timeout = None, None
+        if prepared is not None:
+            poller.register(prepared.mounts, select.POLLPRI)
+            timeout = max(0, int(1000 * (until - time.monotonic())))

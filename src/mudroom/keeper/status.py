@@ -32,7 +32,8 @@ class KeeperStatus(NamedTuple):
     commands: int
     """Those that run now."""
     memory: int
-    """Bytes of the keeper, its launchers and the process that waits (Pss of proc_pid_smaps(5)); without commands."""
+    """Bytes of the keeper, its launchers, the process that waits and the sandbox that it has ready (Pss of
+    proc_pid_smaps(5)); without commands."""
 
 
 def keepers(directory: bytes) -> list[KeeperStatus]:
@@ -134,10 +135,9 @@ def _is_locked(lock: int) -> bool:
 def _status(pid: int, version: str, used: float) -> KeeperStatus:
     family = [pid, *_children(pid)]
     commands = [child for child in family[1:] if _is_command(child, pid)]
-    resident = [member for member in family if member not in commands]
-    resident += [child for member in resident[1:] for child in _children(member)]
+    resident = [pid, *(member for child in family[1:] if child not in commands for member in _descent(child))]
     return KeeperStatus(
-        pid, version, _age(pid), max(0.0, time.time() - used), len(commands), sum(map(_memory, dict.fromkeys(resident)))
+        pid, version, _age(pid), max(0.0, time.time() - used), len(commands), sum(map(_memory, resident))
     )
 
 
@@ -161,6 +161,11 @@ def _children(pid: int) -> list[int]:
             return [int(word) for word in stream.read().split()]
     except OSError:
         return []
+
+
+def _descent(pid: int) -> list[int]:
+    """Return the process and all that descend from it."""
+    return [pid, *(member for child in _children(pid) for member in _descent(child))]
 
 
 def _memory(pid: int) -> int:

@@ -215,7 +215,7 @@ class Forks:
             record = fork.record
             return fork.interrupted is None and (record is None or not record.changeset.changes)
 
-        _discarded(self, fork, is_unchanged)
+        _discarded(self, fork, is_unchanged, is_small=True)
 
     # --- making and changing forks ---
 
@@ -503,9 +503,12 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             gather(fork, opened, view, command, CommandStart(record.started))
 
 
-def _discarded(forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: int = 0) -> bool:
+def _discarded(
+    forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: int = 0, is_small: bool = False
+) -> bool:
     """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and
-    ``permits``, called while its lock is held, returns True. Return whether it was discarded here."""
+    ``permits``, called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has
+    no files, for whose removal somebody would have to wait."""
     with forks.users.lock, suppress(ForkGone):
         if forks.users.count(fork.name) > users:
             return False
@@ -514,7 +517,8 @@ def _discarded(forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: 
                 return False
             forks.forget(fork.name)
             forks.vault.discard(fork)
-    forks.vault.empty_trash(cleaning_up(forks.progress))
+    empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
+    forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
     return True
 
 

@@ -37,7 +37,7 @@ from mudroom.session.sandboxes import Sandboxes
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
-from mudroom.vault.store.store import Vault, open_vault
+from mudroom.vault.store.store import Later, Vault, open_vault
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -84,6 +84,7 @@ class Session:
         new_id: Callable[[], str] = lambda: os.urandom(4).hex(),
         progress: Progress | None = None,
         waiting: Callable[[str], None] = lambda _holder: None,
+        later: Later | None = None,
         card: AgentCard | None = None,
         level: int | None = None,
         approver: Approver | None = None,
@@ -99,10 +100,12 @@ class Session:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
         ``rules``, ``remember``, ``loopback_rules``: of the gate (``Machine``). ``progress``, ``waiting``: of ``Forks``.
+        ``later``: of ``Vault``.
 
         ``agent``: the agent that runs the commands. They are judged by the rules ``commands`` (None: those of the
         settings), and ``ask_about`` is asked for approvals (None: refuse). Without an agent and a card, the commands
         are the user's own and are not judged. ``remember_command``: keeps a rule, as written in the policy file."""
+        vault.later = later or vault.later
         agent = agent or (card.agent if card is not None else None)
         actor = Actor(settings, settings if policy is None else policy, card, level, agent)
         self.machine = Machine(

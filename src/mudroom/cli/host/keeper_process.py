@@ -27,7 +27,8 @@ def main() -> None:
     began = time.time_ns()
     from mudroom.cli.main import VERBS, run
     from mudroom.keeper.client import VERBS as KEPT
-    from mudroom.keeper.server import Code, Place, keep
+    from mudroom.keeper.code import Code
+    from mudroom.keeper.server import Place, keep
 
     os.chdir("/")
     for verb in KEPT:

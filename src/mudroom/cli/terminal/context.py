@@ -6,7 +6,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mudroom.sandbox.client.client import Client
 
@@ -19,3 +19,6 @@ class Context(NamedTuple):
     """The value of --project, as bytes; None if the option was not given."""
     client: Client | None = None
     """The launcher to start, instead of a new process; None: a new one. The verb uses it at most once."""
+    later: Callable[[bytes, Callable[[], None]], None] | None = None
+    """Does what nobody has to wait for, when the caller has the exit code already: an action that uses files below a
+    directory alone, prints nothing, and may be cut off. None: it is done at once."""

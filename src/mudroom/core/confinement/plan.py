@@ -63,6 +63,25 @@ class Plan(NamedTuple):
     """Variables of that image that are set to empty for the container's first process."""
 
 
+class TemplatePlan(NamedTuple):
+    """The steps of a plan that all commands of a session share, for a process that performs them ahead."""
+
+    namespaces: int
+    maps: tuple[bytes, bytes, bool]
+    shared: tuple[Step, ...]
+    """Performed once."""
+    ahead: tuple[Step, ...]
+    """Performed for each command before it is known."""
+    last: tuple[Step, ...]
+    """Performed for each command after its own steps."""
+
+
+def template_plan(plan: Plan) -> TemplatePlan:
+    own, last = plan.shared + plan.ahead, len(plan.steps) - plan.last
+    ahead = (("enter",), *plan.steps[plan.shared : own])
+    return TemplatePlan(plan.namespaces, plan.maps, plan.steps[: plan.shared], ahead, plan.steps[last:])
+
+
 class StandingPlan(NamedTuple):
     """The steps of a plan whose overlays stay mounted from one command of a fork to the next."""
 

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.confinement.plan import Plan, StandingPlan, Step, of_each
+from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step, TemplatePlan, template_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
@@ -429,30 +429,24 @@ class Client:
         know yet. The caller holds ``_choosing``."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
-        own, last = plan.shared + plan.ahead, len(plan.steps) - plan.last
-        key = (self._place, plan.namespaces, plan.maps, plan.steps[:own], plan.steps[last:])
-        if plan.shared and key not in self._templates:
+        if not plan.shared:
+            return self._launcher, plan.namespaces, plan.steps, plan.steps
+        shared = template_plan(plan)
+        key = (self._place, shared)
+        if key not in self._templates:
             self._make_room()
             self._templates[key] = None  # seen once
-        elif plan.shared:
-            template = self._templates.pop(key)
-            if template is None or not template.is_open():
-                from mudroom.sandbox.client.template import prepare
+            return self._launcher, plan.namespaces, plan.steps, plan.steps
+        template = self._templates.pop(key)
+        if template is None or not template.is_open():
+            from mudroom.sandbox.client.template import prepare
 
-                template, report = prepare(
-                    self._launcher,
-                    next(self._ids),
-                    plan.maps,
-                    plan.namespaces,
-                    plan.steps[: plan.shared],
-                    (("enter",), *plan.steps[plan.shared : own]),
-                    plan.steps[last:],
-                )
-                os.close(report)
-            self._templates[key] = template  # the most recently used is the last
-            rest = (("enter",), *plan.steps[plan.shared :])
-            return template, of_each(plan.namespaces), rest, plan.steps[own:last]
-        return self._launcher, plan.namespaces, plan.steps, plan.steps
+            template, report = prepare(self._launcher, next(self._ids), shared)
+            os.close(report)
+        self._templates[key] = template  # the most recently used is the last
+        own = plan.steps[plan.shared + plan.ahead : len(plan.steps) - plan.last]
+        steps = (*shared.ahead, *own, *shared.last)
+        return template, plan.namespaces & ~NAMESPACES["user"], steps, own
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
         """Have the launcher remove work directories of overlays, as (parent, name), and return at once. It does so when
@@ -499,16 +493,8 @@ class Client:
         from mudroom.sandbox.client.template import StandingSandbox, prepare
 
         place = self._place
-        steps = (plan.template, plan.ahead, ())
-        made = prepare(
-            self._launcher,
-            next(self._ids),
-            plan.maps,
-            plan.namespaces,
-            *steps,
-            mounts=plan.mounts,
-            door=(door,),
-        )
+        shared = TemplatePlan(plan.namespaces, plan.maps, plan.template, plan.ahead, ())
+        made = prepare(self._launcher, next(self._ids), shared, plan.mounts, (door,))
         return StandingSandbox(*made, plan, lambda: self._place == place)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import marshal
 import os
 from collections.abc import Callable
 
-from mudroom.core.confinement.plan import OF_A_TEMPLATE, Plan, StandingPlan, Step, of_each, standing_plan
+from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step, TemplatePlan, standing_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
@@ -19,45 +19,52 @@ REST = 2000
 its memory, and the next command waits 2 ms for another one."""
 
 
-def prepare(
-    launcher: Connection,
-    identity: int,
-    maps: tuple[bytes, bytes, bool],
-    namespaces: int,
-    steps: tuple[Step, ...],
-    ahead: tuple[Step, ...],
-    last: tuple[Step, ...],
-    *,
-    mounts: tuple[bytes, ...] = (),
-    door: tuple[int, ...] = (),
+def request(
+    launcher: Connection, identity: int, plan: TemplatePlan, mounts: tuple[bytes, ...] = (), door: tuple[int, ...] = ()
 ) -> tuple[Connection, int]:
-    """Return the connection to a new template, and a pipe that is at its end when it is gone with its mounts."""
+    """Ask for a template and return at once: the connection to it, and a pipe that is at its end when it is gone with
+    its mounts. ``require_prepared`` says whether it can be used."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    request = {
+    message = {
         "op": "prepare",
         "id": identity,
-        "namespaces": namespaces & OF_A_TEMPLATE,
-        "maps": maps,
-        "plan": steps,
-        "ahead": ahead,
-        "last": last,
-        "each": of_each(namespaces),
+        "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
+        "maps": plan.maps,
+        "plan": plan.shared,
+        "ahead": plan.ahead,
+        "last": plan.last,
+        "each": plan.namespaces & ~NAMESPACES["user"],
         "mounts": mounts,
         "rest": REST,
     }
     try:
-        report = with_report(launcher, request, (theirs.fileno(), *door))
-    finally:
-        theirs.close()
-    try:
-        record = parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
-        if record[0] != "prepared":
-            raise failure_of(record, steps, b"")
+        return Connection(ours), with_report(launcher, message, (theirs.fileno(), *door))
     except BaseException:
-        os.close(report)
         ours.close()
         raise
-    return Connection(ours), report
+    finally:
+        theirs.close()
+
+
+def require_prepared(report: int, plan: TemplatePlan) -> None:
+    """Wait until a template has performed its steps. Raise StepFailed if it has not."""
+    record = parse_report(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
+    if record[0] != "prepared":
+        raise failure_of(record, plan.shared, b"")
+
+
+def prepare(
+    launcher: Connection, identity: int, plan: TemplatePlan, mounts: tuple[bytes, ...] = (), door: tuple[int, ...] = ()
+) -> tuple[Connection, int]:
+    """Return what ``request`` does, once the template is prepared. Raise StepFailed if a step fails."""
+    connection, report = request(launcher, identity, plan, mounts, door)
+    try:
+        require_prepared(report, plan)
+    except BaseException:
+        os.close(report)
+        connection.close()
+        raise
+    return connection, report
 
 
 class StandingPlace(NamedTuple):

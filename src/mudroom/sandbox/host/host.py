@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from mudroom.core.confinement.credential_file import git_identity, holds_secret, is_credential
+from mudroom.core.confinement.plan import Step
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below
 from mudroom.typing import NamedTuple
@@ -46,6 +48,9 @@ _ROOT_SECRETS = (
 
 # A sandbox has its own of these; a PATH that names one of them does not change that.
 _NOT_SHOWN = (b"/", b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc")
+
+_SOURCES = {"bind": 1, "inside": 1, "root": 1}
+"""Steps that use a path of the host, with the index of that argument."""
 
 _SYS_landlock_create_ruleset = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -295,3 +300,33 @@ def umask() -> int:
         os.umask(mask)
         return mask
     return 0o022
+
+
+# --- whether it is still the same ---
+
+FileIdentity = tuple[int, ...] | None
+
+
+def shown_paths(steps: Iterable[Step]) -> list[bytes]:
+    """Return the paths of the host that steps show, mount over or cover, but for those in /proc. A cover is gone for
+    all as soon as the host replaces the file below it (vfs_rename in fs/namei.c)."""
+    paths: list[bytes] = []
+    for step in steps:
+        if step[0] in _SOURCES:
+            paths.append(step[_SOURCES[step[0]]])
+        elif step[0] == "cover":
+            paths.append(b"/" + step[1])
+    return [path for path in paths if not path.startswith(b"/proc/")]
+
+
+def identify(path: bytes) -> FileIdentity:
+    """Return what tells a file from another one at the same path; None if there is none. A mount holds the file that
+    had its path when the mount was made. A directory keeps its number as long as it is mounted. The number of a file
+    that is replaced twice may be that of the first one, so its ctime counts, too."""
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    if stat.S_ISDIR(info.st_mode):
+        return info.st_dev, info.st_ino
+    return info.st_dev, info.st_ino, info.st_ctime_ns

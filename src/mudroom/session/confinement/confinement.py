@@ -399,9 +399,11 @@ class Confinement:
                 self._resolves = Resolver((), ((place, _NAMESERVER),))
             elif os.path.isfile(place):
                 ours = self._vault.path + b"/resolv.conf"
-                descriptor = os.open(ours, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                descriptor = os.open(ours, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 try:
-                    os.write(descriptor, _NAMESERVER)
+                    if os.read(descriptor, 64) != _NAMESERVER:  # left alone, it can be mounted ahead of a command
+                        os.ftruncate(descriptor, 0)
+                        os.pwrite(descriptor, _NAMESERVER, 0)
                 finally:
                     os.close(descriptor)
                 self._resolves = Resolver((Bind(ours, place),), ())

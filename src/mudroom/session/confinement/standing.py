@@ -24,13 +24,12 @@ Rules of this file:
 from __future__ import annotations
 
 import _thread
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, standing_plan
 from mudroom.errors import ForkGone, MudroomError
+from mudroom.sandbox.host.host import identify, shown_paths
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.store.fork import DOOR, Fork, dissolve
 
@@ -46,11 +45,8 @@ AFTER = 2
 _MOST_COUNTED = 256
 _OF_THE_COMMAND = ("cwd",)
 
-_Identity = tuple[int, ...] | None
 Works = tuple[bytes, bytes]
 """Names of the work directories of a mount of the view and of the caches; empty: none."""
-_SOURCES = {"bind": 1, "inside": 1}
-"""Steps that show a file of the host, with the index of that argument."""
 
 
 class StandingFork(NamedTuple):
@@ -75,24 +71,9 @@ class StandingFork(NamedTuple):
 
 def facts_of(plan: StandingPlan, stamps: tuple[object, ...]) -> tuple[object, ...]:
     """Return what a sandbox depends on beside the plan: the files behind its paths, and ``stamps``, those of the
-    caches' pools. A cover is gone for all as soon as the host replaces the file below it (vfs_rename in fs/namei.c)."""
-    paths = [path for step in plan.template if step[0] == "overlay" for path in (*step[2], step[3])]
-    shown = (step[_SOURCES[step[0]]] for step in plan.ahead if step[0] in _SOURCES)
-    paths += [path for path in shown if not path.startswith(b"/proc/")]
-    paths += [b"/" + step[1] for step in plan.ahead if step[0] == "cover" and not step[1].startswith(b"proc/")]
-    return (*map(_identity, paths), stamps)
-
-
-def _identity(path: bytes) -> _Identity:
-    """A directory keeps its number as long as it is mounted. The number of a file that is replaced twice may be that of
-    the first one, so its ctime counts, too."""
-    try:
-        info = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    if stat.S_ISDIR(info.st_mode):
-        return info.st_dev, info.st_ino
-    return info.st_dev, info.st_ino, info.st_ctime_ns
+    caches' pools."""
+    layers = [path for step in plan.template if step[0] == "overlay" for path in (*step[2], step[3])]
+    return (*map(identify, (*layers, *shown_paths(plan.ahead))), stamps)
 
 
 class StandingSandboxes:

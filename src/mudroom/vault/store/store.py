@@ -56,6 +56,14 @@ HELD = (errno.ENOTEMPTY, errno.EBUSY)
 (fs/nfs/unlink.c), ``.fuse_hidden…`` (libfuse without hard_remove)."""
 
 
+Later = Callable[[bytes, Callable[[], None]], None]
+"""Does what nobody has to wait for, and what may be cut off: an action that uses files below a directory alone."""
+
+
+def at_once(_place: bytes, action: Callable[[], None]) -> None:
+    action()
+
+
 class Vault:
     """``_opening`` is the lock of the journal's opening."""
 
@@ -71,6 +79,8 @@ class Vault:
         self.new_id = new_id
         self.secrets: Callable[[], Iterable[str]] = tuple
         """Return the values that must not be written to the journal. Called when the journal is first used."""
+        self.later: Later = at_once
+        """Closes the journal, and empties the trash after a command that has changed nothing."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
         """Guards the opening of the journal."""
@@ -130,7 +140,7 @@ class Vault:
     def close(self) -> None:
         self.turn.close()
         if self._journal is not None:
-            self._journal.close()
+            self.later(self.path, self._journal.close)
 
     @property
     def scratch(self) -> bytes:

@@ -1,0 +1,66 @@
+"""A template that is made ahead of a command: most of what a sandbox needs before its command is known.
+
+A session makes a template at its second command. A command of the command line has a session of its own; so that it
+need not wait, the process that waits for it makes a template of the steps that the last command had.
+
+Rules of this file:
+1. It serves a command that has compiled exactly these steps itself, on the same files: those behind the paths of the
+   steps (``shown_paths``), and the same mounts of the host. Otherwise it is closed, unused. So a command has nothing of
+   another one, and sees the host as it does in-process.
+2. It does not outlive a change of the host's mounts: it has copies of them, and would keep a file system busy that
+   somebody unmounts.
+3. No command has run in it or in a clone of it before.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.errors import MudroomError
+from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.template import request, require_prepared
+from mudroom.sandbox.host.host import FileIdentity, identify, shown_paths
+
+
+class PreparedTemplate:
+    """Owner: the only thread of a process that waits for a command, then that of the command."""
+
+    def __init__(self, launcher: Connection, identity: int, plan: TemplatePlan) -> None:
+        """Ask the launcher for it, and return at once. Raise OSError or MudroomError if that is not possible."""
+        self.plan = plan
+        self.mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        """Marked with POLLPRI by a change of the mounts since now (proc_pid_mounts(5))."""
+        self._poller = select.poll()
+        self._poller.register(self.mounts, select.POLLPRI)
+        self._files = self._identify()  # before they are mounted
+        try:
+            self._connection, self._report = request(launcher, identity, plan)
+        except BaseException:
+            os.close(self.mounts)
+            raise
+
+    def taken(self, plan: TemplatePlan) -> Connection | None:
+        """Return the template for a command with this plan, or None if it does not serve it. To be called once."""
+        connection: Connection | None = self._connection
+        try:
+            if plan != self.plan or self._poller.poll(0) or self._identify() != self._files:
+                raise MudroomError("it was made for another command")
+            require_prepared(self._report, plan)
+            if not self._connection.is_open():
+                raise MudroomError("it was killed")
+        except MudroomError:
+            self._connection.close()
+            connection = None
+        os.close(self._report)
+        os.close(self.mounts)
+        return connection
+
+    def close(self) -> None:
+        self._connection.close()
+        os.close(self._report)
+        os.close(self.mounts)
+
+    def _identify(self) -> list[FileIdentity]:
+        return [identify(path) for path in shown_paths((*self.plan.shared, *self.plan.ahead))]

@@ -1,0 +1,130 @@
+"""Whether loaded files are known to be unchanged, and at which cost."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import tick
+from kernel_calls import counted
+from mudroom.keeper import code as code_module
+from mudroom.keeper.code import Code
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[Path]:
+    """A file that counts as loaded, through a link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").mkdir()
+    path = tmp_path / "real/module.py"
+    path.write_text("x = 1")
+    (tmp_path / "linked/module.py").symlink_to(path)
+    tick()
+    loaded = types.ModuleType("loaded_for_a_test")
+    loaded.__file__ = str(tmp_path / "linked/module.py")
+    sys.modules["loaded_for_a_test"] = loaded
+    yield path
+    del sys.modules["loaded_for_a_test"]
+
+
+def noted() -> Code:
+    code = Code(1 << 62)
+    assert code.note()
+    return code
+
+
+def test_an_unchanged_directory_is_one_look(module: Path) -> None:
+    """There are several hundred files, in a fifth as many directories."""
+    code = noted()
+    with counted() as calls:
+        assert code.is_current()
+    files = len({getattr(module, "__file__", None) for module in sys.modules.values()})
+    assert calls["stat"] < files / 2
+    with counted() as calls:
+        assert code.looks_current()
+    assert calls["stat"] > files / 2
+
+
+def replaced(path: Path) -> None:
+    path.with_name("new").write_text("x = 2")
+    path.with_name("new").rename(path)
+
+
+def link(path: Path) -> None:
+    """The link leads to another file."""
+    linked = path.parents[1] / "linked/module.py"
+    linked.unlink()
+    linked.symlink_to("../other")
+
+
+def directory(path: Path) -> None:
+    """The path leads to another directory, with a file of that name."""
+    path.parent.rename(path.parent.with_name("before"))
+    path.parent.mkdir()
+    path.touch()
+
+
+def appended(path: Path) -> None:
+    with path.open("a") as stream:
+        stream.write(" ")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "written": lambda path: path.write_text("x = 2"),
+    "appended": appended,
+    "removed": lambda path: path.unlink(),
+    "replaced": replaced,
+    "link": link,
+    "directory": directory,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_each_change_is_seen(module: Path, change: Callable[[Path], object]) -> None:
+    code = noted()
+    assert code.is_current()
+    change(module)
+    assert not code.is_current()
+    assert not code.note_events()
+    assert not code.is_current()  # also when the events are taken
+
+
+def test_an_event_that_changed_nothing(module: Path) -> None:
+    code = noted()
+    module.with_name("other.py").write_text("")
+    with counted() as calls:
+        assert code.is_current()
+    looked = calls["stat"]
+    assert code.note_events()
+    with counted() as calls:
+        assert code.is_current()
+    assert calls["stat"] < looked / 2
+
+
+def test_between_the_events_and_the_look(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that comes while the keeper looks at the files is in doubt."""
+    code = noted()
+    module.write_text("x = 2")
+    seen: list[bool] = []
+    look = code.looks_current
+
+    def meanwhile() -> bool:
+        seen.append(code._watch.is_quiet())
+        return look()
+
+    monkeypatch.setattr(code, "looks_current", meanwhile)
+    assert not code.note_events()
+    assert seen == [False]
+
+
+def test_a_file_system_that_tells_nothing(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_module, "_LOCAL", frozenset())
+    code = noted()
+    assert code.events == -1
+    assert code.is_current()
+    module.write_text("x = 2")
+    assert not code.is_current()

@@ -1,0 +1,374 @@
+"""A template that is made ahead of a command: when it is used, and that a command cannot tell."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from box import if_namespaces
+from conftest import Place, tick
+from kept import PATIENCE, Kept, children, kept
+from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
+from mudroom.core.settings import Settings
+from mudroom.keeper import server
+from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.server import TAKEN, _accept, receive
+from mudroom.sandbox.client.connection import Connection
+from mudroom.session import Session
+
+__all__ = ["kept"]  # a fixture
+
+pytestmark = [pytest.mark.both_users, if_namespaces]
+
+
+@pytest.fixture
+def source() -> Iterator[LauncherSource]:
+    source = LauncherSource()
+    yield source
+    source.close()
+    os.waitpid(source.pid, 0)
+
+
+def run(place: Place, client: ForkedClient, *words: bytes, settings: Settings | None = None) -> bytes:
+    """Run a command in a session of its own, as the command line does."""
+    tick()
+    environ = {**os.environb, b"LC_ALL": b"C"}
+    paths = {"state": os.fsencode(place.state), "home": os.fsencode(place.home)}
+    client.start()
+    with Session.open(
+        os.fsencode(place.project), environ=environ, settings=settings or Settings(), client=client, **paths
+    ) as session:
+        result = session.run(words or (b"true",))
+        assert result.exit_code == 0
+        session.forks.discard_unchanged(result.fork)
+    return result.stdout
+
+
+def plan_of(place: Place, source: LauncherSource) -> TemplatePlan:
+    """The shared steps of a first command."""
+    client = ForkedClient(source)
+    run(place, client)
+    client.close()
+    assert client.used is not None
+    return client.used
+
+
+TRIES = 20
+"""Another process of this machine may mount something just then: the template is not used."""
+
+
+def test_a_command_with_the_same_steps(place: Place, source: LauncherSource) -> None:
+    plan = plan_of(place, source)
+    script = (b"sh", b"-c", b"ls -A ~ /tmp /run; cat /etc/resolv.conf")
+    for _try in range(TRIES):
+        client = ForkedClient(source)
+        assert client.start_ahead(plan) is not None
+        out = run(place, client, *script)
+        client.close()
+        if client.took_prepared:
+            break
+    assert client.took_prepared
+    fresh = ForkedClient(source)
+    assert out == run(place, fresh, *script)
+    fresh.close()
+
+
+def replaced_file(place: Place) -> None:
+    """As a resolver of the host is replaced."""
+    (path,) = place.state.glob("vaults/*/resolv.conf")
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.rename(path)
+
+
+def replaced_directory(place: Place) -> None:
+    (path,) = place.state.glob("vaults/*/scratch")
+    path.rename(path.with_name("before"))
+    path.mkdir(0o700)
+
+
+@pytest.mark.parametrize("change", [replaced_file, replaced_directory])
+def test_other_files(place: Place, source: LauncherSource, change: Callable[[Place], None]) -> None:
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    client.start_ahead(plan)
+    tick()
+    change(place)
+    run(place, client)
+    assert not client.took_prepared
+    client.close()
+
+
+def test_other_steps(place: Place, source: LauncherSource) -> None:
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    client.start_ahead(plan)
+    run(place, client, settings=Settings(network="none"))
+    assert not client.took_prepared
+    client.close()
+
+
+def test_steps_that_fail(place: Place, source: LauncherSource) -> None:
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    shared = (*plan.shared, ("bind", b"/no/such/file", b"file", 0, False))
+    assert client.start_ahead(plan._replace(shared=shared)) is not None
+    run(place, client)
+    assert not client.took_prepared
+    client.close()
+
+
+@pytest.mark.parametrize("victim", ["launcher", "template", "spare"])
+def test_a_part_of_it_is_killed(place: Place, source: LauncherSource, victim: str) -> None:
+    """A command runs as without it."""
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    prepared = client.start_ahead(plan)
+    assert prepared is not None
+    client._learn_pid()
+    launcher = client._pid
+    while not (templates := children(launcher)) or not children(templates[0]):
+        os.sched_yield()
+    pid = {"launcher": launcher, "template": templates[0], "spare": children(templates[0])[0]}[victim]
+    pidfd = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([pidfd], [], [])
+    os.close(pidfd)
+    assert run(place, client, b"echo", b"ran") == b"ran\n"
+    client.close()
+
+
+def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> None:
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    prepared = client.start_ahead(plan)
+    assert prepared is not None
+    report = os.dup(prepared._report)
+    client.drop_prepared()
+    while os.read(report, 4096):  # the end: it is reaped, and its mounts are gone
+        pass
+    os.close(report)
+    client.close()
+
+
+def test_its_command_waits_for_its_own_steps_alone(place: Place, source: LauncherSource) -> None:
+    """A budget: of 60 steps, those of the fork's files are left, and what it takes to give up all privileges."""
+    plan = plan_of(place, source)
+    for _try in range(TRIES):
+        client = ForkedClient(source)
+        client.start_ahead(plan)
+        sent = record_steps(client)
+        run(place, client)
+        client.close()
+        if client.took_prepared:
+            break
+    assert {*sent[0]} <= {"overlay", "spread", "cover", "view", "terminal", "hand_over", "seal", "pivot", "cwd"}
+    assert len(sent[0]) <= 9 + sent[0].count("cover")
+    assert len(plan.shared) + len(plan.ahead) > 30
+
+
+def record_steps(client: ForkedClient) -> list[tuple[str, ...]]:
+    """Return a list that gets the steps that are sent with each command."""
+    sent: list[tuple[str, ...]] = []
+    choose = client._choose_process
+
+    def chosen(plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        choice = choose(plan)
+        sent.append(tuple(step[0] for step in choice[3]))
+        return choice
+
+    client._choose_process = chosen  # type: ignore[method-assign]
+    return sent
+
+
+def test_one_that_has_not_read_its_plan() -> None:
+    """The keeper tells a process what to prepare, and that one is taken, or killed, before it reads that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"plan")
+    theirs.send(TAKEN)
+    theirs.close()
+    with pytest.raises(ConnectionResetError):
+        ours.recv(10)
+    ours.close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"plan")
+    theirs.close()
+    assert receive(ours) == b""
+    ours.close()
+
+
+def test_it_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that comes later is served all the same."""
+    monkeypatch.setattr(server, "HELD", 0.0)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(b"")  # a name of its own (unix(7), autobind)
+    listener.listen()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mounts = os.open("/proc/self/mountinfo", os.O_RDONLY)
+    acts: list[str] = []
+
+    class Recorded:
+        def start_ahead(self, plan: TemplatePlan | None) -> object:
+            acts.append("prepared" if plan is not None else "started")
+            return SimpleNamespace(mounts=mounts) if plan is not None else None
+
+        def drop_prepared(self) -> None:
+            acts.append("dropped")
+            connecting.connect(listener.getsockname())
+
+    ours.send(marshal.dumps((0, (b"", b"", False), (), (), ())))
+    with listener, ours, theirs, connecting:
+        accepted = _accept(listener, theirs, cast(ForkedClient, Recorded()))
+        assert accepted is not None
+        accepted.close()
+        assert ours.recv(10) == TAKEN
+    os.close(mounts)
+    assert acts == ["prepared", "dropped"]
+
+
+MOUNTED = """
+import os, subprocess, sys
+sys.path[:0] = sys.argv[1].split(":")
+from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.keeper.launcher import ForkedClient, LauncherSource
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+client = ForkedClient(LauncherSource())
+prepared = client.start_ahead(TemplatePlan(0x10020000, (b"0 0 1", b"0 0 1", True), (("private",),), (), ()))
+print(bool(prepared._poller.poll(0)))
+subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
+print(bool(prepared._poller.poll(0)), prepared.taken(prepared.plan))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_a_mount_of_the_host_ends_it(tmp_path: Path) -> None:
+    source = str(Path(__file__).parents[2] / "src")
+    words = ["unshare", "--mount", sys.executable, "-c", MOUNTED, source, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "None"]
+
+
+# --- with a keeper ---
+
+VARIES = re.compile(r"^\S+ \S+ \S+ |(upperdir|workdir)=[^,\n]*|run-[0-9a-f]{8}|/[0-9a-f]{12,16}\b", re.MULTILINE)
+
+
+def seen(kept: Kept, *options: str, both: bool, **more: str) -> str:
+    """What a command sees of its machine, without numbers of mounts."""
+    files = "ls -A ~ /tmp /run; stat -c %n:%a /etc/resolv.conf ~; cat ~/.gitconfig"
+    script = f"cat /proc/self/mountinfo; {files}; env; ulimit -a; id"
+    done = kept("run", "--no", *options, "--", "sh", "-c", script, kept=both, more=more)
+    assert done.returncode in (0, 1, 2) and b"/proc" in done.stdout
+    return VARIES.sub("", done.stdout.decode()) + NUMBER.sub("", done.stderr.decode())
+
+
+NUMBER = re.compile(r"[0-9a-f]{8}")
+
+
+def policy(kept: Kept) -> None:
+    (kept.place.home / ".config/mudroom").mkdir(parents=True)
+    (kept.place.home / ".config/mudroom/policy.yaml").write_text("limits: {tmp: 5M}\n")
+
+
+def settings_of_git(kept: Kept) -> None:
+    (kept.place.home / ".gitconfig").write_text("[user]\nname = Other\n")
+
+
+def toolchain(kept: Kept) -> None:
+    (kept.place.home / ".cargo/bin").mkdir(parents=True)
+    (kept.place.home / ".cargo/bin/credentials.toml").write_text("secret")
+
+
+def variables(kept: Kept) -> None:
+    kept.environment["PATH"] += f":{kept.place.root}"
+    kept.environment["TZ"] = "UTC"
+
+
+def home(kept: Kept) -> None:
+    other = kept.place.root / "other-home"
+    other.mkdir()
+    kept.environment["HOME"] = str(other)
+    (other / ".gitconfig").write_text("[user]\nname = Third\n")
+
+
+def project(kept: Kept) -> None:
+    kept.place.project = kept.place.root / "second"
+    kept.place.project.mkdir()
+
+
+@pytest.mark.parametrize("change", [policy, settings_of_git, toolchain, variables, home, project])
+def test_a_change_before_the_next_command(kept: Kept, change: Callable[[Kept], None]) -> None:
+    kept.start()
+    before = seen(kept, both=True)
+    kept.wait_prepared()
+    assert seen(kept, both=True) == before
+    kept.wait_prepared()
+    change(kept)
+    with_template = seen(kept, both=True)
+    assert with_template == seen(kept, both=False)
+    if change is not variables:
+        assert with_template != before
+
+
+@pytest.mark.parametrize("option", [["--net", "none"], ["--net", "open"], ["--tmp", "8M"], ["--level", "0"]], ids=str)
+def test_an_option_of_the_next_command(kept: Kept, option: list[str]) -> None:
+    kept.start()
+    seen(kept, both=True)
+    kept.wait_prepared()
+    assert seen(kept, *option, both=True) == seen(kept, *option, both=False)
+
+
+def test_the_processes_of_an_idle_keeper(kept: Kept) -> None:
+    """The keeper, the zygote, a process that waits, a launcher, a template and its spare."""
+    kept.start()
+    for name in ("a", "b"):
+        assert kept("exec", "--fork", name, "--", "true").returncode == 0
+        template = kept.wait_prepared()
+    (row,) = kept.list()
+    assert row.memory < 60 << 20
+    stack, found = [kept.pid], []
+    while stack:
+        found.append(stack.pop())
+        stack += children(found[-1])
+    assert len(found) == 6
+    pidfd = os.pidfd_open(template)
+    kept.stop()
+    assert select.select([pidfd], [], [], PATIENCE)[0]
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize("victim", ["keeper", "waiting"])
+def test_it_ends_with_whom_it_is_for(kept: Kept, victim: str) -> None:
+    kept.start()
+    assert kept("run", "--yes", "--", "true").returncode == 0
+    template = kept.wait_prepared()
+    pidfds = [os.pidfd_open(pid) for pid in (template, *children(template))]
+    os.kill(kept.pid if victim == "keeper" else kept.waiting()[0], signal.SIGKILL)
+    for pidfd in pidfds:
+        assert select.select([pidfd], [], [], PATIENCE)[0]
+        os.close(pidfd)
+
+
+def test_nothing_is_left_over(kept: Kept) -> None:
+    """What is removed behind the answer: the fork of a command that changed nothing, and files beside the journal."""
+    kept.start()
+    assert kept("run", "--yes", "--", "true").returncode == 0
+    assert json.loads(kept("ls", "--json").stdout)["forks"] == []
+    kept.wait_for_end()
+    (vault,) = kept.place.state.glob("vaults/*")
+    assert list((vault / "trash").iterdir()) == list((vault / "forks").iterdir()) == []
+    assert not (vault / "journal.db-wal").exists()
