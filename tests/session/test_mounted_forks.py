@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, act_as, full_listing
 from mudroom.core.result import Result
-from mudroom.errors import MudroomError, UsageError
-from mudroom.session import Session
+from mudroom.errors import ForkMoved, MudroomError, Unsupported, UsageError
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
 from mudroom.stage.views.mount import Kind, is_mounted
+from mudroom.vault.forks import mount as vault_mount
+from mudroom.vault.store.mount_note import MountNote, write_note
 
 pytestmark = pytest.mark.both_users
 
@@ -166,12 +173,64 @@ def test_a_checkpoint_has_the_moment(session: Session, kind: Kind) -> None:
     assert sh(session, "cat file d/new; ls d", "g").stdout == b"first\nnew\nnew\n"
     session.forks.new("h", parent="f")
     assert sh(session, "cat file", "h").stdout == b"second\n"
-    with pytest.raises(MudroomError, match="is mounted at"):
-        session.forks.rollback("f", "point")
-    session.forks.unmount("f")
+    if kind == "copy":
+        with pytest.raises(MudroomError, match="is mounted at"):
+            session.forks.rollback("f", "point")
+        session.forks.unmount("f")
     session.forks.rollback("f", "point")
     assert sh(session, "cat file d/new; ls d").stdout == b"first\nnew\nnew\n"
+    assert at.exists() == (kind != "copy")
     assert mounted(session, kind).joinpath("file").read_text() == "first\n"
+
+
+@pytest.mark.parametrize("reviews", [True, False])
+def test_an_apply_of_a_mounted_fork(place: Place, session: Session, kind: Kind, reviews: bool) -> None:
+    at = mounted_new(session, kind)
+    (at / "file").write_text("changed\n")
+    (at / "made").write_text("x\n")
+    reviewed = session.changes.review("f") if reviews else None
+    fingerprint = session.changes.fingerprint("f") if reviews else None
+    del reviewed
+    if kind == "copy":
+        with session.alone("a test"), pytest.raises(MudroomError, match="is mounted at"):
+            session.changes.apply("f")
+        session.forks.unmount("f")
+        fingerprint = None
+    with session.alone("a test"):
+        session.changes.apply("f", reviewed=fingerprint)
+    assert (place.project / "file").read_text() == "changed\n"
+    assert (place.project / "made").read_text() == "x\n"
+    assert changed(session) == set()
+    if kind != "copy":
+        assert (at / "made").read_text() == "x\n"
+        (at / "after").write_text("y\n")
+        assert sh(session, "cat made after").stdout == b"x\ny\n"
+        assert changed(session) == {"after"}
+
+
+def test_an_apply_while_the_mount_is_in_use(place: Place, session: Session, kind: Kind) -> None:
+    if kind == "copy":
+        pytest.skip("nobody can tell whether somebody works in a copy")
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    with open(at / "made"), session.alone("a test"), pytest.raises(MudroomError, match="cannot be unmounted"):
+        session.changes.apply("f")
+    assert not (place.project / "made").exists()
+    assert sh(session, "cat made").stdout == b"x\n"
+
+
+def test_changes_that_are_not_those_of_the_review_are_not_applied(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    session.changes.review("f")
+    (at / "made").write_text("another\n")
+    if kind == "copy":
+        session.forks.unmount("f")
+    with session.alone("a test"), pytest.raises(ForkMoved):
+        session.changes.apply("f")
+    assert not (place.project / "made").exists()
+    if kind != "copy":
+        assert (at / "made").read_text() == "another\n"
 
 
 def test_mounting_again_gives_the_same(session: Session, kind: Kind, tmp_path: Path) -> None:
@@ -348,3 +407,222 @@ def test_another_directory_at_its_place_is_not_written_to(session: Session, kind
         shutil.rmtree(at)
         os.rename(tmp_path / "away", at)
     del note
+
+
+# --- beside others ---
+
+
+def test_several_at_once(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    files = session.forks.files("f")
+    results: list[Result] = []
+    server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
+    heard(server, b"up")
+
+    def run(number: int) -> None:
+        results.append(sh(session, f"for i in 1 2 3 4 5; do echo $i >> by-command-{number}; done"))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        files.write(f"by-tool-{number}", str(number))
+        (at / f"by-user-{number}").write_text(str(number))
+    for thread in threads:
+        thread.join()
+    server.end()
+    assert [result.exit_code for result in results] == [0] * 3
+    expected = {f"by-{who}-{number}" for who in ("tool", "user") for number in range(20)}
+    assert changed(session) == expected | {f"by-command-{number}" for number in range(3)}
+    assert (at / "by-command-1").read_text() == "1\n2\n3\n4\n5\n"
+
+
+def test_another_process_mounts_while_a_server_runs(session: Session, kind: Kind) -> None:
+    """No lock is needed for the path of a mount that is there."""
+    at = mounted_new(session, kind)
+    server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
+    heard(server, b"up")
+    assert mounted(session, kind) == at
+    server.end()
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_levels_and_machines_without_namespaces(place: Place, session: Session, kind: Kind, level: int) -> None:
+    at = mounted_new(session, kind)
+    act_as(session, level=level)
+    assert sh(session, "cat file; echo two >> file; echo bad >> /etc/mudroom-test").stdout == b"one\n"
+    assert (at / "file").read_text() == "one\ntwo\n"
+    if not landlock_abi():
+        return
+    session.machine.confinement.mode = "landlock"
+    result = sh(session, f"cat file; echo three >> file; echo bad >> {place.project}/file")
+    assert result.stdout == b"one\ntwo\n", result
+    assert (at / "file").read_text() == "one\ntwo\nthree\n"
+    assert (place.project / "file").read_text() == "one\n"
+
+
+def test_no_container_in_a_mounted_fork(session: Session, kind: Kind) -> None:
+    mounted_new(session, kind)
+    act_as(session, level=2)
+    with pytest.raises(Unsupported, match="a container in a mounted fork"):
+        sh(session, "true")
+
+
+def test_a_standing_overlay_gives_way(session: Session, kind: Kind) -> None:
+    for number in range(5):
+        sh(session, f"echo {number} > n{number}")
+    at = mounted(session, kind)
+    assert (at / "n4").read_text() == "4\n"
+    (at / "n5").write_text("5\n")
+    sh(session, "cat n5")
+    assert not os.path.lexists(session.vault.fork("f").path + b"/standing")
+    session.forks.unmount("f")
+    for _time in range(5):
+        assert sh(session, "cat n5").stdout == b"5\n"
+
+
+def test_a_fork_that_is_mounted_to_look_at_runs_nothing(session: Session, kind: Kind) -> None:
+    sh(session, "echo made > made")
+    note = session.forks.mount("f", writable=False, kind=kind)
+    with pytest.raises(MudroomError, match="is mounted at"):
+        sh(session, "true")
+    with pytest.raises(MudroomError, match="is mounted at"):
+        session.forks.files("f").read_text("made")
+    assert changed(session) == {"made"}
+    session.forks.unmount("f")
+    assert not os.path.exists(note.place)
+    assert sh(session, "cat made").stdout == b"made\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_what_the_user_mounts_inside_is_not_the_command_s(session: Session, kind: Kind, tmp_path: Path) -> None:
+    at = mounted_new(session, kind)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(at / "d")], check=True)
+    try:
+        with pytest.raises(MudroomError):
+            sh(session, "echo bad > d/bad")
+        assert list((at / "d").iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(at / "d")], check=True)
+    assert sh(session, "ls d").stdout == b"x\ny\n"
+
+
+def test_read_only_files_and_closed_directories(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    sh(session, "chmod 444 file; mkdir closed; echo in > closed/in; chmod 0 closed/in closed; touch -d @5 tool.sh")
+    assert changed(session) >= {"file", "closed", "closed/in"}
+    assert (at / "file").stat().st_mode & 0o777 == 0o444
+    session.forks.checkpoint("f", "point")
+    session.forks.unmount("f")
+    assert changed(session) >= {"file", "closed", "closed/in"}
+    assert sh(session, "stat -c %a file closed; chmod 700 closed; chmod 600 closed/in; cat closed/in").stdout == (
+        b"444\n0\nin\n"
+    )
+
+
+def test_garbage_collection_leaves_a_mounted_fork(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x")
+    with session.alone("a test"):
+        upkeep.sweep(session.vault, upkeep.retention_limits(session.actor.settings), time.time_ns(), forks_older=0)
+    assert sh(session, "cat made file").stdout == b"xone\n"
+    assert (at / "d/x").read_text() == "x\n"
+
+
+# --- crashes ---
+
+
+def _in_a_child(act: Callable[[], object]) -> int:
+    """Do it in a process that is gone afterwards, without any clean-up."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(9)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_crash_while_it_is_mounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """After the note is written, and after it is mounted."""
+    sh(session, "echo early > early")
+    left = [writes]
+
+    def write(fork: bytes, note: MountNote) -> None:
+        left[0] -= 1
+        if writes == 1 or left[0]:
+            write_note(fork, note)
+        if not left[0]:
+            os._exit(9)
+
+    monkeypatch.setattr(vault_mount, "write_note", write)
+    assert _in_a_child(lambda: mounted(session, kind)) == 9
+    monkeypatch.undo()
+    assert sh(session, "cat early; echo more >> file").stdout == b"early\n"
+    at = mounted(session, kind)
+    assert (at / "file").read_text() == "one\nmore\n"
+    session.forks.unmount("f")
+    assert changed(session) == {"early", "file"}
+
+
+@pytest.mark.parametrize("step", ["convert_fuse_layer", "gather", "leave_copy", "_remove_place", "remove_note"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_it_is_unmounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    shutil.rmtree(at / "d")
+    (at / "d").mkdir()
+    sh(session, "echo more >> file")
+    done = getattr(vault_mount, step)
+
+    def cut_off(*arguments: object, **named: object) -> None:
+        if after:
+            done(*arguments, **named)
+        os._exit(9)
+
+    monkeypatch.setattr(vault_mount, step, cut_off)
+    _in_a_child(lambda: session.forks.unmount("f"))
+    monkeypatch.undo()
+    assert sh(session, "cat made file; ls d").stdout == b"x\none\nmore\n"
+    if "f" in session.forks.mounts():
+        session.forks.unmount("f")
+    assert changed(session) == {"made", "file", "d/x", "d/y"}
+    assert sh(session, "cat made file; ls d").stdout == b"x\none\nmore\n"
+
+
+@pytest.mark.parametrize("step", ["gather", "leave_copy", "convert_fuse_layer", "write_note"])
+def test_a_full_disk_while_it_is_unmounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+
+    def full(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(vault_mount, step, full)
+    with contextlib.suppress(OSError):
+        session.forks.unmount("f")
+    monkeypatch.undo()
+    assert sh(session, "cat made").stdout == b"x\n"
+    assert changed(session) == {"made"}
+
+
+def test_a_mudroom_that_is_killed_while_its_command_runs(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    script = "echo half > half; echo up; while :; do sleep 0.02; done"
+    words = [sys.executable, "-m", "mudroom", "exec", "--fork", "f", "--", "sh", "-c", script]
+    environment = {**os.environ, "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    with subprocess.Popen(words, cwd=place.project, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+    assert (at / "half").read_text() == "half\n"
+    assert sh(session, "cat half; echo more >> half").stdout == b"half\n"
+    assert changed(session) == {"half"}
+    assert mounted(session, kind) == at

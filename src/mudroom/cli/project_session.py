@@ -264,6 +264,12 @@ def exclusive(session: Session, context: Context, command: str) -> Iterator[None
         yield
 
 
+def end_mount(session: Session, fork: str) -> None:
+    """Unmount a fork if it is mounted."""
+    if fork in session.forks.mounts():
+        session.forks.unmount(fork)
+
+
 _RECOVERED = {
     "deferred": "was cut off before it touched the project; the fork is whole: mudroom apply {fork}",
     "finished": "was cut off in the middle; it is finished now (mudroom undo {name} takes it back)",

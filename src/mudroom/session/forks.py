@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,7 +40,7 @@ from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.session.mounts import Mounts
+    from mudroom.session.mounts import Aside, Mounts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
@@ -294,7 +293,7 @@ class Forks:
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name) as fork:
+        with set_aside(self, name), self.at_rest(name) as fork:
             require()
             before = stacking.rollback(self.vault, fork, point, self.clock())
         undo = before.name if before is not None else None
@@ -317,22 +316,12 @@ class Forks:
         """Mount a fork as a real directory, at ``place`` or at its own place in the vault. Until ``unmount`` the user,
         commands and file tools work in it together. Return the mount if it is there already. Raise Unsupported if this
         ``kind`` of mount is impossible here, UsageError if the fork is mounted in another way."""
-        called, fork = time.time_ns(), self.vault.fork(name)
-        if mount_note(fork) is not None:
-            with self.locked(fork, "mudroom"):
-                note = mounting(self).present(fork, place, kind, writable=writable)
-            if note is not None:
-                return note
-        self.secrets.look()
-        with self.at_rest(name) as fork:
-            progress = self.progress
-            return mounting(self).mount(fork, place, kind, writable=writable, called=called, progress=progress)
+        return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
         """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use. ``lost``: give up a copy
         whose directory is gone."""
-        fork = self.vault.fork(name)
-        with self.locked(fork, "unmount"):
+        with self.locked(fork := self.vault.fork(name), "unmount"):
             return mounting(self).unmount(fork, lost=lost)
 
     def mounts(self) -> dict[str, MountNote]:
@@ -455,6 +444,21 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks)
+
+
+@contextmanager
+def set_aside(forks: Forks, name: str) -> Iterator[Aside | None]:
+    """Unmount a fork for the block, and mount it again at its place afterwards. Yield None if it is not mounted."""
+    fork, aside = forks.vault.fork(name), None
+    if mount_note(fork) is not None:
+        with forks.locked(fork, "mudroom"):
+            aside = mounting(forks).set_aside(fork)
+    try:
+        yield aside
+    finally:
+        if aside is not None:
+            with suppress(ForkGone), forks.locked(fork, "mudroom"):
+                mounting(forks).bring_back(fork, aside)
 
 
 def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:

@@ -197,6 +197,16 @@ def _identity(place: bytes) -> tuple[int, int] | None:
     return info.st_dev, info.st_ino
 
 
+def close_place(place: bytes) -> None:
+    """Let nobody write where a mount is missing for a moment: below a file nothing can be made."""
+    os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+
+
+def open_place(place: bytes) -> None:
+    """Remove what ``close_place`` has made. Raise OSError if it is not there."""
+    os.unlink(place)
+
+
 # --- as it is now ---
 
 
@@ -323,7 +333,7 @@ def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> C
     if state == "mounted" and note.kind != "copy":
         unmount(note.kind, note.place)
     changeset = _finish(vault, fork, note, now)
-    if looked_at and before is not None and _are_alike(before.changeset, changeset):
+    if looked_at and before is not None and are_alike(before.changeset, changeset):
         review.remember(fork, changeset)
     return changeset
 
@@ -334,7 +344,7 @@ def _is_reviewed(vault: Vault, fork: Fork, note: MountNote, now: int) -> bool:
     return note.writable and expected is not None and review.fingerprint(collect(vault, fork, note, now)) == expected
 
 
-def _are_alike(before: Changeset, after: Changeset) -> bool:
+def are_alike(before: Changeset, after: Changeset) -> bool:
     """Return whether the same files are changed in the same way, although they are read in another place."""
     return [_likeness(change) for change in before.changes] == [_likeness(change) for change in after.changes]
 
