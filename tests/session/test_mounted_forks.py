@@ -626,3 +626,34 @@ def test_a_mudroom_that_is_killed_while_its_command_runs(place: Place, session: 
     assert sh(session, "cat half; echo more >> half").stdout == b"half\n"
     assert changed(session) == {"half"}
     assert mounted(session, kind) == at
+
+
+def test_the_user_changes_files_all_the_time(session: Session, kind: Kind) -> None:
+    """A file that is gone when it is looked at is no reason to fail."""
+    at = mounted_new(session, kind)
+    done = threading.Event()
+
+    def edit() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            place = at / "busy" / str(number % 3) / "deep"
+            place.mkdir(parents=True, exist_ok=True)
+            for name in range(5):
+                (place / f"{name}.new").write_text(str(number))
+                os.rename(place / f"{name}.new", place / str(name))
+            shutil.rmtree(at / "busy")
+
+    user = threading.Thread(target=edit)
+    user.start()
+    try:
+        for number in range(6):
+            assert sh(session, f"echo {number} > by-command-{number}").exit_code == 0
+            session.changes.of("f")
+            session.forks.checkpoint("f", f"point-{number}")
+    finally:
+        done.set()
+        user.join()
+    assert changed(session) == {f"by-command-{number}" for number in range(6)}
+    session.forks.new("g", parent="f", at="point-5")
+    assert sh(session, "cat by-command-5", "g").stdout == b"5\n"
