@@ -657,3 +657,42 @@ def test_the_user_changes_files_all_the_time(session: Session, kind: Kind) -> No
     assert changed(session) == {f"by-command-{number}" for number in range(6)}
     session.forks.new("g", parent="f", at="point-5")
     assert sh(session, "cat by-command-5", "g").stdout == b"5\n"
+
+
+def test_conflicts_are_shown_while_it_is_mounted(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "file").write_text("theirs\n")
+    place.write("file", "mine\n")
+    if kind == "copy":
+        with pytest.raises(MudroomError, match="is mounted at"):
+            session.changes.conflicts("f")
+        session.forks.unmount("f")
+        assert [conflict.path for conflict in session.changes.conflicts("f")] == [b"file"]
+        return
+    assert [conflict.path for conflict in session.changes.conflicts("f")] == [b"file"]
+    conflict = session.changes.conflict("f", b"file")
+    assert conflict is not None
+    assert (conflict.ours.content, conflict.theirs.content) == (b"mine\n", b"theirs\n")
+    with pytest.raises(MudroomError, match="is mounted at"):
+        session.changes.decide("f", conflict, "theirs")
+    with session.alone("a test"):
+        assert session.changes.apply("f").applied.conflicts
+    assert (at / "file").read_text() == "theirs\n"
+
+
+def test_commits_in_a_mounted_fork(place: Place, session: Session, kind: Kind) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=place.project, check=True)
+    at = mounted_new(session, kind)
+    (at / "file").write_text("by the user\n")
+    subprocess.run([*git, "commit", "-qam", "second"], cwd=at, check=True)
+    result = sh(
+        session, "echo two > d/x; git -c user.name=n -c user.email=a@b commit -qam third; git log --oneline | wc -l"
+    )
+    assert result.stdout.strip() == b"3", result.stderr
+    assert [commit.subject for commit in session.changes.commits("f").commits] == ["second", "third"]
+    session.forks.unmount("f")
+    with session.alone("a test"):
+        brought = session.changes.bring_commits("f")
+    assert [commit.subject for commit in brought.commits] == ["second", "third"]

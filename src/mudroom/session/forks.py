@@ -12,7 +12,7 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -446,19 +446,18 @@ def mounting(forks: Forks) -> Mounts:
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks)
 
 
-@contextmanager
-def set_aside(forks: Forks, name: str) -> Iterator[Aside | None]:
+def set_aside(forks: Forks, name: str) -> AbstractContextManager[Aside | None]:
     """Unmount a fork for the block, and mount it again at its place afterwards. Yield None if it is not mounted."""
-    fork, aside = forks.vault.fork(name), None
-    if mount_note(fork) is not None:
-        with forks.locked(fork, "mudroom"):
-            aside = mounting(forks).set_aside(fork)
-    try:
-        yield aside
-    finally:
-        if aside is not None:
-            with suppress(ForkGone), forks.locked(fork, "mudroom"):
-                mounting(forks).bring_back(fork, aside)
+    fork = forks.vault.fork(name)
+    return mounting(forks).aside(forks.locked, fork) if mount_note(fork) is not None else nullcontext()
+
+
+def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:
+    """Yield a fork whose changes are recorded. It is at rest, or mounted, where only the user changes it meanwhile."""
+    fork = forks.vault.fork(name)
+    if mount_note(fork) is None:
+        return forks.at_rest(name)
+    return mounting(forks).to_read(forks.locked, forks.at_rest, fork)
 
 
 def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:

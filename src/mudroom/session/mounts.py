@@ -1,6 +1,6 @@
 """The forks that are mounted for the user's own tools: mount, settle, collect, checkpoint, unmount.
 
-Each method is for the holder of the fork's lock.
+Each method is for the holder of the fork's lock, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.collection import Progress
     from mudroom.vault.store.mount_note import MountNote
+
+
+Locked = Callable[[Fork, str], AbstractContextManager[None]]
+AtRest = Callable[[str], AbstractContextManager[Fork]]
+"""``Forks.locked`` and ``Forks.at_rest``."""
 
 
 class Aside(NamedTuple):
@@ -138,7 +144,7 @@ class Mounts:
 
     def mount(
         self,
-        at_rest: Callable[[str], AbstractContextManager[Fork]],
+        at_rest: AtRest,
         fork: Fork,
         place: bytes | None,
         kind: Kind | None,
@@ -184,8 +190,35 @@ class Mounts:
         self._vault.journal.append("mount", fork.name, data, time=self._clock())
         return note
 
-    def set_aside(self, fork: Fork) -> Aside | None:
-        """Unmount a fork until ``bring_back``. Return None if it is not mounted, or mounted in a way that has to be
+    @contextmanager
+    def aside(self, locked: Locked, fork: Fork) -> Iterator[Aside | None]:
+        """Unmount a fork for the block, and mount it again afterwards. Its lock is not held."""
+        with locked(fork, "mudroom"):
+            aside = self._set_aside(fork)
+        try:
+            yield aside
+        finally:
+            if aside is not None:
+                with suppress(ForkGone), locked(fork, "mudroom"):
+                    self._bring_back(fork, aside)
+
+    @contextmanager
+    def to_read(self, locked: Locked, at_rest: AtRest, fork: Fork) -> Iterator[Fork]:
+        """Yield a fork whose changes are recorded: while it is mounted, or at rest if its mount has ended. Raise
+        MudroomError if it is a copy, whose changes are in no layer yet."""
+        with locked(fork, "mudroom"):
+            note = self.settled(fork)
+            if note is not None and note.kind == "copy":
+                require_idle(fork)
+            if note is not None:
+                self.collect(fork)
+                yield fork
+                return
+        with at_rest(fork.name) as resting:
+            yield resting
+
+    def _set_aside(self, fork: Fork) -> Aside | None:
+        """Unmount a fork until ``_bring_back``. Return None if it is not mounted, or mounted in a way that has to be
         ended by the user: nobody can tell whether somebody works in a copy. Raise MudroomError if the mount is in
         use."""
         from mudroom.vault.forks.mount import are_alike, close_place, collect
@@ -199,7 +232,7 @@ class Mounts:
         close_place(note.place)
         return Aside(note, before if are_alike(before, after) else None, after)
 
-    def bring_back(self, fork: Fork, aside: Aside) -> None:
+    def _bring_back(self, fork: Fork, aside: Aside) -> None:
         """Mount a fork again. Note as a remark if that fails."""
         from mudroom.vault.forks.mount import open_place
         from mudroom.vault.moment import command_start
