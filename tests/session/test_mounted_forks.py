@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import shutil
@@ -689,3 +690,45 @@ def test_commits_in_a_mounted_fork(place: Place, session: Session, kind: Kind) -
     with session.alone("a test"):
         brought = session.changes.bring_commits("f")
     assert [commit.subject for commit in brought.commits] == ["second", "third"]
+
+
+def test_writes_that_another_session_still_has_in_memory(place: Place, session: Session, kind: Kind) -> None:
+    session.forks.new("f")
+    other = place.session()
+    other.forks.files("f").write("in-memory", "of the other session\n")
+    at = mounted(session, kind)
+    assert not (at / "in-memory").exists()
+    other.forks.files("f").write("after", "x\n")
+    assert (at / "in-memory").read_text() == "of the other session\n"
+    assert (at / "after").read_text() == "x\n"
+    assert sh(other, "cat in-memory after").stdout == b"of the other session\nx\n"
+    session.forks.unmount("f")
+    assert changed(session) == {"in-memory", "after"}
+    assert other.forks.files("f").read_text("after") == "x\n"
+
+
+def test_the_user_s_programs_are_told_of_what_a_command_does(session: Session, kind: Kind) -> None:
+    """By inotify(7): it is one file system. An editor sees that a file has changed on disk."""
+    at = mounted_new(session, kind)
+    libc = ctypes.CDLL(None, use_errno=True)
+    watching = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    assert libc.inotify_add_watch(watching, os.fsencode(at), 0x100 | 0x8) >= 0  # IN_CREATE, IN_CLOSE_WRITE
+    try:
+        sh(session, "echo x > by-command")
+        assert b"by-command" in os.read(watching, 4096)
+    finally:
+        os.close(watching)
+
+
+def test_two_processes_mount_at_once(place: Place, session: Session, kind: Kind) -> None:
+    session.forks.new("f")
+    words = [sys.executable, "-m", "mudroom", "mount", "f", "--kind", kind, "--json"]
+    environment = {**os.environ, "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    started = [
+        subprocess.Popen(words, cwd=place.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _process in range(3)
+    ]
+    ended = [process.communicate() for process in started]
+    assert [process.returncode for process in started] == [0] * 3, ended
+    assert len({out for out, _err in ended}) == 1
+    assert sh(session, "cat file").stdout == b"one\n"

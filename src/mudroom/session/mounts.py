@@ -99,6 +99,14 @@ class Mounts:
                 notes[fork.name] = note
         return notes
 
+    def state(self, name: str) -> str:
+        """Return how a fork's mount is now (``vault/forks/mount.py:State``). No lock is needed."""
+        from mudroom.vault.forks.mount import state_of
+
+        fork = self._vault.fork(name)
+        note = mount_note(fork)
+        return state_of(self._vault, fork, note) if note is not None else "ended"
+
     def settle_if_free(self, fork: Fork) -> None:
         """Settle a mount that has ended, if nobody holds the fork's lock. The caller does not hold it."""
         if mount_note(fork) is not None:
