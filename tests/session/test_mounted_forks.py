@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
 from mudroom.stage.views.mount import Kind, is_mounted
 from mudroom.vault.forks import mount as vault_mount
+from mudroom.vault.forks import stacking
 from mudroom.vault.store.mount_note import MountNote, write_note
 
 pytestmark = pytest.mark.both_users
@@ -732,3 +734,57 @@ def test_two_processes_mount_at_once(place: Place, session: Session, kind: Kind)
     assert [process.returncode for process in started] == [0] * 3, ended
     assert len({out for out, _err in ended}) == 1
     assert sh(session, "cat file").stdout == b"one\n"
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_mount_that_ends_while_a_command_is_started(
+    session: Session, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_background: bool
+) -> None:
+    """After the last look at it, before the sandbox binds it."""
+    session.forks.new("f")
+    at = tmp_path / "here"
+    session.forks.mount("f", os.fsencode(at), kind=kind)
+    (at / "made").write_text("x\n")
+    planned = session.machine.confinement.plan
+
+    def ends(*arguments: Any, **named: Any) -> Any:
+        if kind == "copy":
+            os.rename(at, tmp_path / "away")
+            at.mkdir()
+        else:
+            _by_hand(kind, at)
+        (at / "own").write_text("the user's\n")
+        return planned(*arguments, **named)
+
+    monkeypatch.setattr(session.machine.confinement, "plan", ends)
+    script = [*SH, b"echo lost > own; echo lost > other"]
+    with pytest.raises(MudroomError, match="the mount of f has just ended"):
+        session.start(script, fork="f") if in_background else session.run(script, fork="f")
+    monkeypatch.undo()
+    assert sorted(path.name for path in at.iterdir()) == ["own"]
+    assert (at / "own").read_text() == "the user's\n"
+    if kind == "copy":
+        shutil.rmtree(at)
+        os.rename(tmp_path / "away", at)
+    assert sh(session, "cat made; ls").stdout == b"x\nd\nfile\nmade\ntool.sh\n"
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_a_crash_while_the_mount_is_away(
+    place: Place, session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    session.forks.checkpoint("f", "point")
+    (at / "made").write_text("y\n")
+
+    def cut_off(*_arguments: object) -> None:
+        os._exit(0 if not at.is_dir() else 1)
+
+    monkeypatch.setattr(stacking, "rollback", cut_off)
+    assert _in_a_child(lambda: session.forks.rollback("f", "point")) == 0
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="Not a directory"):
+        (at / "lost").write_text("nobody would find this")
+    assert mounted(session, kind) == at
+    assert (at / "made").read_text() == "y\n"

@@ -388,14 +388,15 @@ class Forks:
     def settle(self, fork: Fork, vault: Vault | None = None) -> None:
         """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
         ``vault``: with the mask to use; None: the session's own."""
-        note, started = settled_mount(self, fork), fork.interrupted
+        started, noted = fork.interrupted, mount_note(fork)
+        note = settled_mount(self, fork)
         if started is not None:
             shown = vault or self.vault
             if note is None and not fork.has_copy:
                 _set_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
-                started = note.since if note is not None else started
+                started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.project_session import end_mount, only_fork, open_session
+from mudroom.cli.project_session import end_mount, only_fork, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.errors import UsageError
@@ -48,6 +48,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 context.terminal.say(line)
         done = not args.no and (not asks or _confirm(context))
         before = session.forks.rollback(fork, args.name) if done else None
+        print_remarks(session, context)
     undo = before.name if before is not None else None
     if context.as_json:
         report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": args.name, "done": done, "undo": undo}
