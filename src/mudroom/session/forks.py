@@ -75,9 +75,11 @@ class Forks:
         progress: Progress | None = None,
         waiting: Callable[[str], None] = lambda _holder: None,
         forget: Callable[[str], None] = lambda _name: None,
+        let_go: Callable[[str], None] = lambda _name: None,
     ) -> None:
         """``settings``: of the session's own actor. ``waiting``: called with a description of the process that is
-        waited for, if that takes longer than a second. ``forget``: called with the name of a fork that is gone."""
+        waited for, if that takes longer than a second. ``forget``: called with the name of a fork that is gone,
+        ``let_go`` with that of one that is about to be unmounted."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
         self.tools = FileTools(vault, clock)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
@@ -86,7 +88,7 @@ class Forks:
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
         """Notes for the next result. Appended and popped singly, which is atomic."""
         self.progress, self.waiting = progress, waiting
-        self._forget = forget
+        self._forget, self.let_go = forget, let_go
         self.commands = itertools.count()
         """Counts commands: taking the next number is atomic."""
 
@@ -444,7 +446,7 @@ def mounting(forks: Forks) -> Mounts:
     """Return what mounts forks. It is loaded when one is mounted."""
     from mudroom.session.mounts import Mounts
 
-    return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks)
+    return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
 
 
 def set_aside(forks: Forks, name: str) -> AbstractContextManager[Aside | None]:

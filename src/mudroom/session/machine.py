@@ -421,6 +421,12 @@ class Machine:
         """Return whether this is the first call: files of other users are looked for once in a session."""
         return self._looked.acquire(blocking=False)
 
+    def let_go(self, name: str) -> None:
+        """End what has a copy of the mount of a fork that is about to be unmounted."""
+        self.forget(name)
+        if self._client is not None:
+            self._client.end_templates()
+
     def forget(self, name: str) -> None:
         """Release the resources of a fork that is gone or about to be removed."""
         running = self._last.pop(name, None)

@@ -64,9 +64,10 @@ class Mounts:
         secrets: Secrets,
         clock: Callable[[], int],
         remarks: deque[str],
+        let_go: Callable[[str], None],
     ) -> None:
         self._vault, self._settings, self._clock = vault, settings, clock
-        self._tools, self._secrets, self._remarks = tools, secrets, remarks
+        self._tools, self._secrets, self._remarks, self._let_go = tools, secrets, remarks, let_go
 
     def settled(self, fork: Fork) -> MountNote | None:
         """Return the mount of a fork, or None if there is none. One that has ended without mudroom is settled, with a
@@ -257,6 +258,7 @@ class Mounts:
         """Unmount a fork. Return its changes."""
         from mudroom.vault.forks.mount import unmount_fork
 
+        self._let_go(fork.name)
         changeset = unmount_fork(self._vault, fork, self._clock(), lost=lost)
         if fork.interrupted is not None:
             fork.end()

@@ -126,6 +126,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "mounted": lambda source, path, bits, _identity: (
         f"show the mounted fork {show(source)} at {_at(path)} ({_attributes(bits)})"
+        if path
+        else f"make sure that the fork is mounted at {show(source)}"
     ),
     "inside": lambda source, path, bits: (
         f"show {show(source)} at {_at(path)}, inside of what is there ({_attributes(bits)})"
