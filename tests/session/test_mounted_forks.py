@@ -354,6 +354,8 @@ def test_a_mount_that_has_ended_is_settled(place: Place, session: Session, kind:
     (at / "d").mkdir()
     sh(session, "echo more >> file")
     ENDS[kind, end](kind, at)
+    if use == "a command":
+        assert any("the mount of f had ended" in note for note in sh(session, "true").notes)
     if use == "an apply":
         with session.alone("a test"):
             USES[use](session)

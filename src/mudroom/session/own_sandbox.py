@@ -143,7 +143,9 @@ def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
 def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held: ExitStack) -> Vault:
     """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed. Hold the
     fork's lock. Tools of other threads wait until the command has started, or ``held`` is closed."""
+    was_mounted = mount_note(fork) is not None
     note = settled_mount(forks, fork)
+    outcome.notes += forks.unsaid() if was_mounted else []
     if note is not None:
         if not note.writable:
             stacking.require_idle(fork)
