@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from conftest import Place, act_as, full_listing
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.result import Result
+from mudroom.core.settings import Settings
 from mudroom.errors import ForkMoved, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, upkeep
@@ -790,3 +792,17 @@ def test_a_crash_while_the_mount_is_away(
         (at / "lost").write_text("nobody would find this")
     assert mounted(session, kind) == at
     assert (at / "made").read_text() == "y\n"
+
+
+def test_caches_limits_and_secrets_of_the_host_as_in_any_fork(place: Place, session: Session, kind: Kind) -> None:
+    (place.home / ".ssh").mkdir()
+    (place.home / ".ssh/id_ed25519").write_text("secret\n")
+    sh(session, "mkdir -p ~/.cache; echo before > ~/.cache/entry")
+    at = mounted(session, kind)
+    assert sh(session, "cat ~/.cache/entry; echo more > ~/.cache/other").stdout == b"before\n"
+    assert sh(session, "cat ~/.cache/other; cat ~/.ssh/id_ed25519; ls /proc | grep -c '^[0-9]'").stdout == b"more\n4\n"
+    act_as(session, settings=Settings(limits=Limits(file_size=1 << 20)))
+    assert sh(session, "head -c 3000000 /dev/zero > big").exit_code
+    assert (at / "big").stat().st_size == 1 << 20
+    session.forks.unmount("f")
+    assert sh(session, "cat ~/.cache/entry ~/.cache/other").stdout == b"before\nmore\n"
