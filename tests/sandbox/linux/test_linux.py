@@ -198,6 +198,13 @@ def test_before_its_ninth_abi_landlock_handles_no_socket_beside_namespaces(
     assert compiled(USER._replace(landlock_abi=abi, sockets=sockets)).steps[-2] == ("landlock", 0, 0, 3, (), flags)
 
 
+def test_in_a_mounted_fork_the_sockets_of_the_users_own_programs_are_out_of_reach() -> None:
+    spec = USER._replace(landlock_abi=9, view=Copy(b"/vault/mounts/f", (1, 2)))
+    for view in (spec, spec._replace(view=Copy(b"/vault/copy"))):
+        (step,) = [step for step in compiled(view).steps if step[0] == "landlock"]
+        assert (spec.project in dict(step[4])) == (view is not spec)
+
+
 def test_sockets_of_others_are_out_of_reach_but_in_the_forks_own_places() -> None:
     """A live store, a toolchain and the private directories have no rule: the command's own servers need none."""
     store = Bind(b"/home/u/.gnupg", b"/home/u/.gnupg", writable=True)
