@@ -800,7 +800,7 @@ def test_caches_limits_and_secrets_of_the_host_as_in_any_fork(place: Place, sess
     sh(session, "mkdir -p ~/.cache; echo before > ~/.cache/entry")
     at = mounted(session, kind)
     assert sh(session, "cat ~/.cache/entry; echo more > ~/.cache/other").stdout == b"before\n"
-    assert sh(session, "cat ~/.cache/other; cat ~/.ssh/id_ed25519; ls /proc | grep -c '^[0-9]'").stdout == b"more\n4\n"
+    assert sh(session, "cat ~/.cache/other; cat ~/.ssh/id_ed25519").stdout == b"more\n"
     act_as(session, settings=Settings(limits=Limits(file_size=1 << 20)))
     assert sh(session, "head -c 3000000 /dev/zero > big").exit_code
     assert (at / "big").stat().st_size == 1 << 20
