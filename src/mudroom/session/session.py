@@ -129,6 +129,7 @@ class Session:
             progress=progress,
             waiting=waiting,
             forget=self.machine.forget,
+            let_go=self.machine.let_go,
         )
         self.approval = Approval(
             actor, self.machine, self.forks, commands=commands, ask_about=ask_about, remember=remember_command

@@ -11,6 +11,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.session.forks import mounting
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom mount try-1                a directory of mudroom's own; its path is printed
+  mudroom mount try-1                a directory of mudroom's own, the same each time; its path is printed
   mudroom mount try-1 ~/look -r      read-only, there
   mudroom mount                      list the mounted forks
   mudroom unmount try-1              back into the fork, with all that was done in it
 
-While a fork is mounted, that directory is the one truth about it: commands, apply and rollback wait for unmount.
+While a fork is mounted, its commands, file tools and background servers work in that directory, too. Again, it prints
+the same path. Apply, rollback and discard want it unmounted.
 Kinds: overlay (needs root), fuse (fuse-overlayfs), copy (brought back at unmount); the first that works is taken.
 Changes of the project meanwhile may or may not be visible in the directory."""
 
@@ -31,6 +33,13 @@ _KINDS = {
     "overlay": "a kernel overlay",
     "fuse": "fuse-overlayfs",
     "copy": "a copy; its changes are brought into the fork at unmount",
+}
+
+
+_STATES = {
+    "ended": "has ended",
+    "lost": "the directory is not there",
+    "elsewhere": "unmounted, but still in use",
 }
 
 
@@ -65,13 +74,15 @@ def row(fork: str, mount: Any) -> dict[str, Any]:
 
 def _list_mounts(session: Session, context: Context) -> None:
     mounts = session.forks.mounts()
+    states = {name: mounting(session.forks).state(name) for name in mounts}
     if context.as_json:
-        rows = [row(name, mount) for name, mount in mounts.items()]
+        rows = [row(name, mount) | {"state": states[name]} for name, mount in mounts.items()]
         context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))
         return
     for name, mount in mounts.items():
         since = time.strftime("%H:%M:%S", time.localtime(mount.since.time / 1e9))
         mode = "rw" if mount.writable else "ro"
-        context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}")
+        state = "" if states[name] == "mounted" else f", {_STATES[states[name]]}"
+        context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}{state}")
     if not mounts:
         context.terminal.say("nothing is mounted")

@@ -477,6 +477,14 @@ class Client:
         self._place += 1
         return self._pid
 
+    def end_templates(self) -> None:
+        """End the templates that run no command: each has a copy of every mount of the host as it was then."""
+        with self._choosing:
+            for key in [key for key, template in self._templates.items() if template is None or not template.active]:
+                template = self._templates.pop(key)
+                if template is not None:
+                    template.close()
+
     def _make_room(self) -> None:
         """End the templates that have been unused for longest, but none that runs a command."""
         idle = [key for key, template in self._templates.items() if template is None or not template.active]

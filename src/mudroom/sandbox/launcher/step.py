@@ -22,6 +22,7 @@ from mudroom.sandbox.launcher.kernel import (
     ENOENT,
     ENOTDIR,
     EPERM,
+    ESTALE,
     FSCONFIG_CMD_CREATE,
     FSCONFIG_SET_FLAG,
     FSCONFIG_SET_STRING,
@@ -150,8 +151,7 @@ def step_host(context: StepContext, mountpoint: bytes, attributes: int) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:
-    """The same for a launcher in a container: its root is an image's, with the mounts that the engine made."""
+def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:  # in a container: an image's root
     step_host(context, mountpoint, attributes)
 
 
@@ -162,8 +162,7 @@ def step_take(context: StepContext, place: bytes, path: bytes) -> None:
     syscall(SYS_move_mount, AT_FDCWD, place, context.root, path, 0)
 
 
-def step_leave(context: StepContext) -> None:
-    """Close the new root, which ``enter`` has opened again after the pivot."""
+def step_leave(context: StepContext) -> None:  # enter has opened the new root again after the pivot
     os.close(context.root)
     context.root = -1
 
@@ -178,8 +177,7 @@ def step_enter(context: StepContext) -> None:
 
 
 def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
-    """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover a directory that a submount
-    hides."""
+    """Show a tree of the host. Recursive: the kernel refuses to uncover a directory that a submount hides."""
     try:
         tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     except OSError as error:
@@ -196,6 +194,19 @@ def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int,
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=context.root))
         except FileExistsError:
             pass
+    attach(context, tree, path)
+
+
+def step_mounted(context: StepContext, source: bytes, path: bytes, attributes: int, identity: tuple[int, int]) -> None:
+    """Show this directory, or without a path only look. The kernel refuses (EINVAL) if the user has mounted inside."""
+    tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    if (os.fstat(tree).st_dev, os.fstat(tree).st_ino) != tuple(identity):
+        raise OSError(ESTALE, "another directory is there")
+    if not path:
+        os.close(tree)
+        return
+    set_attributes(tree, attributes, recursive=False)
+    make_directories(context.root, path)
     attach(context, tree, path)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
-from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.linux.metadata import calls, route
@@ -105,7 +105,8 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
-    common = spec._replace(view=_NO_VIEW, cwd=b"", caches=CacheView(spec.caches.places))
+    view = Copy(b"", (0, 0)) if _is_mounted(spec.view) else _NO_VIEW
+    common = spec._replace(view=view, cwd=b"", caches=CacheView(spec.caches.places))
     flags, shared, ahead, last = _frame(common, machine)
     own = [
         # uid 0 without capabilities still *owns* secrets that others cannot read. Covered for each command, not in the
@@ -134,6 +135,11 @@ def gate_steps(spec: SandboxSpec) -> tuple[Step, ...]:
 
 
 _NO_VIEW = Copy(b"")
+
+
+def _is_mounted(view: Overlay | Copy) -> bool:
+    """Return whether the view is a mount in which the user works, too."""
+    return isinstance(view, Copy) and view.identity is not None
 
 
 @functools.lru_cache(maxsize=8)
@@ -287,6 +293,8 @@ def own_directory(spec: SandboxSpec) -> list[Step]:
 def view_step(spec: SandboxSpec) -> Step:
     path = spec.project[1:]
     if isinstance(spec.view, Copy):
+        if spec.view.identity is not None:
+            return ("mounted", spec.view.work, path, WRITABLE, spec.view.identity)
         return ("bind", spec.view.work, path, WRITABLE, False)
     if len(spec.view.lowers) > MOST_LOWERS:
         raise ValueError(f"an overlay of {len(spec.view.lowers)} layers: Linux takes {MOST_LOWERS}")
@@ -312,10 +320,16 @@ def socket_rights(spec: SandboxSpec) -> tuple[int, tuple[tuple[bytes, int], ...]
     private directories need no rule; rules there would cover the stores and sockets of the host below them (landlock(7)
     has no exceptions). A ruleset that handles any file right forbids renaming between directories unless a rule permits
     it (LANDLOCK_ACCESS_FS_REFER in include/uapi/linux/landlock.h): it is permitted everywhere, and mounts still decide.
+
+    In a mounted fork the user's own programs may listen, so its directory gets no rule.
     """
     if spec.landlock_abi < SOCKETS_SINCE:
         return 0, ()
-    own = (spec.project, *(path for _name, path in spec.caches.places), *spec.sockets)
+    own = (
+        *(() if _is_mounted(spec.view) else (spec.project,)),
+        *(path for _name, path in spec.caches.places),
+        *spec.sockets,
+    )
     return FS_REFER | FS_RESOLVE_UNIX, ((b"/", FS_REFER), *((path, FS_RESOLVE_UNIX) for path in own))
 
 

@@ -292,7 +292,11 @@ class Confinement:
                 from mudroom.sandbox.container.image_plan import compile_imaged
 
                 return self._in_its_image(compile_imaged(spec, host.machine, (self._vault.path,)), grant), env
-            return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
+            plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
+            if isinstance(view, Copy) and view.identity is not None and plan.shared:
+                look = ("mounted", view.work, b"", 0, view.identity)  # a template of its own, made since the mount
+                plan = plan._replace(steps=(look, *plan.steps), shared=plan.shared + 1)
+            return plan, env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 

@@ -6,21 +6,27 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.core.clock import CommandStart, edit_window
+from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.closed_directory import open_to_owner
+from mudroom.stage.source import is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.typing import NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import upper_is_empty
 from mudroom.vault.moment import present
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
+if TYPE_CHECKING:
+    from mudroom.vault.store.mount_note import MountNote
+
+MOST_TRIES = 20
+"""Times that the files of a mounted fork are looked at while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
 """Name of the activity, units done, units in total."""
@@ -42,8 +48,12 @@ def view_of(
     """Return the view of a fork in this mode. For a copy view call ``stand_on_copy`` first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
-    container sees no other directory of the fork. A copy belongs to the container's user.
+    container sees no other directory of the fork. A copy belongs to the container's user. The view of a mounted fork is
+    its mount.
     """
+    note = mount_note(fork)
+    if note is not None and note.writable:
+        return mounted_view(fork, opened, note)
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
@@ -59,6 +69,23 @@ def view_of(
 
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+
+
+def work_place(fork: Fork) -> bytes:
+    """Return the directory in which the commands of a fork work where there is no overlay."""
+    note = mount_note(fork)
+    return note.place if note is not None else fork.copy_place + b"/work"
+
+
+def mounted_view(fork: Fork, opened: OpenFork, note: MountNote) -> View:
+    """Return the view of a fork that is mounted for the user's own tools."""
+    if note.kind == "copy":
+        from mudroom.vault.forks.copy_layer import copy_view
+
+        return copy_view(fork, opened.lower)
+    from mudroom.stage.views.mounted import MountedView
+
+    return MountedView(note.place, note.identity, fork.upper, by_fuse=note.kind == "fuse")
 
 
 def prepare_repository(vault: Vault, fork: Fork) -> list[str]:
@@ -148,9 +175,7 @@ def gather(
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
-        from mudroom.stage.originals.collection import collect
-
-        changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
+        changeset = _collected(fork, opened, view, window)
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
@@ -167,6 +192,21 @@ def gather(
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
+    """Return the changes of a fork. In a mounted one the user may remove a file that is being looked at: then all is
+    looked at again."""
+    from mudroom.stage.originals.collection import collect
+
+    tries = 1 if mount_note(fork) is None else MOST_TRIES
+    while True:
+        tries -= 1
+        try:
+            return collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
+        except OSError as error:
+            if not tries or not is_absence(error):
+                raise
 
 
 def _is_untouched(fork: Fork, opened: OpenFork) -> bool:
