@@ -1,0 +1,116 @@
+"""``mudroom hook run AGENT``: the answer to one event of an agent, which is read from stdin.
+
+Every failure is an answer that refuses; the guard around this program (``core/agent/hook_settings.py``) refuses if
+there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from mudroom.cli.terminal.context import Context
+from mudroom.core.agent.hook_answer import DENY, HookAnswer, HookPlace, answer, message
+from mudroom.core.agent.hook_contract import CONTRACTS
+from mudroom.core.agent.hook_settings import MARK, exec_words
+from mudroom.core.text.json_text import to_json_text
+from mudroom.errors import MudroomError, UsageError
+from mudroom.policy.config import places
+from mudroom.stage.views.preflight import find_project
+from mudroom.typing import Any
+
+LIMIT = 64 << 20
+"""Bytes of an event. A file that is written whole is in it."""
+
+
+def answer_event(agent: str, fork: str | None, tools: Sequence[str], context: Context) -> int:
+    """Print the answer to the event on stdin. Return 0. Raise UsageError if the agent is not known."""
+    if agent not in CONTRACTS:
+        raise UsageError(f"there is no hook for {agent!r}", "known: " + ", ".join(CONTRACTS))
+    try:
+        given = _answer(agent, fork or agent, tools, context)
+    except MudroomError as error:
+        given = HookAnswer(DENY, f"mudroom: {error}")
+    except Exception as error:  # an answer that refuses, not a traceback: the agent would go on
+        given = HookAnswer(DENY, f"mudroom: its hook failed: {type(error).__name__}: {error}"[:500])
+    sys.stdout.write(to_json_text(message(agent, given)) + "\n")
+    return 0
+
+
+def _answer(agent: str, fork: str, tools: Sequence[str], context: Context) -> HookAnswer:
+    data = _event()
+    if len(data) > LIMIT:
+        return HookAnswer(DENY, f"mudroom: the event is larger than {LIMIT >> 20} MB")
+    import json
+
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return HookAnswer(DENY, f"mudroom: the hook's message is not JSON ({error}), so nothing is run")
+    return answer(agent, event, _place(agent, fork, tools, event, context))
+
+
+def _event() -> bytes:
+    pieces, size = [], 0
+    while size <= LIMIT and (piece := os.read(0, 1 << 20)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Context) -> HookPlace:
+    home = places(context.environ).home
+    directory = event.get("cwd") if isinstance(event, dict) else None
+    named = context.environ.get(CONTRACTS[agent].project_variable.encode() or b"-")
+    if not isinstance(directory, str) or not directory.startswith("/"):
+        directory = os.fsdecode(named) if named else os.getcwd()
+    project = os.path.realpath(context.project or find_project(os.path.realpath(named or os.fsencode(directory)), home))
+    shown = os.fsdecode(project)
+
+    def mount() -> str:
+        if not mounted:
+            mounted.append(_mount(fork, project, context))
+        return mounted[0]
+
+    mounted: list[str] = []
+    return HookPlace(
+        project=shown,
+        directory=os.path.realpath(directory),
+        home=os.fsdecode(home),
+        words=exec_words(own_words(), fork, agent, shown),
+        mount=mount,
+        resolve=os.path.realpath,
+        tools=tuple(tools),
+        prefixed=_is_prefixed(context),
+    )
+
+
+def own_words() -> tuple[str, ...]:
+    """Return the words that start this mudroom, from any directory: by an absolute path, and with no module of the
+    current directory."""
+    program = os.path.abspath(sys.argv[0])
+    if os.path.basename(program) == "mudroom" and os.access(program, os.X_OK) and os.path.isfile(program):
+        return (program,)
+    return (sys.executable, "-P", "-m", "mudroom")
+
+
+def _is_prefixed(context: Context) -> bool:
+    """Return whether the agent itself starts each command by mudroom's prefix, which an installation makes."""
+    prefix = os.fsdecode(context.environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b""))
+    return prefix.startswith("/") and os.path.basename(prefix) == f"{MARK}-shell" and os.access(prefix, os.X_OK)
+
+
+def _mount(fork: str, project: bytes, context: Context) -> str:
+    """Return the directory at which the fork is mounted; mount it, and make it, if need be."""
+    from mudroom.cli.project_session import open_session
+
+    with open_session(context._replace(project=project)) as session:
+        mounted = session.forks.mounts().get(fork)
+        if mounted is None:
+            if session.vault.find(fork) is None:
+                session.forks.new(fork)
+            mounted = session.forks.mount(fork)
+        elif not mounted.writable:
+            raise UsageError(f"{fork} is mounted read-only", f"mudroom unmount {fork}")
+        return os.fsdecode(mounted.place)

@@ -1,0 +1,89 @@
+"""Agents that exist, in their own process, with ``mudroom hook install``: commands and edits go into the fork, and when
+mudroom gives no answer the project's bytes stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hooked import BREAKS, Hooked
+from real_agents import BY_NAME, RealAgent
+
+HOOKED = tuple(BY_NAME[name] for name in ("claude", "codex", "gemini", "opencode"))
+every_agent = pytest.mark.parametrize("agent", HOOKED, ids=lambda agent: agent.name)
+
+
+@pytest.fixture
+def here(tmp_path: Path, agent: RealAgent) -> Iterator[Hooked]:
+    if not agent.version:
+        pytest.skip(f"real agent absent: {agent.name} (dev/agents --fetch installs it)")
+    here = Hooked(tmp_path, agent)
+    yield here
+    here.close()
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@every_agent
+def test_commands_and_edits_go_into_the_fork(here: Hooked) -> None:
+    here.install()
+    before = here.everything()
+    server, ended = here.play()
+    said = (ended.output[-3000:], server.results, server.errors)
+    assert server.finished, said
+    assert here.everything() == before, said
+    shown = server.results[5]
+    assert "return a + b" in shown, said
+    assert "it's 2" in shown, said
+    assert "new" in shown, said
+    diff = here.mudroom("diff", here.agent.name)
+    assert "+    return a + b" in diff
+    assert "+it's 2" in diff
+    assert "+new" in diff
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@pytest.mark.parametrize("how", BREAKS)
+@every_agent
+def test_without_an_answer_the_bytes_stay(here: Hooked, how: str) -> None:
+    here.install()
+    here.impatient()
+    before = here.everything()
+    here.break_by(BREAKS[how])
+    server, ended = here.play()
+    said = (ended.output[-3000:], server.results, server.errors)
+    assert here.everything() == before, said
+    assert len(server.results) > 4, said
+
+
+@pytest.mark.deep
+@pytest.mark.both_users
+@pytest.mark.parametrize("agent", [BY_NAME[name] for name in ("claude", "codex", "opencode")], ids=lambda agent: agent.name)
+def test_the_second_line_holds_without_the_hook(here: Hooked) -> None:
+    """The hook is taken out of the settings; mudroom is there."""
+    here.install()
+    root = here.project
+    for path in (root / ".claude/settings.local.json", root / ".codex/hooks.json"):
+        if path.exists():
+            path.write_text(path.read_text().replace('"PreToolUse"', '"Notification"'))
+    for path in root.glob(".opencode/plugin/*"):
+        path.write_text("throw new Error('broken')\n")
+    before = here.everything()
+    server, ended = here.play()
+    said = (ended.output[-3000:], server.results, server.errors)
+    assert {**here.everything(), "other": ()} == {**before, "other": ()}, said
+
+
+@pytest.mark.deep
+@every_agent
+def test_bare_the_same_steps_change_the_project(here: Hooked) -> None:
+    """Or the tests above would mean nothing."""
+    before = here.everything()
+    server, ended = here.play()
+    if here.agent.name == "codex":  # read-only without an option
+        return
+    assert here.everything() != before, (ended.output[-3000:], server.results)
