@@ -63,8 +63,9 @@ class Hooked(Try):
 
     def impatient(self) -> None:
         """Let the guard wait for a second only."""
-        for path in self.project.rglob("*"):
-            if path.is_file() and ".git" not in path.relative_to(self.project).parts:
+        own = self.home / ".local/state/mudroom/hooks"
+        for path in (*self.project.rglob("*"), *own.rglob("*")):
+            if path.is_file() and ".git" not in path.parts:
                 text = path.read_bytes()
                 changed = text.replace(b"timeout -k 1 20", b"timeout -k 1 1").replace(b"timeout: 20000", b"timeout: 1000")
                 if changed != text:
@@ -73,7 +74,7 @@ class Hooked(Try):
     def hooked_steps(self) -> tuple[Step, ...]:
         calc, new = str(self.project / "calc.py"), str(self.project / "notes.md")
         return (
-            Step("shell", "echo \"it's $((1 + 1))\" >made; pwd"),
+            Step("shell", "echo \"it's 2\" >made; pwd"),
             Step("read", f"cat '{calc}'", "read", calc),
             Step("edit", f"sed -i 's/a - b/a + b/' '{calc}'", "edit", calc, "return a - b", "return a + b"),
             Step("write", f"echo new >'{new}'", "write", new, content="new\n"),

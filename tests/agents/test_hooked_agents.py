@@ -70,7 +70,7 @@ def test_the_second_line_holds_without_the_hook(here: Hooked) -> None:
     for path in (root / ".claude/settings.local.json", root / ".codex/hooks.json"):
         if path.exists():
             path.write_text(path.read_text().replace('"PreToolUse"', '"Notification"'))
-    for path in root.glob(".opencode/plugin/*"):
+    for path in here.home.glob(".local/state/mudroom/hooks/*/*.js"):
         path.write_text("throw new Error('broken')\n")
     before = here.everything()
     server, ended = here.play()

@@ -217,8 +217,10 @@ def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
         "edit": {"*": "deny", **dict.fromkeys((f"{place}/*" for place in places), "allow")},
         "external_directory": {f"{setup.mount}/*": "allow", setup.mount: "allow"},
     }
+    plugin = f"{setup.own}/{MARK}.js"  # a plugin in .opencode makes opencode install packages there
     return (
-        OwnFile(f"{setup.settings}/plugin/{MARK}.js", _PLUGIN % _toml_list(run_words(setup))),
+        OwnFile(plugin, _PLUGIN % _toml_list(run_words(setup))),
+        _json(file, ("plugin", APPEND), f"file://{_url(plugin)}"),
         *(JsonEdit(file, ("permission", kind), rule, _allows_mudroom) for kind, rule in rules.items()),
     )
 
@@ -229,6 +231,11 @@ def _allows_mudroom(value: Any) -> bool:
         return False
     names = [name for name, action in value.items() if action == "allow"]
     return bool(names) and all("/mounts/" in name or " exec --quiet " in name for name in names)
+
+
+def _url(path: str) -> str:
+    kept = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+    return "".join(chr(byte) if byte in kept else f"%{byte:02X}" for byte in path.encode())
 
 
 def _toml_list(words: Sequence[str]) -> str:
