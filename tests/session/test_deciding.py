@@ -9,12 +9,12 @@ import pytest
 
 from conftest import Place
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.command.checkpoint_name import checkpoint_stem
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.command.verdict import Action, Verdict
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.session.forks import checkpoint_stem
 from mudroom.session.upkeep import QueueApprover
 
 

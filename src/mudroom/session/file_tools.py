@@ -12,7 +12,7 @@ from mudroom.errors import ForkGone, MudroomError
 from mudroom.sandbox.client.client import Running
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.stacking import require_idle
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ class FileTools:
             with pause[1]:
                 pass
         live = self._live.get(name)
-        if live is None:
-            require_idle(self._vault.fork(name))
-        else:
+        if live is not None:
             return live  # it passes calls on to the mount
+        mounted = self._mounted(name)
+        if mounted is not None:
+            return mounted
         editor = self._editor(name)
         if editor is None:
             from mudroom.vault.forks.editor import Editor
@@ -72,6 +73,29 @@ class FileTools:
         if editor.is_outdated:
             self._catch_up(name, editor)
         return editor.buffer
+
+    def _mounted(self, name: str) -> Tree | None:
+        """Return the tree of a fork that is mounted for the user's own tools, with the writes that were in memory when
+        another process mounted it. Settle a mount that has ended."""
+        fork = self._vault.fork(name)
+        note = mount_note(fork)
+        if note is None:
+            return None
+        from mudroom.stage.views.mounted import MountedTree
+        from mudroom.vault.forks.mount import settled, state_of
+
+        if not note.writable or state_of(self._vault, fork, note) != "mounted" or self.has_unflushed(name):
+            with fork.lock("file tools"):
+                note = settled(self._vault, fork, self._clock())
+                if note is None:
+                    return None
+                if not note.writable:
+                    require_idle(fork)
+                editor = self._editor(name)
+                if editor is not None:
+                    self._notes.extend(self._flush(fork, editor))
+                    self.drop(name)
+        return MountedTree(note.place, note.identity)
 
     def _catch_up(self, name: str, editor: Editor) -> None:
         """Show what others have closed in the fork. While they are at work in it, the last version goes on showing."""
@@ -143,6 +167,12 @@ class FileTools:
         """Reload the fork's files: a command has run in it, or its layers have changed. Hold the fork's lock."""
         editor = self._editor(fork.name)
         if editor is not None:
+            self._refresh(fork, editor)
+
+    def _refresh(self, fork: Fork, editor: Editor) -> None:
+        if mount_note(fork) is not None and not editor.buffer.changed:
+            self.drop(fork.name)  # file tools work in the mount, which an open editor would keep from being unmounted
+        else:
             editor.refresh()
 
     def refresh_all(self) -> None:
@@ -151,7 +181,7 @@ class FileTools:
             editor = self._editor(name)
             if editor is not None:
                 with suppress(ForkGone):  # the next look drops its editor
-                    editor.refresh()
+                    self._refresh(self._vault.fork(name), editor)
 
     def drop(self, name: str) -> None:
         """Drop the fork's editor with its unflushed writes."""

@@ -12,15 +12,13 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
-from mudroom.core.text.regex import regex
 from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.path import show
 from mudroom.errors import FULL, ForkExists, ForkGone, ForkMoved, MudroomError, SandboxAlive, UsageError
 from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
@@ -37,19 +35,19 @@ from mudroom.vault.forks.collection import (
     view_of,
 )
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.moment import command_start
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
+    from mudroom.session.mounts import Mounts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.comparison import Comparison
-    from mudroom.vault.forks.mount import MountedFork
     from mudroom.vault.record import ForkRecord
+    from mudroom.vault.store.mount_note import MountNote
 
 PATIENCE = 2.0
 """Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page that shows its
@@ -57,28 +55,6 @@ conflicts."""
 
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
-
-_STEM = 40
-"""Maximum length of the part of a checkpoint's name that is made of the command."""
-_READ = 4096
-"""Bytes of each word that are read for that."""
-_UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-
-
-def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
-    """Return the name, without its number, of a checkpoint before this command: ``before-rm-rf-build``. Names are shown
-    in more places than commands, so secrets are removed; ``known``: values of secrets."""
-    from mudroom.core.text.redaction import redact, redact_words
-
-    words = [show(word[:_READ]) for word in argv]
-    if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
-        words = redact(words[2].strip().partition("\\n")[0], known).split(" ")
-    else:
-        words = redact_words(words, known)
-    line = " ".join((words[0].rpartition("/")[2], *words[1:]))
-    stem = _UNUSUAL.sub("-", line).strip("-.")[:_STEM].rstrip("-.")
-    return f"before-{stem}" if stem else "before"
 
 
 def cleaning_up(progress: Progress | None) -> Callable[[int, int], None] | None:
@@ -162,6 +138,7 @@ class Forks:
         """Yield a fork with its lock held, no command running in it, and all its changes recorded."""
         fork = self.vault.fork(name)
         with self.locked(fork, "mudroom"):
+            settled_mount(self, fork)
             stacking.require_idle(fork)
             if fork.interrupted is not None or name in self.tools:
                 self.secrets.look()
@@ -245,18 +222,28 @@ class Forks:
             if standing is not None:
                 at = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
                 return stacking.fork_of(self.vault, self.vault.fork(parent), name, self.clock(), at), at
+        fork = self.vault.fork(parent)
+        if mount_note(fork) is not None:
+            with self.locked(fork, "mudroom"):
+                point = mounting(self).checkpoint(fork, "before-fork", self.settings.keep_applies)
+                if point is not None:
+                    at = at or point.name
+                    return stacking.fork_of(self.vault, fork, name, self.clock(), at), at
         with self.at_rest(parent) as above:
             return stacking.fork_of(self.vault, above, name, self.clock(), at), at
 
     def checkpoint(self, name: str, point: str) -> Checkpoint:
         """Freeze a fork's files under a name. Background commands are stopped while the files are copied. Raise
         UsageError if the name is taken."""
-        checkpoint: Checkpoint | None
+        checkpoint: Checkpoint | None = None
         with self.users.beside(self.vault.fork(name)) as standing:
             if standing is not None:
                 standing.checkpoint(point, self.clock())
                 checkpoint = self.vault.fork(name).state.checkpoint(point)
-            else:
+            elif mount_note(self.vault.fork(name)) is not None:
+                with self.locked(self.vault.fork(name), "mudroom"):
+                    checkpoint = mounting(self).checkpoint(self.vault.fork(name), point)
+            if checkpoint is None and standing is None:
                 with self.at_rest(name) as fork:
                     checkpoint = stacking.checkpoint(self.vault, fork, point, self.clock())
                     sync_directory(fork.path)
@@ -267,13 +254,17 @@ class Forks:
 
     def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
         """Freeze the fork's files before a command; return the checkpoint's name. Hold the fork's lock."""
+        from mudroom.core.command.checkpoint_name import checkpoint_stem
         from mudroom.core.retention import surplus_checkpoints
 
-        name = stack.free_name(fork.state, checkpoint_stem(argv, frozenset(self.vault.secrets())))
-        point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
-        for old in surplus_checkpoints(fork.state, keep):
-            fork.save(stack.without_checkpoint(fork.state, old))
-        self.journal("checkpoint", fork.name, {"checkpoint": name, "automatic": True})
+        stem = checkpoint_stem(argv, frozenset(self.vault.secrets()))
+        point = mounting(self).checkpoint(fork, stem, keep) if mount_note(fork) is not None else None
+        if point is None:
+            name = stack.free_name(fork.state, stem)
+            point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
+            for old in surplus_checkpoints(fork.state, keep):
+                fork.save(stack.without_checkpoint(fork.state, old))
+        self.journal("checkpoint", fork.name, {"checkpoint": point.name, "automatic": True})
         return point.name
 
     def checkpoint_beside(
@@ -281,6 +272,8 @@ class Forks:
     ) -> str:
         """Make such a checkpoint of a fork with a shared sandbox. ``terms``: of the command that will join it, or
         None."""
+        from mudroom.core.command.checkpoint_name import checkpoint_stem
+
         kept = self.settings.keep_applies if keep is None else keep
         point = standing.checkpoint(
             checkpoint_stem(argv, frozenset(self.vault.secrets())), self.clock(), keep=kept, terms=terms
@@ -320,44 +313,31 @@ class Forks:
 
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
-    ) -> MountedFork:
-        """Mount a fork as a real directory, at ``place`` or in the vault. Until ``unmount`` the directory holds the
-        fork's files, and other operations refuse. Raise Unsupported if this ``kind`` of mount is impossible here."""
-        from mudroom.vault.forks.mount import mount
-
-        called = time.time_ns()
-        default = self.vault.path + b"/mounts/" + name.encode()
+    ) -> MountNote:
+        """Mount a fork as a real directory, at ``place`` or at its own place in the vault. Until ``unmount`` the user,
+        commands and file tools work in it together. Return the mount if it is there already. Raise Unsupported if this
+        ``kind`` of mount is impossible here, UsageError if the fork is mounted in another way."""
+        called, fork = time.time_ns(), self.vault.fork(name)
+        if mount_note(fork) is not None:
+            with self.locked(fork, "mudroom"):
+                note = mounting(self).present(fork, place, kind, writable=writable)
+            if note is not None:
+                return note
+        self.secrets.look()
         with self.at_rest(name) as fork:
-            started = command_start(self.vault.path, called)
-            mounted = mount(self.vault, fork, place or default, writable=writable, now=started, kind=kind)
-        self.journal("mount", name, {"kind": mounted.kind, "writable": writable})
-        return mounted
+            progress = self.progress
+            return mounting(self).mount(fork, place, kind, writable=writable, called=called, progress=progress)
 
-    def unmount(self, name: str) -> Changeset:
-        """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use."""
-        from mudroom.vault.forks.mount import unmount_fork
-
+    def unmount(self, name: str, *, lost: bool = False) -> Changeset:
+        """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use. ``lost``: give up a copy
+        whose directory is gone."""
         fork = self.vault.fork(name)
         with self.locked(fork, "unmount"):
-            changeset = unmount_fork(self.vault, fork, self.clock())
-            self.tools.refresh(fork)
-        self.journal("unmount", name, {"changed": len(changeset.changes)})
-        return changeset
+            return mounting(self).unmount(fork, lost=lost)
 
-    def mounts(self) -> dict[str, MountedFork]:
+    def mounts(self) -> dict[str, MountNote]:
         """Return the mounted forks by name. A fork that cannot be read is left out."""
-        from mudroom.vault.forks.damage import UNREADABLE
-        from mudroom.vault.forks.mount import mounted
-
-        places = {}
-        for fork in self.vault.forks():
-            try:
-                place = mounted(fork)
-            except UNREADABLE:
-                continue  # lists of forks say why
-            if place is not None:
-                places[fork.name] = place
-        return places
+        return mounting(self).listed()
 
     def compare(self, old: str, new: str) -> Comparison:
         """Return the comparison of two states: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
@@ -372,6 +352,7 @@ class Forks:
         differ from it, UsageError if a command is running in the fork, ForkGone if another process discards it."""
         fork = self.vault.fork(name)
         self.users.require_free(fork)
+        mounting(self).settle_if_free(fork)
         stacking.require_idle(fork)
         if reviewed is not None:
             from mudroom.vault.forks.review import fingerprint
@@ -409,7 +390,7 @@ class Forks:
 
     def flush(self, name: str) -> None:
         """Flush file tools into the fork. Every other reader of a fork does this first."""
-        if name in self.tools and not self.tools.is_live(name):
+        if name in self.tools and not self.tools.is_live(name) and mount_note(self.vault.fork(name)) is None:
             with self.at_rest(name):
                 pass
 
@@ -418,13 +399,14 @@ class Forks:
     def settle(self, fork: Fork, vault: Vault | None = None) -> None:
         """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
         ``vault``: with the mask to use; None: the session's own."""
-        started = fork.interrupted
+        note, started = settled_mount(self, fork), fork.interrupted
         if started is not None:
             shown = vault or self.vault
-            if not fork.has_copy:
+            if note is None and not fork.has_copy:
                 _set_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
+                started = note.since if note is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
@@ -450,7 +432,7 @@ class Forks:
         record = _collected_record(self, name)
         fork = self.vault.fork(name)
         with fork.lock_if_free("looking at what is left") as free:
-            if free and not os.path.exists(fork.path + b"/mount"):
+            if free and mount_note(fork) is None:
                 _set_apart(self, fork)
                 record = fork.record
         return record
@@ -468,13 +450,26 @@ class Forks:
             return self.vault.fork(name).record
 
 
+def mounting(forks: Forks) -> Mounts:
+    """Return what mounts forks. It is loaded when one is mounted."""
+    from mudroom.session.mounts import Mounts
+
+    return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks)
+
+
+def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:
+    """Return the mount of a fork, or None if there is none, or it has ended. Hold the fork's lock."""
+    return mounting(forks).settled(fork) if mount_note(fork) is not None else None
+
+
 def _collected_record(forks: Forks, name: str) -> ForkRecord | None:
     fork = forks.vault.fork(name)
     forks.flush(name)
-    if fork.interrupted is not None:
+    if fork.interrupted is not None or mount_note(fork) is not None:
         with fork.lock_if_free("looking at what is left") as free:
             if free:
                 forks.settle(fork)
+                mounting(forks).collect(fork)
     return fork.record
 
 
@@ -507,7 +502,7 @@ def _discarded(forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: 
     """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and
     ``permits``, called while its lock is held, returns True. Return whether it was discarded here."""
     with forks.users.lock, suppress(ForkGone):
-        if forks.users.count(fork.name) > users:
+        if forks.users.count(fork.name) > users or mount_note(fork) is not None:
             return False
         with fork.lock_if_free("mudroom") as free:
             if not free or not permits():

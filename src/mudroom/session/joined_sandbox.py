@@ -15,7 +15,7 @@ from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome
 from mudroom.session.own_sandbox import RunningCommands, note_failures, reached_beside, relay_for
 from mudroom.typing import TYPE_CHECKING
-from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.forks.collection import CollectedCommand, work_place
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK
 
@@ -87,7 +87,7 @@ class JoinedSandbox:
         standing, fork, order = self._standing, self._fork, self._order
         self._machine.note_caches(fork, order)
         variables, cwd = self._machine.confinement.beside(
-            fork.copy_place + b"/work", standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
+            work_place(fork), standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
             order.grant, standing.port,
         )  # fmt: skip
         return variables | standing.environment, cwd

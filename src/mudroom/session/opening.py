@@ -12,13 +12,13 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import flows_of, home_grant, settled_vault, shown
+from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import command_start
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 
@@ -62,7 +62,7 @@ class Opening:
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         while True:
-            if mode != "overlay":
+            if mode != "overlay" and mount_note(fork) is None:
                 outcome.notes += stand_on_copy(self._vault, fork, settings, forks.progress)
             try:
                 with OpenFork(self._vault, fork) as opened, ExitStack() as attempt:
@@ -70,6 +70,9 @@ class Opening:
                     view.prepare()
                     shared = self._held(view, mode, attempt)
             except StepFailed as failure:
+                if mount_note(fork) is not None and failure.op == "overlay":
+                    self._machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted
+                    continue
                 mode = self._machine.weaker(mode, failure, order, outcome)
                 continue
             forks.users.share(shared)
@@ -85,14 +88,15 @@ class Opening:
         mirror = machine.mirror(order)
         if mirror is not None:
             attempt.callback(mirror.close)
-        caches = machine.caches(vault, fork, order)
+        caches, within = machine.caches(vault, fork, order), cache_mode(machine, fork, mode)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
             home_grant(machine, fork, order, mode, Outcome()), port, shown(equipment),
-            machine.cache_view(caches, mode, order), gate.loopback if gate is not None else (),
+            machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         machine.after_the_last(fork)
-        started = command_start(vault.path, order.called)
+        note = mount_note(fork)
+        started = note.since if note is not None else command_start(vault.path, order.called)
         fork.begin(started)
         try:
             want_gate = gate is not None and gate.is_inside

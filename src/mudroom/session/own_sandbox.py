@@ -24,13 +24,13 @@ from mudroom.core.confinement.limit import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
-from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.confinement.crowd import Slot
 from mudroom.session.confinement.standing import CommandPlace
-from mudroom.session.forks import Forks
+from mudroom.session.forks import Forks, settled_mount
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
 from mudroom.session.retention import keep_journal
@@ -52,7 +52,7 @@ from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import StartBound, command_start, start_bound
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
@@ -143,7 +143,11 @@ def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
 def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held: ExitStack) -> Vault:
     """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed. Hold the
     fork's lock. Tools of other threads wait until the command has started, or ``held`` is closed."""
-    stacking.require_idle(fork)
+    note = settled_mount(forks, fork)
+    if note is not None:
+        if not note.writable:
+            stacking.require_idle(fork)
+        return _mounted_vault(forks, fork, order, outcome)
     require_files(fork)
     mask, notes = forks.secrets.look(order.actor.settings)
     vault = forks.vault.masked(mask)
@@ -155,11 +159,36 @@ def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held
     return vault
 
 
+def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> Vault:
+    """Return the vault for a command in a mounted fork: file tools need not wait, since they work in the mount, too.
+    Raise Unsupported at level 2: no container shows the mount."""
+    if order.grant.level == 2:
+        raise Unsupported(
+            "a container in a mounted fork", "level 1", "level 2", f"mudroom unmount {fork.name}, or --level 1"
+        )
+    from mudroom.vault.forks.mount import require_masked
+
+    mask, notes = forks.secrets.look(order.actor.settings)
+    require_masked(fork, mask.paths)
+    vault = forks.vault.masked(mask)
+    forks.settle(fork, vault)
+    fork.note_masked(mask.paths)
+    outcome.notes += [*notes, *forks.tools.flush(fork)]
+    return vault
+
+
+def cache_mode(machine: Machine, fork: Fork, mode: Mode) -> Mode:
+    """Return the mode for the caches of a command: in a mounted fork they are mounted as in any other."""
+    return (
+        "overlay" if mode == "copy" and mount_note(fork) is not None and machine.confinement.mode == "overlay" else mode
+    )
+
+
 def may_stand(fork: Fork, order: Order) -> bool:
     """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
     if the changes of an interrupted command have to be collected, or a private repository is brought up to date. Hold
     the fork's lock."""
-    is_usual = fork.state.repository is None and not fork.is_copy
+    is_usual = fork.state.repository is None and not fork.is_copy and mount_note(fork) is None
     return order.grant.level == 1 and is_usual and fork.interrupted is None
 
 
@@ -203,13 +232,14 @@ class OwnSandbox:
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Perform the plan. If a step fails on this machine, fall back to the next weaker mode, with a note."""
-        fork, settings = self._fork, order.actor.settings
+        machine, fork, settings = self._machine, self._fork, order.actor.settings
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         fork.note_credentials(order.grant.credentials)
         while True:
             if mode != "overlay":
                 self._standing.forbid()
+            if mode != "overlay" and mount_note(fork) is None:
                 outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
@@ -222,6 +252,9 @@ class OwnSandbox:
                     end = self._attempt(view, mode, order, outcome)
                 except StepFailed as failure:
                     if self._standing.failed(failure.op):
+                        continue
+                    if mount_note(fork) is not None and failure.op == "overlay":
+                        machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted
                         continue
                     mode = self._machine.weaker(mode, failure, order, outcome)
                     continue
@@ -290,7 +323,8 @@ class OwnSandbox:
                     return machine.confinement.plan(
                         view.mount(), mode, order.cwd, fork.path + b"/private",
                         with_objects(self._vault, fork, settings), rlimits, grant, port, shown(equipment),
-                        machine.cache_view(self._caches, mode, order, self._standing.works[1]), within,
+                        machine.cache_view(self._caches, cache_mode(machine, fork, mode), order,
+                                           self._standing.works[1]), within,
                     )  # fmt: skip
 
                 plan, env = planned()
@@ -304,6 +338,9 @@ class OwnSandbox:
                 with machine.at_its_place(plan, fork, order) as client:
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
+                    note = mount_note(fork)
+                    if note is not None:  # what it has remembered of the project is as old as the mount
+                        outcome.started, bound = note.since, None
                     fork.begin(outcome.started)
                     self._stand(client, plan, view)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
@@ -419,7 +456,7 @@ class OwnSandbox:
         if isinstance(view, OverlayView) and not self._follows:
             view.tidy()
             self._caches.tidy()
-        if len(fork.state.layers) > 1:
+        if len(fork.state.layers) > 1 and mount_note(fork) is None:
             from mudroom.vault.forks.flatten import is_deep, merge_lowest
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None

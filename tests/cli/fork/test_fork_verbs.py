@@ -154,13 +154,16 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     assert (place / "file").read_text() == "one\ntwo\n"
     (place / "made").write_text("by an editor\n")
     (place / "d/x").unlink()
-    for words in (
-        ["exec", "--fork", "try", "--", "true"], ["apply", "try", "--yes"], ["discard", "try"],
-        ["checkpoint", "point", "--fork", "try"], ["mount", "try"],
-    ):  # fmt: skip
+    _exec(cli, "try", "cat made >> file; echo more > more")
+    assert (place / "file").read_text() == "one\ntwo\nby an editor\n"
+    assert {one["path"] for one in cli.json("diff", "try")["changes"]["files"]} == {"file", "made", "more", "d/x"}
+    assert cli("checkpoint", "point", "--fork", "try").returncode == 0
+    assert cli.json("mount", "try") == report
+    for words in (["apply", "try", "--yes"], ["discard", "try"], ["rollback", "point", "--fork", "try", "--yes"]):
         done = cli(*words)
         assert done.returncode == 125, words
-        assert "try is mounted" in done.stderr
+        assert f"try is mounted at {place}" in done.stderr
+        assert "mudroom unmount try" in done.stderr
     assert [one["path"] for one in cli.json("mount")["mounts"]] == [str(place)]
     if kind != "copy":
         with open(place / "made") as _held:
@@ -168,7 +171,7 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
             assert busy.returncode == 125
             assert "cannot be unmounted" in busy.stderr
     back = cli.json("unmount", "try")
-    assert {one["path"] for one in back["changes"]["files"]} == {"file", "made", "d/x"}
+    assert {one["path"] for one in back["changes"]["files"]} == {"file", "made", "more", "d/x"}
     assert not place.exists()
     assert cli("apply", "try", "--yes").returncode == 0
     assert (cli.place.project / "made").read_text() == "by an editor\n"
@@ -188,6 +191,11 @@ def test_a_mount_to_look_at(cli: Cli, kind: str) -> None:
     back = cli.json("unmount", "try")
     assert {one["path"] for one in back["changes"]["files"]} == {"file"}
     taken = cli("mount", "try", str(cli.place.project))
+    assert taken.returncode == 125
+    assert "lies in the project" in taken.stderr
+    (cli.place.root / "full").mkdir()
+    (cli.place.root / "full/x").touch()
+    taken = cli("mount", "try", str(cli.place.root / "full"))
     assert taken.returncode == 125
     assert "is not an empty directory" in taken.stderr
 

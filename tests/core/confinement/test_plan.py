@@ -21,6 +21,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("bind", b"/usr", b"usr", 7, False), "show /usr at /usr (ro,nosuid,nodev)"),
     (("bind", b"/c", b"h/.cache", 6, False), "show /c at /h/.cache (nosuid,nodev)"),
     (("bind", b"/c", b"c", 0, True), "show /c at /c (rw)"),
+    (("mounted", b"/m", b"p", 6, (1, 2)), "show the mounted fork /m at /p (nosuid,nodev)"),
     (("inside", b"/c", b"h/.cache/c", 7), "show /c at /h/.cache/c, inside of what is there (ro,nosuid,nodev)"),
     (("counters", ((b"max_x", 64, True),)), "limits of all commands of a session together: max_x = 64"),
     (("spread", b"h/.cache", ((b"npm", b"h/.npm"),)), "bind 1 directories of /h/.cache to their own places"),

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom mount try-1                a directory of mudroom's own; its path is printed
+  mudroom mount try-1                a directory of mudroom's own, the same each time; its path is printed
   mudroom mount try-1 ~/look -r      read-only, there
   mudroom mount                      list the mounted forks
   mudroom unmount try-1              back into the fork, with all that was done in it
 
-While a fork is mounted, that directory is the one truth about it: commands, apply and rollback wait for unmount.
+While a fork is mounted, its commands, file tools and background servers work in that directory, too. Again, it prints
+the same path. Apply, rollback and discard want it unmounted.
 Kinds: overlay (needs root), fuse (fuse-overlayfs), copy (brought back at unmount); the first that works is taken.
 Changes of the project meanwhile may or may not be visible in the directory."""
 

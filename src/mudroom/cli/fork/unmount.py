@@ -20,11 +20,12 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", help="the fork")
+    parser.add_argument("--lost", action="store_true", help="give up a copy whose directory is gone")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        changeset = session.forks.unmount(args.fork)
+        changeset = session.forks.unmount(args.fork, lost=args.lost)
         commits = {} if context.as_json else commit_lines(session, args.fork, changeset.changes)
     if context.as_json:
         report = {"schema": "mudroom.unmount/1", "fork": args.fork, "changes": changes_to_json(changeset)}

@@ -58,5 +58,6 @@ _OF_STEP: dict[str, Callable[[Step], tuple[str, str, bool]]] = {
     "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
     "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
     "devpts": lambda _step: ("private", "terminals of the command's own", True),
+    "mounted": lambda _step: ("staged", "written to the mounted fork; the project changes when it is applied", False),
     "overlay": lambda _step: ("staged", "written to the fork; the project changes when it is applied", False),
 }

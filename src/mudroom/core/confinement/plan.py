@@ -124,6 +124,9 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "take": lambda place, path: f"the overlay that stands at {show(place)}, at {_at(path)}",
     "leave": lambda: "close the root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
+    "mounted": lambda source, path, bits, _identity: (
+        f"show the mounted fork {show(source)} at {_at(path)} ({_attributes(bits)})"
+    ),
     "inside": lambda source, path, bits: (
         f"show {show(source)} at {_at(path)}, inside of what is there ({_attributes(bits)})"
     ),
@@ -181,7 +184,7 @@ def describe(step: Step) -> str:
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
-_PLACES = {"cover": 1, "bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
+_PLACES = {"cover": 1, "bind": 2, "mounted": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
 """Steps that mount something, with the index of the argument that is the path relative to the new root."""
 
 

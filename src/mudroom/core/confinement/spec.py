@@ -24,9 +24,11 @@ class Overlay(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A staged copy of the project, mounted at the project's own path where mounts are possible."""
+    """A directory with all staged files, mounted at the project's own path where mounts are possible."""
 
     work: bytes
+    identity: tuple[int, int] | None = None
+    """Device and inode, if it is a mount that others may end or replace; None: a copy in the vault."""
 
 
 class Bind(NamedTuple):

@@ -22,6 +22,7 @@ from mudroom.sandbox.launcher.kernel import (
     ENOENT,
     ENOTDIR,
     EPERM,
+    ESTALE,
     FSCONFIG_CMD_CREATE,
     FSCONFIG_SET_FLAG,
     FSCONFIG_SET_STRING,
@@ -196,6 +197,16 @@ def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int,
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=context.root))
         except FileExistsError:
             pass
+    attach(context, tree, path)
+
+
+def step_mounted(context: StepContext, source: bytes, path: bytes, attributes: int, identity: tuple[int, int]) -> None:
+    """Show this directory: its mount may have ended. The kernel refuses (EINVAL) if the user has mounted inside."""
+    tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    if (os.fstat(tree).st_dev, os.fstat(tree).st_ino) != tuple(identity):
+        raise OSError(ESTALE, "another directory is there")
+    set_attributes(tree, attributes, recursive=False)
+    make_directories(context.root, path)
     attach(context, tree, path)
 
 

@@ -280,6 +280,8 @@ def own_directory(spec: SandboxSpec) -> list[Step]:
 def view_step(spec: SandboxSpec) -> Step:
     path = spec.project[1:]
     if isinstance(spec.view, Copy):
+        if spec.view.identity is not None:
+            return ("mounted", spec.view.work, path, WRITABLE, spec.view.identity)
         return ("bind", spec.view.work, path, WRITABLE, False)
     if len(spec.view.lowers) > MOST_LOWERS:
         raise ValueError(f"an overlay of {len(spec.view.lowers)} layers: Linux takes {MOST_LOWERS}")

@@ -292,7 +292,10 @@ class Confinement:
                 from mudroom.sandbox.container.image_plan import compile_imaged
 
                 return self._in_its_image(compile_imaged(spec, host.machine, (self._vault.path,)), grant), env
-            return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
+            plan = (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine)
+            if isinstance(view, Copy) and view.identity is not None:  # a template's mounts are the host's of before
+                plan = plan._replace(shared=0, ahead=0, last=0)
+            return plan, env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 

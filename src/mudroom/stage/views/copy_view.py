@@ -67,10 +67,12 @@ class CopyView:
         *,
         work: bytes = b"",
         owner: tuple[int, int] | None = None,
+        identity: tuple[int, int] | None = None,
     ) -> None:
         """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: the directory of the
         copy, if not in ``place``. ``owner``: uid and gid of the user that works in it, if not the caller's; requires
-        root."""
+        root. ``identity``: of ``work``, if it is not in the vault."""
+        self._identity = identity
         self._place, self._lower, self._progress = place, lower, progress
         self._owner = owner or (os.geteuid(), os.getegid())
         self._work = work or place + b"/work"
@@ -169,7 +171,7 @@ class CopyView:
         return self._manifest
 
     def mount(self) -> Copy:
-        return Copy(self._work)
+        return Copy(self._work, self._identity)
 
     def differences(self, lower: Source) -> Iterator[RawDifference]:
         """Yield every path that was touched in the copy."""

@@ -10,15 +10,14 @@ Sources: mount(2), umount2(2), fuse-overlayfs(1), fusermount3(1).
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
-import stat
 import subprocess
 from collections.abc import Sequence
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.layers.layer import OPAQUE, make_whiteout
+from mudroom.stage.beneath import open_root
 from mudroom.stage.views.preflight import mounts
 from mudroom.typing import Literal
 
@@ -29,9 +28,6 @@ _PAGE = 4096
 """The length limit of mount(2) options, in bytes."""
 _FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
 _FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
-_FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
-_OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
-_WHITEOUT_PREFIX = b".wh."
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,8 +67,11 @@ def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, wor
             os.close(descriptor)
 
 
-def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
-    """Mount with fuse-overlayfs, which goes into the background when it is ready. Parameters as ``mount_overlay``."""
+def mount_fuse(
+    layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes, *, kept: int = -1
+) -> None:
+    """Mount with fuse-overlayfs, which goes into the background when it is ready. Parameters as ``mount_overlay``.
+    ``kept``: a descriptor that it holds as long as it runs."""
     program = _first_executable(_FUSE)
     if not program or not _first_executable(_FUSERMOUNT):
         raise Unsupported("a mount without root", "fuse-overlayfs and fusermount3", "not installed", "install them")
@@ -80,10 +79,14 @@ def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: 
         os.close(open_root(path))  # raises if it is a link
     options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
     if upper is not None:
-        options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work)
+        # without a cache of writes: what is written is in the layer, with its times, also if the server is killed
+        options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work) + b",writeback=0"
     command = [program, b"-o", options + (b"" if upper is not None else b",ro"), place]
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False)
+    kept_open = (kept,) if kept >= 0 else ()
+    done = subprocess.run(
+        command, capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False, pass_fds=kept_open
+    )
     if done.returncode:
         reason = show(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
         raise Unsupported("a mount without root", "FUSE", reason, "is /dev/fuse there, and may you open it?")
@@ -108,50 +111,25 @@ def unmount(kind: Kind, place: bytes) -> None:
         )
 
 
+def is_dead(place: bytes) -> bool:
+    """Return whether a FUSE mount is there whose server has ended (ENOTCONN, fuse(4)). stat(2) may not ask it."""
+    try:
+        os.statvfs(place)
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
+
+
+def abandon(place: bytes) -> None:
+    """Take away a FUSE mount whose server has ended, also from the programs that have files of it open. Raise
+    MudroomError."""
+    program = _first_executable(_FUSERMOUNT) or b"fusermount3"
+    done = subprocess.run([program, b"-u", b"-z", place], capture_output=True, check=False)
+    if done.returncode:
+        raise MudroomError(
+            f"{show(place)} cannot be unmounted: {show(done.stderr.strip())}", f"fusermount3 -u -z {show(place)}"
+        )
+
+
 def _first_executable(candidates: Sequence[bytes]) -> bytes:
     return next((path for path in candidates if os.access(path, os.X_OK)), b"")
-
-
-def convert_fuse_layer(layer: bytes) -> None:
-    """Convert the marks that fuse-overlayfs left for opaque directories and whiteouts to the kernel's.
-
-    It writes the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes ``user.overlay.opaque``, ``.wh.NAME``
-    for a whiteout where it may not create devices, and xattrs of its own on the files that it copies.
-    """
-    root = open_root(layer)
-    try:
-        pending = [b""]
-        while pending:
-            path = pending.pop()
-            with directory(root, path) as opened:
-                names = set(map(os.fsencode, os.listdir(opened)))
-                _convert_marks(opened, names)
-                below = [name for name in names if _convert_entry(opened, name)]
-            pending += [path + b"/" + name if path else name for name in below]
-    finally:
-        os.close(root)
-
-
-def _convert_marks(opened: int, names: set[bytes]) -> None:
-    if _OPAQUE_MARKS[0] in names:
-        os.setxattr(opened, OPAQUE, b"y")
-        for mark in names & set(_OPAQUE_MARKS):
-            os.unlink(mark, dir_fd=opened)
-            names.discard(mark)
-    for name in [name for name in names if name.startswith(_WHITEOUT_PREFIX)]:
-        os.unlink(name, dir_fd=opened)
-        names.discard(name)
-        gone = name[len(_WHITEOUT_PREFIX) :]
-        if gone not in names:
-            make_whiteout(opened, gone)
-
-
-def _convert_entry(opened: int, name: bytes) -> bool:
-    """Remove fuse-overlayfs's own xattrs. Return whether the entry is a directory."""
-    at = b"/proc/self/fd/%d/%s" % (opened, name)
-    info = os.stat(name, dir_fd=opened, follow_symlinks=False)
-    if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
-        for xattr in os.listxattr(at, follow_symlinks=False):
-            if xattr.startswith(_FUSE_XATTRS):
-                os.removexattr(at, xattr, follow_symlinks=False)
-    return stat.S_ISDIR(info.st_mode)

@@ -79,24 +79,38 @@ class OverlayView:
 
 
 def layer_differences(
-    layer: bytes, lower: Source, *, tidy: bool = False, tidied: Callable[[], None] = lambda: None
+    layer: bytes,
+    lower: Source,
+    *,
+    tidy: bool = False,
+    tidied: Callable[[], None] = lambda: None,
+    by_fuse: bool = False,
 ) -> Iterator[RawDifference]:
     """Yield the differences between a layer and the tree below it; whiteouts and opaque directories as explicit
     deletions.
 
     ``tidy``: remove whiteouts that hide no entry (the user has deleted the hidden one), because a directory with a
-    whiteout could not be applied by a rename. ``tidied`` is called for each that is removed.
+    whiteout could not be applied by a rename. ``tidied`` is called for each that is removed. ``by_fuse``: the layer has
+    the marks of fuse-overlayfs.
     """
+    read = listing
+    if by_fuse:
+        from mudroom.stage.layers.fuse_marks import fuse_listing as read
     root = open_root(layer)
     try:
         with loosened(root) as enter:
-            yield from _walk(root, lower, enter, tidy, tidied)
+            yield from _walk(root, lower, enter, tidy, tidied, read)
     finally:
         os.close(root)
 
 
 def _walk(
-    layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool, tidied: Callable[[], None]
+    layer: int,
+    lower: Source,
+    enter: Callable[[bytes, Entry], None],
+    tidy: bool,
+    tidied: Callable[[], None],
+    read: Callable[[int, bool], LayerListing],
 ) -> Iterator[RawDifference]:
     """Walk both trees side by side, directory by directory.
 
@@ -112,7 +126,7 @@ def _walk(
         path, merged, hidden = pending.pop()
         prefix = path + b"/" if path else b""
         with directory(layer, path) as opened:
-            layer_listing = listing(opened, path != b"")
+            layer_listing = read(opened, path != b"")
         if layer_listing.opaque and not hidden:
             yield RawDifference(path, None, None, hides=True)
             hidden = True

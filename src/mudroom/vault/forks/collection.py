@@ -14,12 +14,15 @@ from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.closed_directory import open_to_owner
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.typing import NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import upper_is_empty
 from mudroom.vault.moment import present
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.vault.store.mount_note import MountNote
 
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
@@ -42,8 +45,12 @@ def view_of(
     """Return the view of a fork in this mode. For a copy view call ``stand_on_copy`` first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
-    container sees no other directory of the fork. A copy belongs to the container's user.
+    container sees no other directory of the fork. A copy belongs to the container's user. The view of a mounted fork is
+    its mount.
     """
+    note = mount_note(fork)
+    if note is not None and note.writable:
+        return mounted_view(fork, opened, note)
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
@@ -59,6 +66,23 @@ def view_of(
 
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
     return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+
+
+def work_place(fork: Fork) -> bytes:
+    """Return the directory in which the commands of a fork work where there is no overlay."""
+    note = mount_note(fork)
+    return note.place if note is not None else fork.copy_place + b"/work"
+
+
+def mounted_view(fork: Fork, opened: OpenFork, note: MountNote) -> View:
+    """Return the view of a fork that is mounted for the user's own tools."""
+    if note.kind == "copy":
+        from mudroom.vault.forks.copy_layer import copy_view
+
+        return copy_view(fork, opened.lower)
+    from mudroom.stage.views.mounted import MountedView
+
+    return MountedView(note.place, note.identity, fork.upper, by_fuse=note.kind == "fuse")
 
 
 def prepare_repository(vault: Vault, fork: Fork) -> list[str]:

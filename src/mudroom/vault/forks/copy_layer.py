@@ -6,27 +6,73 @@ From then on checkpoints, forks of the fork and applies treat it like an overlay
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mudroom.core.clock import EditWindow
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.path import show
-from mudroom.errors import ForkMoved
+from mudroom.errors import ForkMoved, MudroomError
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
+from mudroom.stage.view import RawDifference
 from mudroom.stage.views.copy_view import CopyView, is_as_copied
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.record import ForkRecord, save
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 SEALING = b"/sealing"
 """In the copy's directory, from the first write to the layer until the copy stands on it. After a crash in between, the
 record may name the layer's files while the copy's are still the valid ones.
 """
+
+_TRIES = 5
+
+
+def copy_view(fork: Fork, lower: Source) -> CopyView:
+    """Return the view of a fork's copy, which is in the vault, or where the fork is mounted."""
+    note = mount_note(fork)
+    if note is None or not note.is_content:
+        return CopyView(fork.copy_place, lower)
+    return CopyView(fork.copy_place, lower, work=note.place, identity=note.identity)
+
+
+def leave_copy(vault: Vault, fork: Fork) -> None:
+    """Write the changes of the copy into the fork's upper layer; from then on that counts, and the copy is nothing any
+    more. The user may still be working in it: the layer is written again until the copy has stayed the same meanwhile.
+
+    The upper layer was sealed when the copy was made, and no command has written to it since. Raise MudroomError if the
+    copy does not come to rest. After a crash, or an error, the copy is still the fork's content."""
+    tree = fork.upper
+    for _try in range(_TRIES):
+        with open(fork.copy_place + SEALING, "wb"):
+            pass
+        if os.path.isdir(tree):
+            remove_tree(tree)
+        os.mkdir(tree, 0o700)
+        with OpenFork(vault, fork) as opened:
+            view = copy_view(fork, opened.lower)
+            before = list(view.differences(opened.lower))
+            view.bring_into(tree, opened.lower)
+            if _are_same(before, list(view.differences(opened.lower))):
+                break
+    else:
+        raise MudroomError(f"the files of {fork.name} are being changed", "try again when nothing writes to them")
+    _name_layer_in_record(fork, tree)
+    os.unlink(fork.copy_place + b"/manifest")
+    vault.throw_away(fork.copy_place)
+    vault.empty_trash()
+
+
+def _are_same(before: Sequence[RawDifference], after: Sequence[RawDifference]) -> bool:
+    """Return whether nothing has been changed between two looks at a copy."""
+    return len(before) == len(after) and all(
+        one.path == other.path and (one.staged is other.staged or is_as_copied(one.staged, other.staged))
+        for one, other in zip(before, after, strict=True)
+    )
 
 
 def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
@@ -37,7 +83,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
     tree, mark = fork.upper, fork.copy_place + SEALING
     cut_off = os.path.exists(mark)
     with OpenFork(vault, fork) as opened:
-        view = CopyView(fork.copy_place, opened.lower)
+        view = copy_view(fork, opened.lower)
         differences = list(view.differences(opened.lower))
         if as_reviewed:
             _check(fork, opened, view, _looks_like if cut_off else is_as_copied)

@@ -22,12 +22,12 @@ from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
-from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
+from mudroom.vault.forks.collection import CollectedCommand, gather, view_of, work_place
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.spill_place import SpillPlace
 from mudroom.vault.moment import command_start
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 
@@ -187,7 +187,8 @@ class Editor:
             self.refresh()
             self._withdraw()
         self._ground.originals.save()
-        started = command_start(self._vault.path, 0)
+        note = mount_note(self._fork)
+        started = command_start(self._vault.path, 0) if note is None else note.since
         with self._writer() as writer:
             lost = self.buffer.flush(writer)
         with OpenFork(self._vault, self._fork) as opened:
@@ -233,8 +234,8 @@ class Editor:
 
     @contextmanager
     def _writer(self) -> Iterator[FlushTarget]:
-        if self._fork.has_copy:
-            root = open_root(self._fork.contents[0])
+        if self._fork.has_copy or mount_note(self._fork) is not None:
+            root = open_root(work_place(self._fork))
         else:
             require_files(self._fork)
             upper = self._fork.upper
@@ -244,7 +245,7 @@ class Editor:
                 os.chmod(upper, top.mode if top is not None else 0o755)
             root = open_root(upper)
         try:
-            if self._fork.has_copy:
+            if self._fork.has_copy or mount_note(self._fork) is not None:
                 yield PlainWriter(root)
                 return
             aside = self._fork.path + b"/aside"

@@ -20,15 +20,15 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
 from mudroom.stage.source import same_bytes
-from mudroom.stage.views.copy_view import CopyView
-from mudroom.vault.forks.copy_layer import as_in_layer
+from mudroom.vault.forks.copy_layer import as_in_layer, copy_view
 from mudroom.vault.forks.flatten import merge_originals
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import require_free, upper_is_empty
 from mudroom.vault.record import save
-from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 
@@ -62,7 +62,7 @@ def _make_layer(vault: Vault, fork: Fork, last: str | None) -> str:
     if last is None:
         return _copy_layer(vault, fork)
     last_tree = vault.layer(last) + b"/tree"
-    if not fork.has_copy:
+    if not fork.has_copy and not _is_by_fuse(fork):
         return last if _is_same(last_tree, fork.upper) else _copy_layer(vault, fork)
     copy = _copy_layer(vault, fork)
     if not _is_same(last_tree, vault.layer(copy) + b"/tree"):
@@ -131,15 +131,23 @@ def _xattrs(descriptor: int) -> dict[str, bytes]:
     return xattr.user(descriptor)
 
 
+def _is_by_fuse(fork: Fork) -> bool:
+    """Return whether the fork's upper layer is mounted by fuse-overlayfs, and has its marks."""
+    note = mount_note(fork)
+    return note is not None and note.writable and note.kind == "fuse"
+
+
 def _copy_layer(vault: Vault, fork: Fork) -> str:
     name = vault.new_layer()
     place, upper = vault.layer(name), vault.layer(fork.state.upper)
     os.mkdir(place + b"/tree", 0o700)
     if fork.has_copy:
         with OpenFork(vault, fork) as opened:
-            CopyView(fork.copy_place, opened.lower).bring_into(place + b"/tree", opened.lower)
+            copy_view(fork, opened.lower).bring_into(place + b"/tree", opened.lower)
     else:
         flatten([fork.upper], place + b"/tree", copying=True)
+        if _is_by_fuse(fork):
+            convert_fuse_layer(place + b"/tree")
     merge_originals([upper], place)
     record = fork.record
     if record is not None:

@@ -1,75 +1,125 @@
-"""Forks that are mounted for the user's own tools.
+"""Forks that are mounted for the user's own tools, and worked in at once.
 
-    forks/<name>/mount    kind, "rw" or "ro", when it was mounted (nanoseconds), and the directory
+While the note of a mount exists (``vault/store/mount_note.py``), the mounted directory is the truth about the fork: its
+commands, file tools and background servers work in it, and its layers are read as those of a live mount.
 
-While that file exists, the mounted directory is the only truth about the fork: its layers are not read or changed.
+    kind      truth                                        the fork's files are read
+    overlay   a kernel overlay in the host's namespace     in the layers
+    fuse      fuse-overlayfs                               in the mount; the upper layer tells which have changed
+    copy      the fork's staged copy, at that place        in the copy
+    (any, read-only)                                       in the layers; no command runs
+
+Order, so that a crash at any point loses nothing: the note, the mount, the note with its identity; and at the end the
+unmount, the marks of fuse-overlayfs converted, the changes recorded, the directory removed, the note removed. Each of
+these steps can be repeated.
+
+A mount that has ended without mudroom (reboot, ``umount``, fuse-overlayfs was killed) is found by its identity, and
+settled by the next holder of the fork's lock. It has ended only if that is proven: fuse-overlayfs holds a lock as long
+as it runs, and the kernel refuses to mount an upper layer that is in use.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+from collections.abc import Sequence
 
 from mudroom.core.clock import CommandStart
-from mudroom.core.tree.change import Changeset
-from mudroom.core.tree.path import show
+from mudroom.core.settings import Settings
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.views.copy_view import CopyView
 from mudroom.stage.views.mount import (
     Kind,
+    abandon,
     best_kind,
-    convert_fuse_layer,
+    is_dead,
     is_mounted,
     mount_fuse,
     mount_overlay,
     unmount,
 )
+from mudroom.stage.views.mount_user import end_server, users_of
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.typing import NamedTuple, cast
-from mudroom.vault.forks.collection import CollectedCommand, gather, prepare_repository
+from mudroom.stage.views.released import released
+from mudroom.typing import Literal
+from mudroom.vault.forks import review
+from mudroom.vault.forks.collection import (
+    CollectedCommand,
+    Progress,
+    gather,
+    mounted_view,
+    prepare_repository,
+    stand_on_copy,
+)
+from mudroom.vault.forks.copy_layer import SEALING, copy_view, leave_copy, seal_copy
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.store.fork import Fork, forget_release
+from mudroom.vault.forks.stacking import restore_record
+from mudroom.vault.store.fork import Fork, forget_release, mount_note
+from mudroom.vault.store.mount_note import (
+    ALIVE,
+    MountNote,
+    read_masked,
+    remove_note,
+    write_masked,
+    write_note,
+)
 from mudroom.vault.store.store import Vault
 
+State = Literal["mounted", "ended", "lost", "elsewhere"]
+"""lost: the directory of a copy is not there. elsewhere: not at its place, but not gone either."""
+_UNKNOWN = (0, 0)
+_ENDING, _LOOK = 0.3, 0.005
+"""Seconds in which fuse-overlayfs ends after it was unmounted or told to, and between two looks."""
 
-class MountedFork(NamedTuple):
-    kind: Kind
-    writable: bool
-    since: CommandStart
-    place: bytes
 
-
-def mounted(fork: Fork) -> MountedFork | None:
-    try:
-        with open(fork.path + b"/mount", "rb") as stream:
-            kind, mode, since, boot, place = stream.read().split(b" ", 4)
-    except FileNotFoundError:
-        return None
-    return MountedFork(cast(Kind, kind.decode()), mode == b"rw", CommandStart(int(since), int(boot)), place)
+def default_place(vault: Vault, name: str) -> bytes:
+    """Return the directory where a fork is mounted if no other is named."""
+    return vault.path + b"/mounts/" + name.encode()
 
 
 def mount(
-    vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: CommandStart, kind: Kind | None = None
-) -> MountedFork:
-    """Show a fork at ``place``, an empty or absent directory. Hold the fork's lock.
+    vault: Vault,
+    fork: Fork,
+    place: bytes,
+    *,
+    writable: bool,
+    now: CommandStart,
+    kind: Kind | None = None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> MountNote:
+    """Show a fork at ``place``, an empty or absent directory. Hold the lock of the fork, which is not mounted.
 
-    Raise UsageError if the directory is not empty, Unsupported if this kind of mount is not available here.
+    Raise UsageError if the directory is not empty or lies in the project, Unsupported if this kind of mount is not
+    available here.
     """
+    kind = kind or best_kind()
+    if fork.has_copy and kind != "copy":
+        kind = "copy"
+    if is_below(os.path.realpath(place), vault.project):
+        raise UsageError(f"{show(place)} lies in the project", "name a directory outside of it, or none")
     is_new = _make_place(place)
-    prepare_repository(vault, fork)
-    mounted_fork = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
+    note = MountNote(kind, writable, now, _UNKNOWN, os.path.realpath(place))
     try:
-        if fork.has_copy and mounted_fork.kind != "copy":
-            mounted_fork = mounted_fork._replace(kind="copy")
-        with OpenFork(vault, fork) as opened:
-            _show(vault, fork, opened, mounted_fork)
+        prepare_repository(vault, fork)
+        write_masked(fork.path, vault.mask.paths)
+        write_note(fork.path, note)
+        if kind == "copy":
+            _show_copy(vault, fork, note, settings, progress)
+        else:
+            _show(vault, fork, note)
+        note = note._replace(identity=_identity(note.place) or _UNKNOWN)
+        write_note(fork.path, note)
     except BaseException:
-        if is_new:
-            remove_tree(mounted_fork.place)
+        _take_back(fork, note, is_new=is_new)
         raise
-    _write_note(fork, mounted_fork)
-    return mounted_fork
+    return note
 
 
 def _make_place(place: bytes) -> bool:
@@ -84,82 +134,286 @@ def _make_place(place: bytes) -> bool:
         return False
 
 
-def _show(vault: Vault, fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> None:
-    if mounted_fork.kind == "copy":
-        view = _copy(fork, opened, mounted_fork)
-        view.prepare()
-        return
+def _take_back(fork: Fork, note: MountNote, *, is_new: bool) -> None:
+    """Undo a mount that has failed."""
+    if note.kind != "copy" and is_mounted(note.place):
+        unmount(note.kind, note.place)
+    elif note.kind == "copy" and os.path.isdir(note.place) and not fork.has_copy:
+        remove_tree(note.place)  # incomplete
+    if is_new and os.path.isdir(note.place):
+        os.rmdir(note.place)
+    elif not is_new:
+        os.makedirs(note.place, mode=0o700, exist_ok=True)
+    remove_note(fork.path)
+
+
+def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
     state = fork.state
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-    view_of_layers = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
-    view_of_layers.prepare()
+    view = OverlayView(base, (*fork.sealed, *vault.masking(state)), fork.upper, fork.path + b"/work")
+    view.prepare()
     forget_release(vault.path, state.upper)
-    layers = view_of_layers.mount()
-    attach = mount_overlay if mounted_fork.kind == "overlay" else mount_fuse
-    if mounted_fork.writable:
-        attach(layers.lowers[:-1], layers.lowers[-1], layers.upper, layers.work, mounted_fork.place)
+    layers = view.mount()
+    if not note.writable:
+        lowers: Sequence[bytes] = (layers.upper, *layers.lowers[:-1])
+        upper, work = None, b""
     else:
-        attach((layers.upper, *layers.lowers[:-1]), layers.lowers[-1], None, b"", mounted_fork.place)
+        lowers, upper, work = layers.lowers[:-1], layers.upper, layers.work
+    if note.kind == "overlay":
+        mount_overlay(lowers, layers.lowers[-1], upper, work, note.place)
+        return
+    alive = os.open(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        mount_fuse(lowers, layers.lowers[-1], upper, work, note.place, kept=alive)
+    finally:
+        os.close(alive)
 
 
-def _copy(fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> CopyView:
-    """Return a view whose copy is at the place itself; its manifest is kept in the fork."""
-    return CopyView(fork.path + b"/mounted", opened.merged(), work=mounted_fork.place)
+def _show_copy(vault: Vault, fork: Fork, note: MountNote, settings: Settings, progress: Progress | None) -> None:
+    if not note.writable:
+        with OpenFork(vault, fork) as opened:
+            _shown_copy(fork, opened, note).prepare()
+        return
+    if fork.has_copy:  # at another place
+        seal_copy(vault, fork)
+        vault.throw_away(fork.copy_place)
+        vault.empty_trash()
+    stand_on_copy(vault, fork, settings, progress)
+    with OpenFork(vault, fork) as opened:
+        copy_view(fork, opened.lower).prepare()
 
 
-def _write_note(fork: Fork, mounted_fork: MountedFork) -> None:
-    mode = b"rw" if mounted_fork.writable else b"ro"
-    with open(fork.path + b"/mount.new", "wb") as stream:
-        stream.write(b" ".join((mounted_fork.kind.encode(), mode, b"%d %d" % mounted_fork.since, mounted_fork.place)))
-    os.rename(fork.path + b"/mount.new", fork.path + b"/mount")
+def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
+    """Return a view of a copy that is only looked at; its manifest is kept in the fork."""
+    return CopyView(fork.path + b"/mounted", opened.merged(), work=note.place)
 
 
-def unmount_fork(vault: Vault, fork: Fork, now: int) -> Changeset:
-    """Unmount a fork and collect its changes. Also works after a reboot, when only the note is left.
+def _identity(place: bytes) -> tuple[int, int] | None:
+    try:
+        info = os.stat(place, follow_symlinks=False)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+# --- as it is now ---
+
+
+def state_of(vault: Vault, fork: Fork, note: MountNote) -> State:
+    """Return whether a mount is still there. It is cheap while it is."""
+    if note.identity == _UNKNOWN:
+        return "ended"  # mudroom was killed while it was made
+    if note.kind == "copy":
+        if note.writable and not fork.has_copy:
+            return "ended"
+        return "mounted" if _identity(note.place) == note.identity else "lost"
+    is_in_place = _identity(note.place) == note.identity and is_mounted(note.place)
+    if note.kind == "overlay":
+        if is_in_place:
+            return "mounted"
+        scratch = vault.path + b"/probe-" + vault.new_id().encode()
+        is_gone = not note.writable or all(released([fork.upper], scratch))
+    else:
+        is_gone = not _is_served(fork) if is_in_place else _has_ended(fork)
+    if is_in_place or is_gone:
+        return "ended" if is_gone else "mounted"
+    return "elsewhere" if users_of(note.identity[0]) else "ended"
+
+
+def _has_ended(fork: Fork) -> bool:
+    """Wait for the end of a fork's fuse-overlayfs, for a moment. Return whether it has ended."""
+    until = time.monotonic() + _ENDING
+    while _is_served(fork):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK)
+    return True
+
+
+def _is_served(fork: Fork) -> bool:
+    """Return whether fuse-overlayfs still runs for a fork. The kernel answers for a while without asking it."""
+    try:
+        alive = os.open(fork.path + ALIVE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(alive)
+
+
+def settled(vault: Vault, fork: Fork, now: int) -> MountNote | None:
+    """Return the note of a fork that is mounted, or None if it is not. A mount that has ended is settled: its changes
+    are in the fork. Hold the fork's lock.
+
+    Raise MudroomError if it is unclear where the fork's files are now."""
+    note = mount_note(fork)
+    if note is None:
+        return None
+    state = state_of(vault, fork, note)
+    if state == "mounted":
+        return note
+    if state == "ended":
+        _finish(vault, fork, note, now)
+        return None
+    raise _unclear(fork, note, state)
+
+
+def _unclear(fork: Fork, note: MountNote, state: State) -> MudroomError:
+    if state == "lost":
+        return MudroomError(
+            f"the directory in which {fork.name} is mounted, {show(note.place)}, is not there any more",
+            f"move it back; without it, mudroom unmount {fork.name} --lost goes on with what the fork held before",
+        )
+    rows = ", ".join(f"{user.pid} ({user.command})" for user in users_of(note.identity[0])[:3])
+    return MudroomError(
+        f"the mount of {fork.name} is not at {show(note.place)} any more, but is still used by {rows or 'a program'}",
+        "end the programs that have files of it open",
+    )
+
+
+def require_masked(fork: Fork, paths: frozenset[bytes]) -> None:
+    """Raise UsageError if one of these secrets can be read in the mount of the fork."""
+    new = sorted(paths - read_masked(fork.path))
+    if new:
+        raise UsageError(
+            f"{show(new[0])} is a secret that can be read where {fork.name} is mounted",
+            f"mudroom unmount {fork.name}, and mount it again",
+        )
+
+
+def collect(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
+    """Record the changes of a mounted fork as they are now. Hold the fork's lock.
+
+    The record keeps the command that it names as long as nothing has changed since; else it names the mount."""
+    before = fork.record
+    with OpenFork(vault, fork) as opened:
+        view = mounted_view(fork, opened, note)
+        by_mount = CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now)
+        if before is None or not before.command:
+            return gather(fork, opened, view, by_mount, note.since)
+        last = CollectedCommand(before.command, before.exit_code, before.started, before.level)
+        changeset = gather(fork, opened, view, last, note.since)
+        if changeset == before.changeset:
+            return changeset
+        return gather(fork, opened, view, by_mount, note.since)
+
+
+# --- the end ---
+
+
+def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> Changeset:
+    """Unmount a fork and collect its changes. Also works when the mount has ended, and only the note is left. ``lost``:
+    give up a copy whose directory is gone.
 
     Hold the fork's lock. Raise UsageError if the fork is not mounted, MudroomError if the mount is in use.
     """
-    mounted_fork = mounted(fork)
-    if mounted_fork is None:
+    note = mount_note(fork)
+    if note is None:
         raise UsageError(f"{fork.name} is not mounted", "mudroom mount lists the mounted forks")
-    if mounted_fork.kind != "copy" and is_mounted(mounted_fork.place):
-        unmount(mounted_fork.kind, mounted_fork.place)
-    with OpenFork(vault, fork) as opened:
-        if mounted_fork.writable:
-            _import_changes(fork, opened, mounted_fork)
-    changeset = _collect(vault, fork, mounted_fork, now)
-    if mounted_fork.kind == "copy":
-        remove_tree(mounted_fork.place)
-        remove_tree(fork.path + b"/mounted")
-    else:
-        os.rmdir(mounted_fork.place)
-    os.unlink(fork.path + b"/mount")
+    state = state_of(vault, fork, note)
+    if state == "elsewhere" or (state == "lost" and not lost and note.writable):
+        raise _unclear(fork, note, state)
+    looked_at = state == "mounted" and _is_reviewed(vault, fork, note, now)
+    before = fork.record
+    if state == "mounted" and note.kind != "copy":
+        unmount(note.kind, note.place)
+    changeset = _finish(vault, fork, note, now)
+    if looked_at and before is not None and _are_alike(before.changeset, changeset):
+        review.remember(fork, changeset)
     return changeset
 
 
-def _import_changes(fork: Fork, opened: OpenFork, mounted_fork: MountedFork) -> None:
-    if mounted_fork.kind == "fuse":
-        convert_fuse_layer(fork.upper)
-    if mounted_fork.kind != "copy":
+def _is_reviewed(vault: Vault, fork: Fork, note: MountNote, now: int) -> bool:
+    """Return whether the files of a mounted fork are those that were reviewed."""
+    expected = review.reviewed(fork)
+    return note.writable and expected is not None and review.fingerprint(collect(vault, fork, note, now)) == expected
+
+
+def _are_alike(before: Changeset, after: Changeset) -> bool:
+    """Return whether the same files are changed in the same way, although they are read in another place."""
+    return [_likeness(change) for change in before.changes] == [_likeness(change) for change in after.changes]
+
+
+def _likeness(change: Change) -> tuple[object, ...]:
+    entry = change.staged
+    if entry is None:
+        return change.path, change.verb, change.base
+    times = (entry.size, entry.mtime) if entry.kind == "file" else ()
+    return change.path, change.verb, change.base, entry.kind, entry.mode, entry.target, times
+
+
+def _finish(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
+    """Collect the changes of a mount that has ended, and remove its directory and the note."""
+    if note.kind != "copy" and is_dead(note.place):
+        abandon(note.place)
+    elif note.kind != "copy" and note.identity == _UNKNOWN and is_mounted(note.place):
+        unmount(note.kind, note.place)
+    if note.kind == "fuse":
+        _end_server(fork, note)
+    changeset = Changeset()
+    if note.writable:
+        changeset = _copied(vault, fork, note, now) if note.kind == "copy" else _layered(vault, fork, note, now)
+    elif fork.record is not None:
+        changeset = fork.record.changeset
+    _remove_place(vault, fork, note)
+    remove_note(fork.path)
+    return changeset
+
+
+def _end_server(fork: Fork, note: MountNote) -> None:
+    """Let the fuse-overlayfs of a mount end that nobody uses any more. It goes on as long as a launcher has a copy of
+    the mount. Raise MudroomError if it does not end."""
+    if _has_ended(fork):
         return
-    upper = fork.contents[0] if fork.has_copy else fork.upper
-    if not os.path.isdir(upper):
-        os.mkdir(upper, 0o700)
-    _copy(fork, opened, mounted_fork).bring_into(upper, opened.lower, plain=fork.has_copy)
+    server = end_server(note.place, fork.upper if note.writable else b"")
+    if not _has_ended(fork):
+        raise MudroomError(f"the fuse-overlayfs of {fork.name} does not end", f"kill -9 {server or ''}".rstrip())
 
 
-def _collect(vault: Vault, fork: Fork, mounted_fork: MountedFork, now: int) -> Changeset:
+def _copied(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
+    if fork.has_copy and _identity(note.place) == note.identity:
+        collect(vault, fork, note, now)
+        leave_copy(vault, fork)
+    elif fork.has_copy or note.identity == _UNKNOWN:  # lost, or incomplete: the layers are what the fork held before
+        if os.path.exists(fork.copy_place + SEALING) and os.path.isdir(fork.upper):
+            remove_tree(fork.upper)
+        restore_record(vault, fork)
+    if fork.is_copy:
+        vault.throw_away(fork.copy_place)
+        vault.empty_trash()
+    record = fork.record
+    return record.changeset if record is not None else Changeset()
+
+
+def _layered(vault: Vault, fork: Fork, note: MountNote, now: int) -> Changeset:
+    if not os.path.isdir(fork.upper):
+        return Changeset()
+    if note.kind == "fuse":
+        convert_fuse_layer(fork.upper)
+        write_note(fork.path, note._replace(kind="overlay"))  # from here on the layer is one of the kernel's
+    command = CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now)
     with OpenFork(vault, fork) as opened:
-        if fork.has_copy:
-            view: OverlayView | CopyView = CopyView(fork.copy_place, opened.lower)
-        else:
-            view = OverlayView(vault.project, fork.sealed, fork.upper, fork.path + b"/work")
-        if not os.path.isdir(view.staged[0]):
-            return Changeset()
-        return gather(
-            fork,
-            opened,
-            view,
-            CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now),
-            mounted_fork.since,
-        )
+        view = OverlayView(vault.project, fork.sealed, fork.upper, fork.path + b"/work")
+        changeset = gather(fork, opened, view, command, note.since)
+        view.unmounted()
+    return changeset
+
+
+def _remove_place(vault: Vault, fork: Fork, note: MountNote) -> None:
+    """Remove the directory of a mount. One that holds files of others stays."""
+    if note.kind == "copy":
+        is_ours = _identity(note.place) == note.identity or is_below(note.place, vault.path)
+        if is_ours and os.path.isdir(note.place):
+            remove_tree(note.place)
+        if os.path.isdir(fork.path + b"/mounted"):
+            remove_tree(fork.path + b"/mounted")
+        return
+    try:
+        os.rmdir(note.place)
+    except OSError:
+        pass  # it is gone, or the user has put files there since the mount has ended

@@ -10,11 +10,12 @@ import os
 import stat
 
 from mudroom.core.tree import stack
+from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkExists, MudroomError, UsageError
 from mudroom.stage import safe_open
 from mudroom.vault.moment import present
-from mudroom.vault.store.fork import Fork, fork_directory, is_plain
+from mudroom.vault.store.fork import Fork, fork_directory, is_plain, mount_note
 from mudroom.vault.store.store import Vault
 from mudroom.vault.sync import sync_directory
 
@@ -210,5 +211,6 @@ def require_idle(fork: Fork) -> None:
     """Raise MudroomError if the fork is mounted: while it is, the mounted directory is the only truth about the
     fork.
     """
-    if os.path.exists(fork.path + b"/mount"):
-        raise MudroomError(f"the fork {fork.name} is mounted", f"mudroom unmount {fork.name}")
+    note = mount_note(fork)
+    if note is not None:
+        raise MudroomError(f"the fork {fork.name} is mounted at {show(note.place)}", f"mudroom unmount {fork.name}")

@@ -15,7 +15,7 @@ forks/<name>/
     credentials     names of the credential stores that were open to its commands, one a line
     refused/<n>/    contents of file tools that lost against another writer (vault/forks/editor.py)
     private/        without namespaces: home and /tmp of the last command
-    mount           where it is mounted for the user's own tools (vault/forks/mount.py)
+    mount           where it is mounted for the user's own tools (vault/store/mount_note.py)
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mudroom.vault.store.state_text import TEXTS
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Changeset
     from mudroom.vault.record import ForkRecord
+    from mudroom.vault.store.mount_note import MountNote
 
 CREDENTIALS = b"/credentials"
 DOOR = b"/standing"
@@ -215,6 +216,9 @@ class Fork:
     @property
     def contents(self) -> tuple[bytes, ...]:
         """Directories of the staged files at their own paths. The first that has a path counts."""
+        note = mount_note(self)
+        if note is not None and note.is_content:
+            return (note.place,)
         return (self.copy_place + b"/work",) if self.has_copy else self.layered
 
     @property
@@ -342,6 +346,15 @@ def dissolve(fork: Fork) -> None:
     state, vault = fork.state_or_none, os.path.dirname(os.path.dirname(fork.path))
     uppers = [fork.path + b"/caches/upper", *([fork.layer(state.upper) + b"/tree"] if state is not None else [])]
     end_sandbox(fork.name, fork.path + DOOR, uppers, vault + b"/probe-" + os.urandom(4).hex().encode())
+
+
+def mount_note(fork: Fork) -> MountNote | None:
+    """Return where the fork is mounted for the user's own tools, or was when that mount ended; None if it is not."""
+    if not os.path.exists(fork.path + b"/mount"):
+        return None
+    from mudroom.vault.store.mount_note import read_note
+
+    return read_note(fork.path)
 
 
 def forget_release(vault: bytes, layer: str) -> None:

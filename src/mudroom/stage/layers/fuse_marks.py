@@ -1,0 +1,69 @@
+"""The marks of fuse-overlayfs in a layer, read while it is mounted and converted to the kernel's afterwards.
+
+fuse-overlayfs writes the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes ``user.overlay.opaque``,
+``.wh.NAME`` for a whiteout where it may not create devices, and xattrs of its own on the files that it copies. It shows
+no file whose name begins with ``.wh.``, and lets nobody create one (fuse-overlayfs: main.c, WHITEOUT_PREFIX).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from mudroom.stage.beneath import directory, open_root
+from mudroom.stage.layers.layer import OPAQUE, LayerListing, listing, make_whiteout
+
+_FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
+_OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
+_WHITEOUT_PREFIX = b".wh."
+
+
+def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
+    """Return the listing of an open directory of a layer that fuse-overlayfs may be writing to."""
+    entries, gone, opaque = listing(opened, may_be_opaque)
+    marks = {name for name in entries if name.startswith(_WHITEOUT_PREFIX)}
+    opaque |= may_be_opaque and not marks.isdisjoint(_OPAQUE_MARKS)
+    kept = {name: entry for name, entry in entries.items() if name not in marks}
+    hidden = {name[len(_WHITEOUT_PREFIX) :] for name in marks.difference(_OPAQUE_MARKS)}
+    return LayerListing(kept, gone | (hidden - kept.keys()), opaque)
+
+
+def convert_fuse_layer(layer: bytes) -> None:
+    """Convert the marks in a layer that is not mounted any more. Repeated, it changes nothing."""
+    root = open_root(layer)
+    try:
+        pending = [b""]
+        while pending:
+            path = pending.pop()
+            with directory(root, path) as opened:
+                names = set(map(os.fsencode, os.listdir(opened)))
+                _convert_marks(opened, names)
+                below = [name for name in names if _convert_entry(opened, name)]
+            pending += [path + b"/" + name if path else name for name in below]
+    finally:
+        os.close(root)
+
+
+def _convert_marks(opened: int, names: set[bytes]) -> None:
+    if _OPAQUE_MARKS[0] in names:
+        os.setxattr(opened, OPAQUE, b"y")
+        for mark in names & set(_OPAQUE_MARKS):
+            os.unlink(mark, dir_fd=opened)
+            names.discard(mark)
+    for name in [name for name in names if name.startswith(_WHITEOUT_PREFIX)]:
+        os.unlink(name, dir_fd=opened)
+        names.discard(name)
+        gone = name[len(_WHITEOUT_PREFIX) :]
+        if gone not in names:
+            make_whiteout(opened, gone)
+
+
+def _convert_entry(opened: int, name: bytes) -> bool:
+    """Remove fuse-overlayfs's own xattrs. Return whether the entry is a directory."""
+    at = b"/proc/self/fd/%d/%s" % (opened, name)
+    info = os.stat(name, dir_fd=opened, follow_symlinks=False)
+    if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+        for xattr in os.listxattr(at, follow_symlinks=False):
+            if xattr.startswith(_FUSE_XATTRS):
+                os.removexattr(at, xattr, follow_symlinks=False)
+    return stat.S_ISDIR(info.st_mode)
