@@ -40,6 +40,7 @@ class Hooked(Try):
         self.program.parent.mkdir()
         self.repair()
         self.environ["PWD"] = str(self.project)
+        self.environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"  # --skip-trust comes too late for hooks of a project
 
     def repair(self) -> None:
         text = f"#!{sys.executable} -P\nfrom mudroom.cli import main\nmain()\n"
@@ -67,14 +68,16 @@ class Hooked(Try):
         for path in (*self.project.rglob("*"), *own.rglob("*")):
             if path.is_file() and ".git" not in path.parts:
                 text = path.read_bytes()
-                changed = text.replace(b"timeout -k 1 20", b"timeout -k 1 1").replace(b"timeout: 20000", b"timeout: 1000")
+                changed = text.replace(b"timeout -k 1 20", b"timeout -k 1 1").replace(
+                    b"timeout: 20000", b"timeout: 1000"
+                )
                 if changed != text:
                     path.write_bytes(changed)
 
     def hooked_steps(self) -> tuple[Step, ...]:
         calc, new = str(self.project / "calc.py"), str(self.project / "notes.md")
         return (
-            Step("shell", "echo \"it's 2\" >made; pwd"),
+            Step("shell", 'echo "it\'s 2" >made; pwd'),
             Step("read", f"cat '{calc}'", "read", calc),
             Step("edit", f"sed -i 's/a - b/a + b/' '{calc}'", "edit", calc, "return a - b", "return a + b"),
             Step("write", f"echo new >'{new}'", "write", new, content="new\n"),
@@ -93,4 +96,4 @@ class Hooked(Try):
         """Return what must stay: the project without mudroom's directory, and the other project."""
         files = {**self.snapshot(), "other": (0, repr(sorted(os.listdir(self.other))))}
         files.pop(".", None)
-        return {name: value for name, value in files.items() if not name.startswith((".git/", ".gemini/tmp"))}
+        return {name: value for name, value in files.items() if not name.startswith((".git/", "opencode.json"))}

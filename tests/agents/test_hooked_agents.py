@@ -62,7 +62,9 @@ def test_without_an_answer_the_bytes_stay(here: Hooked, how: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.both_users
-@pytest.mark.parametrize("agent", [BY_NAME[name] for name in ("claude", "codex", "opencode")], ids=lambda agent: agent.name)
+@pytest.mark.parametrize(
+    "agent", [BY_NAME[name] for name in ("claude", "codex", "opencode")], ids=lambda agent: agent.name
+)
 def test_the_second_line_holds_without_the_hook(here: Hooked) -> None:
     """The hook is taken out of the settings; mudroom is there."""
     here.install()

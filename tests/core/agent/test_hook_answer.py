@@ -43,7 +43,7 @@ def claude(tool: str, here: HookPlace | None = None, **arguments: Any) -> Any:
 # --- commands ---
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1))
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
 def test_a_command_is_one_word_of_the_line(command: str) -> None:
     assert shlex.split(command_line(command, WORDS)) == [*WORDS, "--", "bash", "-c", command]
     assert quote(command) == shlex.quote(command) or quote(command)[0] == "'"
@@ -157,7 +157,7 @@ def test_the_paths_of_a_patch_lead_into_the_fork() -> None:
         {"hook_event_name": "PreToolUse", "tool_name": "apply_patch", "tool_input": {"command": PATCH}},
         place(),
     )
-    patch = given.arguments["command"]
+    patch = (given.arguments or {})["command"]
     assert [line for line in patch.split("\n") if line.startswith("*** ") and ": " in line] == [
         f"*** Add File: {MOUNT}/new.md",
         f"*** Update File: {MOUNT}/src/calc.py",
@@ -195,6 +195,32 @@ def test_a_patch_with_one_path_outside_is_refused_whole() -> None:
     assert "outside the project" in answer("codex", event, place()).reason
 
 
+def codex(command: str) -> Any:
+    event = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": command}}
+    return (answer("codex", event, place()).arguments or {})["command"]
+
+
+def test_a_patch_by_the_shell_is_a_patch_if_the_shell_changes_nothing_in_it() -> None:
+    given = codex(f"apply_patch <<'EOF'\n{PATCH}\nEOF\n")
+    assert given == f"apply_patch <<'EOF'\n{with_paths(PATCH, lambda path: MOUNT + '/' + path)}\nEOF\n"
+    for command in (
+        f"apply_patch <<EOF\n{PATCH}\nEOF",
+        f"apply_patch <<'EOF' | sh\n{PATCH}\nEOF",
+        f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf .\nEOF",
+        f"apply_patch <<'EOF'; rm x\n{PATCH}\nEOF",
+        f"true; apply_patch <<'EOF'\n{PATCH}\nEOF",
+    ):
+        assert shlex.split(codex(command))[:-1] == [*WORDS, "--", "bash", "-c"]
+
+
+def test_a_command_has_the_project_s_path_for_that_of_the_mount() -> None:
+    here = place(usual_mount=MOUNT)
+    assert shlex.split(claude("Bash", here, command=f"cat {MOUNT}/a").arguments["command"])[-1] == f"cat {PROJECT}/a"
+    here = here._replace(prefixed=True)
+    assert claude("Bash", here, command=f"cat {MOUNT}/a").arguments == {"command": f"cat {PROJECT}/a"}
+    assert claude("Bash", here, command="cat a").decision == "pass"
+
+
 # --- contracts ---
 
 
@@ -209,9 +235,9 @@ def test_a_patch_with_one_path_outside_is_refused_whole() -> None:
         ({"hook_event_name": "PreToolUse", "tool_name": 3}, "tool_name is 3"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Bash"}, "tool_input of Bash is missing"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": "ls"}, "tool_input of Bash is a text"),
-        ({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"cmd": "ls"}}, "command of Bash is missing"),
+        ({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"cmd": "ls"}}, "command of Bash"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": ["ls"]}}, "is a list"),
-        ({"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"path": "a"}}, "file_path of Edit is missing"),
+        ({"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"path": "a"}}, "file_path of Edit"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "a\0b"}}, "NUL"),
         ({"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "\ud800"}}, "not valid"),
         ({"hook_event_name": "PreToolUse", "tool_name": "EnterWorktree", "tool_input": {}}, "does not know"),

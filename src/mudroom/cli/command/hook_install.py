@@ -55,9 +55,10 @@ _USER_SETTINGS = {
 """The variable that names the directory of an agent's settings, and where it is otherwise."""
 _PROJECT_SETTINGS = {"copilot": ".github", "opencode": ".opencode"}
 _AFTERWARDS = {
-    "codex": "codex runs a hook only when you have trusted it: start codex, /hooks. In a project, it reads .codex only "
-    "if the project is trusted",
-    "gemini": "gemini asks before it runs a hook of a project for the first time",
+    "codex": "codex runs a hook only when you have trusted it: start codex, /hooks. It reads .codex of a trusted "
+    "project only",
+    "gemini": "gemini reads hooks of a project only in a folder that is trusted before it starts, which --skip-trust is "
+    "too late for: --scope user holds in all folders",
     "copilot": "copilot reads hooks of a project only in a trusted folder",
 }
 
@@ -89,7 +90,17 @@ def install(words: Sequence[str], fork: str | None, tools: Sequence[str], contex
         _forget(setup)
     else:
         _remember(setup, record, changes)
+        if setup.agent == "gemini" and setup.is_project:
+            _make_mounts(setup, context)
     return 0
+
+
+def _make_mounts(setup: HookSetup, context: Context) -> None:
+    """Make the directory in which forks are mounted, before the first one is."""
+    from mudroom.cli.project_session import open_session
+
+    with open_session(context):
+        os.makedirs(os.path.dirname(setup.mount), mode=0o700, exist_ok=True)
 
 
 def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> argparse.Namespace:
@@ -107,7 +118,9 @@ def _arguments(words: Sequence[str], fork: str | None, tools: Sequence[str]) -> 
             "--allow-tool", action="append", default=list(tools), metavar="NAME", help="a tool to leave to the agent"
         )
 
-    return parse("hook install", "put an agent's commands and edits through mudroom", None, configure, words, in_order=False)
+    return parse(
+        "hook install", "put an agent's commands and edits through mudroom", None, configure, words, in_order=False
+    )
 
 
 def _setup(args: argparse.Namespace, context: Context) -> tuple[HookSetup, dict[str, Any]]:
@@ -125,8 +138,10 @@ def _setup(args: argparse.Namespace, context: Context) -> tuple[HookSetup, dict[
         mount = vault_path(found.state, project) + b"/mounts/" + os.fsencode(fork)
     else:
         mount = found.state + b"/vaults/*/mounts/" + os.fsencode(fork)
-    texts = [_text(path) for path in (project, settings, mount, own)]
-    return HookSetup(args.agent, args.scope, fork, own_words(), *texts, tools), record
+    setup = HookSetup(
+        args.agent, args.scope, fork, own_words(), _text(project), _text(settings), _text(mount), _text(own), tools
+    )
+    return setup, record
 
 
 def _text(path: bytes) -> str:
@@ -202,7 +217,9 @@ def _read(path: str, setup: HookSetup) -> tuple[str, str | None]:
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         if os.path.islink(path):
-            raise UsageError(f"{path} is a link to {real}, which does not exist", "remove it, or make that file") from None
+            raise UsageError(
+                f"{path} is a link to {real}, which does not exist", "remove it, or make that file"
+            ) from None
         return real, None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
@@ -261,8 +278,10 @@ def _remember(setup: HookSetup, record: Mapping[str, Any], changes: Sequence[_Ch
     files = dict(record.get("files", {}))
     for change in changes:
         known = files.get(change.path)
-        is_known = known is not None and known["installed"] == change.before
-        original = known["original"] if is_known else removed(change.before, change.wanted)
+        if known is not None and known["installed"] == change.before:
+            original = known["original"]
+        else:
+            original = removed(change.before, change.wanted)
         files[change.path] = {"original": original, "installed": change.after}
     text = json.dumps({"agent": setup.agent, "fork": setup.fork, "tools": setup.tools, "files": files}, indent=1)
     path = f"{setup.own}/record.json"
@@ -284,7 +303,9 @@ def _forget(setup: HookSetup) -> None:
 def _print(changes: Sequence[_Change], setup: HookSetup, args: argparse.Namespace, context: Context) -> None:
     done = "removed from" if args.remove else "installed in"
     if context.as_json:
-        rows = [{"path": change.path, "link": change.link or None, "removed": change.after is None} for change in changes]
+        rows = [
+            {"path": change.path, "link": change.link or None, "removed": change.after is None} for change in changes
+        ]
         report = {"schema": "mudroom.hook/1", "agent": setup.agent, "scope": setup.scope, "fork": setup.fork}
         context.terminal.out(json.dumps(report | {"dry_run": args.dry_run, "files": rows}))
         return
@@ -298,11 +319,15 @@ def _print(changes: Sequence[_Change], setup: HookSetup, args: argparse.Namespac
     if not changes:
         context.terminal.say(f"{setup.agent}: nothing to change")
     elif not args.remove and not args.dry_run:
-        context.terminal.say(f"commands and edits of {setup.agent} go into the fork {setup.fork}: mudroom diff {setup.fork}")
+        context.terminal.say(
+            f"commands and edits of {setup.agent} go into the fork {setup.fork}: mudroom diff {setup.fork}"
+        )
         context.terminal.say(f"if the hook gives no answer: {SECOND_LINES[setup.agent]}")
         if setup.agent in _AFTERWARDS:
             context.terminal.note(_AFTERWARDS[setup.agent])
-        context.terminal.note(f"a hook does not confine {setup.agent} itself (docs/HOOKS.md); mudroom {setup.agent} does")
+        context.terminal.note(
+            f"a hook does not confine {setup.agent} itself (docs/HOOKS.md); mudroom {setup.agent} does"
+        )
 
 
 def _difference(change: _Change) -> str:
@@ -310,7 +335,10 @@ def _difference(change: _Change) -> str:
 
     before = (change.before or "").splitlines()
     after = (change.after or "").splitlines()
-    names = ("/dev/null" if change.before is None else change.path, "/dev/null" if change.after is None else change.path)
+    names = (
+        "/dev/null" if change.before is None else change.path,
+        "/dev/null" if change.after is None else change.path,
+    )
     return "\n".join(difflib.unified_diff(before, after, *names, lineterm=""))
 
 
@@ -351,7 +379,9 @@ def print_state(context: Context) -> int:
     for row in rows:
         here = f"{row['here']} here" if row["here"] else "not here"
         tested = f"contract of {row['tested']}" if row["tested"] else "contract from documents, not tried"
-        context.terminal.out(f"{row['agent']:<9} {here:<22} {tested:<36} project: {row['project']}; user: {row['user']}")
+        context.terminal.out(
+            f"{row['agent']:<9} {here:<22} {tested:<36} project: {row['project']}; user: {row['user']}"
+        )
     return 0
 
 
@@ -364,7 +394,9 @@ def _scope_state(agent: str, scope: str, context: Context) -> str:
         return f"cannot be told: {error.message}"
     if not found:
         return f"installed, fork {setup.fork}"
-    return "none" if len(found) >= len(edits(setup)) and all("missing" in fault for fault in found) else "broken (--check)"
+    return (
+        "none" if len(found) >= len(edits(setup)) and all("missing" in fault for fault in found) else "broken (--check)"
+    )
 
 
 def _version(program: str) -> str:
@@ -377,7 +409,10 @@ def _version(program: str) -> str:
         return ""
     directory = os.path.dirname(os.path.realpath(path))
     for _level in range(4):
-        with suppress(OSError, ValueError, KeyError, TypeError), open(f"{directory}/package.json", encoding="utf-8") as file:
+        with (
+            suppress(OSError, ValueError, KeyError, TypeError),
+            open(f"{directory}/package.json", encoding="utf-8") as file,
+        ):
             return str(json.load(file)["version"])
         directory = os.path.dirname(directory)
     return "yes"

@@ -19,6 +19,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import places
 from mudroom.stage.views.preflight import find_project
 from mudroom.typing import Any
+from mudroom.vault.store.store import vault_path
 
 LIMIT = 64 << 20
 """Bytes of an event. A file that is written whole is in it."""
@@ -32,7 +33,7 @@ def answer_event(agent: str, fork: str | None, tools: Sequence[str], context: Co
         given = _answer(agent, fork or agent, tools, context)
     except MudroomError as error:
         given = HookAnswer(DENY, f"mudroom: {error}")
-    except Exception as error:  # an answer that refuses, not a traceback: the agent would go on
+    except Exception as error:  # noqa: BLE001 # an answer that refuses, not a traceback: the agent would go on
         given = HookAnswer(DENY, f"mudroom: its hook failed: {type(error).__name__}: {error}"[:500])
     sys.stdout.write(to_json_text(message(agent, given)) + "\n")
     return 0
@@ -81,6 +82,9 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
         words=exec_words(own_words(), fork, agent, shown),
         mount=mount,
         resolve=os.path.realpath,
+        usual_mount=os.fsdecode(vault_path(os.path.realpath(places(context.environ).state), project))
+        + "/mounts/"
+        + fork,
         tools=tuple(tools),
         prefixed=_is_prefixed(context),
     )

@@ -1,8 +1,8 @@
 """``mudroom shell-shim DIR``: programs named like shells, whose commands run in a fork.
 
 Rules of this file:
-1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are those
-   of the command.
+1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are
+   those of the command.
 2. Without mudroom or the shell it names, it says so in one line and exits with 126.
 3. Inside, SHELL is the real shell and the directory of the shims is not in PATH: there is no mudroom in a fork.
 """
@@ -40,7 +40,9 @@ _SCRIPT = """\
 #!/bin/sh
 # {mark}: its commands run in a fork of the project of the current directory.
 for program in {program} {shell}; do
-    [ -x "$program" ] || {{ echo "{name}: $program is missing, so nothing is run (mudroom shell-shim writes this file)" >&2; exit 126; }}
+    [ -x "$program" ] && continue
+    echo "{name}: $program is missing, so nothing is run (mudroom shell-shim writes this file)" >&2
+    exit 126
 done
 fork=${{MUDROOM_FORK:-{fork}}}
 path=:$PATH:

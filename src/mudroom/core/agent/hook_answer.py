@@ -3,7 +3,7 @@ directory, and all else is refused or left to the agent. Pure, but for the funct
 
 Rules of this file:
 1. An event that deviates from its contract is refused: its event, a name, a type. The reason names what deviates.
-2. A command is one word of ``mudroom exec``: quoted as sh(1) reads it (POSIX, 2.2.2 Single-Quotes), and never looked at.
+2. A command is one word of ``mudroom exec``: quoted as sh(1) reads it (POSIX, 2.2.2), and never looked at.
 3. A path that is written leads into the mounted fork, also after its links are followed. A path outside the project
    may be read, which is the agent's own affair; it is not written.
 4. A link is resolved before the agent opens the path. A process of the fork that replaces a directory by a link in
@@ -15,8 +15,19 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.core.agent.hook_contract import COMMAND, CONTRACTS, EDIT, PATCH, READ, SEARCH, HookContract, ToolContract
+from mudroom.core.agent.hook_contract import (
+    COMMAND,
+    COMMAND_OR_PATCH,
+    CONTRACTS,
+    EDIT,
+    PATCH,
+    READ,
+    SEARCH,
+    HookContract,
+    ToolContract,
+)
 from mudroom.core.agent.hook_patch import PatchError, with_paths
+from mudroom.core.text.regex import regex
 from mudroom.typing import Any, NamedTuple
 
 ALLOW, DENY, PASS = "allow", "deny", "pass"
@@ -40,6 +51,8 @@ class HookPlace(NamedTuple):
     """Return the directory at which the fork is mounted. Raise MudroomError if it cannot be."""
     resolve: Callable[[str], str]
     """realpath(3), also of a path that does not exist."""
+    usual_mount: str = ""
+    """Where the fork is mounted if the user has named no other directory. Commands see it at the project's path."""
     tools: tuple[str, ...] = ()
     """Tools that the user allows: names, or beginnings of names with ``*`` at the end."""
     prefixed: bool = False
@@ -95,8 +108,14 @@ def _other(contract: HookContract, tool: str, allowed: Sequence[str]) -> HookAns
     is_named = any(tool == name or (name.endswith("*") and tool.startswith(name[:-1])) for name in allowed)
     if tool in contract.quiet or tool.startswith(contract.own_tools) or is_named:
         return HookAnswer(PASS)
-    kind = "a tool of an MCP server works" if tool.startswith(contract.mcp) else "a tool that mudroom does not know may work"
-    raise _Denied(f"{_shown(tool)}: {kind} outside the fork (allow it with mudroom hook install --allow-tool {tool[:80]!r})")
+    kind = (
+        "a tool of an MCP server works"
+        if tool.startswith(contract.mcp)
+        else "a tool that mudroom does not know may work"
+    )
+    raise _Denied(
+        f"{_shown(tool)}: {kind} outside the fork (allow it with mudroom hook install --allow-tool {tool[:80]!r})"
+    )
 
 
 def _parsed(text: str) -> object:
@@ -112,9 +131,10 @@ def _parsed(text: str) -> object:
 
 
 def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> dict[str, Any] | None:
-    command = _text(tool, contract.field, arguments)
+    given = _text(tool, contract.field, arguments)
+    command = _in_project(given, place)
     if place.prefixed:
-        return None if contract.directory not in arguments else dict(arguments)
+        return None if command == given else {**arguments, contract.field: command}
     changed = {**arguments, contract.field: command_line(command, place.words)}
     if contract.directory in arguments:
         # mudroom finds its way from the agent's directory; the fork has the same one
@@ -122,6 +142,26 @@ def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place
         if not _is_below(directory, place.project) or not _is_below(place.resolve(directory), place.project):
             raise _Denied(f"{_shown(directory)} is outside the project {place.project}")
     return changed
+
+
+def _in_project(command: str, place: HookPlace) -> str:
+    """Return the command with the project's path for that of the mount, which the agent has from its file tools."""
+    if not place.usual_mount or not _PLAIN.issuperset(place.project):
+        return command
+    return command.replace(place.usual_mount, place.project)
+
+
+_HERE_DOCUMENT = regex(r"(?s)(\s*apply_patch\s+<<\s*(['\"])(\w+)\2[ \t]*\n)(.*)(\n\3\s*)")
+
+
+def _command_or_patch(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> Any:
+    """A here-document with a quoted end is taken as it is (POSIX, 2.7.4). Without quotes it is a command."""
+    command = _text(tool, contract.field, arguments)
+    match = _HERE_DOCUMENT.fullmatch(command) if command.lstrip().startswith("apply_patch") else None
+    if match is None or match.group(3) in match.group(4).split("\n"):
+        return _command(tool, contract, arguments, place)
+    changed = _patch(tool, contract, {contract.field: match.group(4)}, place)
+    return {**arguments, contract.field: match.group(1) + changed[contract.field] + match.group(5)}
 
 
 def command_line(command: str, words: Sequence[str]) -> str:
@@ -170,7 +210,7 @@ def _patch(tool: str, contract: ToolContract, arguments: dict[str, Any], place: 
 
 
 _KINDS: Mapping[str, Callable[..., Any]] = {
-    COMMAND: _command, EDIT: _edit, READ: _read, SEARCH: _search, PATCH: _patch,
+    COMMAND: _command, COMMAND_OR_PATCH: _command_or_patch, EDIT: _edit, READ: _read, SEARCH: _search, PATCH: _patch,
 }  # fmt: skip
 
 

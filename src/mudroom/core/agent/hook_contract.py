@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from mudroom.typing import NamedTuple
 
 COMMAND, EDIT, READ, SEARCH, PATCH = "command", "edit", "read", "search", "patch"
+COMMAND_OR_PATCH = "command or patch"
+"""A shell in which ``apply_patch`` with a here-document is a call of that tool."""
 
 
 class ToolContract(NamedTuple):
@@ -84,7 +86,7 @@ CONTRACTS: Mapping[str, HookContract] = {
         event_field="hook_event_name",
         tool_field="tool_name",
         input_field="tool_input",
-        tools={"Bash": ToolContract(COMMAND, "command"), "apply_patch": ToolContract(PATCH, "command")},
+        tools={"Bash": ToolContract(COMMAND_OR_PATCH, "command"), "apply_patch": ToolContract(PATCH, "command")},
         quiet=frozenset(("update_plan", "view_image", "web_search")),
     ),
     "gemini": HookContract(

@@ -1,4 +1,4 @@
-"""The settings that put an agent's commands and edits through mudroom, and the editing of the files that hold them. Pure.
+"""The settings that put an agent's commands and edits through mudroom, and the edits of their files. Pure.
 
 Rules of this file:
 1. Two lines stand behind each other. The first is the hook. Its command is a guard of sh(1): whatever is not an answer
@@ -28,11 +28,11 @@ PATIENCE = 60
 BEGIN, END = f"# {MARK}: begin", f"# {MARK}: end"
 SCOPES = ("project", "user")
 
-_NO_ANSWER = "mudroom: its hook gave no answer, so this is refused (mudroom hook install AGENT --check says why)"
+_NO_ANSWER = "mudroom: its hook gave no answer, so this is refused (mudroom hook install %s --check says why)"
 _RUN = f'a=$(timeout -k 1 {SECONDS} "$@") && case $a in "{{"*) printf "%s\\n" "$a" && exit 0;; esac; '
-GUARD = _RUN + f'echo "{_NO_ANSWER}" >&2; exit 2'
+_BLOCKS = f'echo "{_NO_ANSWER}" >&2; exit 2'
 """Exit code 2 blocks: claude, codex, gemini, cursor."""
-GUARD_ANSWERS = _RUN + f"""printf '{{"permissionDecision":"deny","permissionDecisionReason":"{_NO_ANSWER}"}}\\n'"""
+_ANSWERS = f"""printf '{{"permissionDecision":"deny","permissionDecisionReason":"{_NO_ANSWER}"}}\\n'"""
 """For an agent of which no exit code is known to block."""
 
 
@@ -116,8 +116,12 @@ def exec_words(program: Sequence[str], fork: str, agent: str, project: str) -> t
     return (*program, "exec", "--quiet", "--fork", fork, "--agent", agent, *(("--project", project) if project else ()))
 
 
-def _guarded(setup: HookSetup, guard: str = GUARD) -> str:
-    return " ".join(map(quote, ("/bin/sh", "-c", guard, MARK, *run_words(setup))))
+def _guard(setup: HookSetup, otherwise: str = _BLOCKS) -> str:
+    return _RUN + otherwise.replace("%s", setup.agent, 1)
+
+
+def _guarded(setup: HookSetup, otherwise: str = _BLOCKS) -> str:
+    return " ".join(map(quote, ("/bin/sh", "-c", _guard(setup, otherwise), MARK, *run_words(setup))))
 
 
 def _has_mark(value: Any) -> bool:
@@ -141,7 +145,7 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
     hook = {
         "type": "command",
         "command": "/bin/sh",
-        "args": ["-c", GUARD, MARK, *run_words(setup)],
+        "args": ["-c", _guard(setup), MARK, *run_words(setup)],
         "timeout": PATIENCE,
     }
     shell = f"{setup.own}/{MARK}-shell"
@@ -157,7 +161,10 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
 def _prefix(setup: HookSetup) -> str:
     words = " ".join(map(quote, exec_words(setup.program, setup.fork, setup.agent, setup.project * setup.is_project)))
     project = "" if setup.is_project else ' ${CLAUDE_PROJECT_DIR:+--project "$CLAUDE_PROJECT_DIR"}'
-    return f'#!/bin/sh\n# {MARK}: all commands of {setup.agent} run in a fork. Without mudroom they do not run.\nexec {words}{project} -- bash -c "$1"\n'
+    return (
+        f"#!/bin/sh\n# {MARK}: all commands of {setup.agent} run in a fork. Without mudroom they do not run.\n"
+        f'exec {words}{project} -- bash -c "$1"\n'
+    )
 
 
 def _gitignore(path: str) -> str:
@@ -168,7 +175,7 @@ def _codex(setup: HookSetup) -> tuple[Edit, ...]:
     hook = {"type": "command", "command": _guarded(setup), "timeout": PATIENCE}
     words = exec_words(setup.program, setup.fork, setup.agent, setup.project * setup.is_project)
     pattern = ", ".join(map(_toml, (*words, "--", "bash", "-c")))
-    writable = f", {_toml(setup.mount)} = \"write\"" if setup.is_project else ""
+    writable = f', {_toml(setup.mount)} = "write"' if setup.is_project else ""
     return (
         _json(f"{setup.settings}/hooks.json", ("hooks", "PreToolUse", APPEND), {"matcher": "*", "hooks": [hook]}),
         BlockEdit(
@@ -198,9 +205,11 @@ def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
     edited: list[Edit] = [
         _json(file, ("hooks", "BeforeTool", APPEND), {"matcher": ".*", "sequential": True, "hooks": [hook]})
     ]
-    if setup.is_project:
-        folder = ("context", "includeDirectories", APPEND)
-        edited.append(JsonEdit(file, folder, setup.mount, _equals(setup.mount)))
+    if (
+        setup.is_project
+    ):  # it reads and writes below its workspace only, and does not start if a part of that is missing
+        mounts = posixpath.dirname(setup.mount)
+        edited.append(JsonEdit(file, ("context", "includeDirectories", APPEND), mounts, _equals(mounts)))
     return tuple(edited)
 
 
@@ -263,7 +272,8 @@ export const MudroomHook = async ({ directory }) => ({
       Object.assign(output.args, answer.args)
       return
     }
-    throw new Error(answer?.deny ?? "mudroom: its hook gave no answer, so this is refused (mudroom hook install opencode --check)")
+    throw new Error(answer?.deny ??
+      "mudroom: its hook gave no answer, so this is refused (mudroom hook install opencode --check says why)")
   },
 })
 """
@@ -279,7 +289,7 @@ def _cursor(setup: HookSetup) -> tuple[Edit, ...]:
 
 
 def _copilot(setup: HookSetup) -> tuple[Edit, ...]:
-    hook = {"type": "command", "bash": _guarded(setup, GUARD_ANSWERS), "timeoutSec": PATIENCE}
+    hook = {"type": "command", "bash": _guarded(setup, _ANSWERS), "timeoutSec": PATIENCE}
     folder = f"{setup.project}/.github/hooks" if setup.is_project else f"{setup.settings}/hooks"
     text = jsonc.add(jsonc.add("", ("version",), 1), ("hooks", "preToolUse", APPEND), hook)
     return (OwnFile(f"{folder}/{MARK}.json", text),)
@@ -320,7 +330,7 @@ def _with(text: str, edit: Edit) -> str:
             raise SettingsError("it is there already and not mudroom's")
         return edit.text
     if isinstance(edit, BlockEdit):
-        _check_toml(text, edit)
+        _check_toml(text)
         newline = "\r\n" if "\r\n" in text else "\n"
         added = newline.join((BEGIN, *edit.lines, END, "")) + text
         _parsed_toml(added)
@@ -330,7 +340,7 @@ def _with(text: str, edit: Edit) -> str:
     return jsonc.add(text, edit.path, edit.value)
 
 
-def _check_toml(text: str, edit: BlockEdit) -> None:
+def _check_toml(text: str) -> None:
     present = _parsed_toml(text)
     for name in ("default_permissions", "sandbox_mode"):
         if name in present:

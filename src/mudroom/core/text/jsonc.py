@@ -18,7 +18,9 @@ APPEND = "+"
 """The last step of a path: a new element of an array."""
 MOST_DEEP = 100
 _SPACE = " \t\r\n"
-_SCALAR = regex(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null')
+_SCALAR = regex(
+    r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null'
+)
 
 
 class JsoncError(ValueError):
@@ -53,9 +55,10 @@ def values_at(node: Node, path: Sequence[str]) -> list[Any]:
     """Return the values at a path: with ``APPEND`` those of all elements."""
     values = [node.value]
     for key in path:
-        kind = list if key == APPEND else dict
-        inner = (value for value in values if isinstance(value, kind))
-        values = [item for value in inner for item in (value if key == APPEND else [value[key]] if key in value else [])]
+        if key == APPEND:
+            values = [item for value in values if isinstance(value, list) for item in value]
+        else:
+            values = [value[key] for value in values if isinstance(value, dict) and key in value]
     return values
 
 
