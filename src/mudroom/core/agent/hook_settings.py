@@ -209,8 +209,12 @@ def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
         setup.is_project
     ):  # it reads and writes below its workspace only, and does not start if a part of that is missing
         mounts = posixpath.dirname(setup.mount)
-        edited.append(JsonEdit(file, ("context", "includeDirectories", APPEND), mounts, _equals(mounts)))
+        edited.append(JsonEdit(file, ("context", "includeDirectories", APPEND), mounts, _is_mounts))
     return tuple(edited)
+
+
+def _is_mounts(value: Any) -> bool:
+    return isinstance(value, str) and value.endswith("/mounts") and "/vaults/" in value
 
 
 def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
@@ -315,6 +319,8 @@ def _json(file: str, path: tuple[str, ...], value: Any) -> JsonEdit:
 def installed(text: str | None, wanted: Sequence[Edit]) -> str:
     """Return the text of a file with these edits, all of one file. ``text`` None: there is none yet. Raise
     SettingsError if the user has something else at their place."""
+    if text is not None and not faults(text, wanted):
+        return text
     current = removed(text, wanted) or ""
     for edit in wanted:
         try:
