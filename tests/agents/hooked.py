@@ -31,6 +31,15 @@ WORDS = {
 EVENTS = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
 
 
+_PATCH = """\
+*** Begin Patch
+*** Update File: calc.py
+@@
+-    return a - b
++    return a + b
+*** End Patch"""
+
+
 class Hooked(Try):
     """A try with a hook. ``program``: mudroom, as a file that a test may break."""
 
@@ -44,6 +53,28 @@ class Hooked(Try):
 
     def repair(self) -> None:
         text = f"#!{sys.executable} -P\nfrom mudroom.cli import main\nmain()\n"
+        self.program.write_text(text)
+        self.program.chmod(0o755)
+
+    def record_to(self, directory: Path) -> None:
+        """Keep each event and its answer, as files of a number."""
+        directory.mkdir()
+        real = self.program.parent / "real/mudroom"
+        real.parent.mkdir()
+        self.program.rename(real)
+        text = f"""#!{sys.executable} -P
+import os, subprocess, sys
+words = [{str(real)!r}, *sys.argv[1:]]
+if "hook" not in sys.argv:
+    os.execv(words[0], words)
+event = sys.stdin.buffer.read()
+answer = subprocess.run(words, input=event, capture_output=True).stdout
+number = len(os.listdir({str(directory)!r}))
+for name, data in (("event", event), ("answer", answer)):
+    with open(f"{directory}/{{number:02}}-{{name}}", "wb") as stream:
+        stream.write(data)
+sys.stdout.buffer.write(answer)
+"""
         self.program.write_text(text)
         self.program.chmod(0o755)
 
@@ -76,10 +107,13 @@ class Hooked(Try):
 
     def hooked_steps(self) -> tuple[Step, ...]:
         calc, new = str(self.project / "calc.py"), str(self.project / "notes.md")
+        edit = f"sed -i 's/a - b/a + b/' '{calc}'"
+        if self.agent.name == "codex":
+            edit = f"apply_patch <<'EOF'\n{_PATCH}\nEOF"
         return (
             Step("shell", 'echo "it\'s 2" >made; pwd'),
             Step("read", f"cat '{calc}'", "read", calc),
-            Step("edit", f"sed -i 's/a - b/a + b/' '{calc}'", "edit", calc, "return a - b", "return a + b"),
+            Step("edit", edit, "edit", calc, "return a - b", "return a + b"),
             Step("write", f"echo new >'{new}'", "write", new, content="new\n"),
             Step("outside", f"echo x >'{self.other}/x'", "write", str(self.other / "x"), content="x\n"),
             Step("see", "cat calc.py notes.md made"),

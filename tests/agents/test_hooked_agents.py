@@ -4,8 +4,11 @@ mudroom gives no answer the project's bytes stay.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,9 @@ from real_agents import BY_NAME, RealAgent
 
 HOOKED = tuple(BY_NAME[name] for name in ("claude", "codex", "gemini", "opencode"))
 every_agent = pytest.mark.parametrize("agent", HOOKED, ids=lambda agent: agent.name)
+
+
+pytestmark = pytest.mark.limit(240)
 
 
 @pytest.fixture
@@ -78,6 +84,48 @@ def test_the_second_line_holds_without_the_hook(here: Hooked) -> None:
     server, ended = here.play()
     said = (ended.output[-3000:], server.results, server.errors)
     assert {**here.everything(), "other": ()} == {**before, "other": ()}, said
+
+
+FIXTURES = Path(__file__).resolve().parents[1] / "core/agent/hook_events"
+
+
+@pytest.mark.deep
+@every_agent
+def test_the_contract_is_the_recorded_one(here: Hooked, tmp_path: Path) -> None:
+    """``MUDROOM_RECORD=1`` writes the record, which the normal tier reads, anew."""
+    here.install()
+    recorded = tmp_path / "recorded"
+    here.record_to(recorded)
+    here.play()
+    [mounts] = here.home.glob(".local/state/mudroom/vaults/*/mounts")
+    mount = f"{mounts}/{here.agent.name}"
+    rows = []
+    for path in sorted(recorded.glob("*-event")):
+        event, answer = path.read_text(), path.with_name(path.name.replace("event", "answer")).read_text()
+        rows.append({"event": neutral(event, mount, here), "answer": neutral(answer, mount, here)})
+    content = {"agent": here.agent.name, "version": here.agent.version, "events": rows}
+    fixture = FIXTURES / f"{here.agent.name}.json"
+    if os.environ.get("MUDROOM_RECORD"):
+        fixture.write_text(json.dumps(content, indent=1) + "\n")
+    assert shape(json.loads(fixture.read_text())) == shape(content)
+
+
+def neutral(text: str, mount: str, here: Hooked) -> Any:
+    """Return a message with the paths of the test of its pure half, and without what differs each time."""
+    text = text.replace(mount, "/state/mounts/a").replace(str(here.project), "/home/u/proj")
+    text = text.replace(str(here.program.parent / "real/mudroom"), "/usr/bin/mudroom").replace(str(here.home), "/home/u")
+    value = json.loads(text)
+    return {key: "x" if key in VARYING else inner for key, inner in value.items()}
+
+
+VARYING = ("session_id", "turn_id", "transcript_path", "prompt_id", "tool_use_id", "timestamp", "permission_mode")
+
+
+def shape(value: Any) -> Any:
+    """Return the keys of a value and the types of what they hold."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    return [shape(inner) for inner in value] if isinstance(value, list) else type(value).__name__
 
 
 @pytest.mark.deep

@@ -61,7 +61,7 @@ def claude(cli: Cli, tool: str, *options: str, **arguments: Any) -> Any:
 
 
 def test_commands_and_edits_meet_in_the_fork(cli: Cli) -> None:
-    command = claude(cli, "Bash", command="echo \"it's\" >made; pwd")
+    command = claude(cli, "Bash", command='echo "it\'s" >made; pwd')
     assert command["permissionDecision"] == "allow"
     done = subprocess.run(
         ["bash", "-c", command["updatedInput"]["command"]],
@@ -76,7 +76,9 @@ def test_commands_and_edits_meet_in_the_fork(cli: Cli) -> None:
     Path(edited).write_text("return a + b\n")
     assert Path(edited).with_name("made").read_text() == "it's\n"
     seen = claude(cli, "Bash", command=f"cat {edited}")["updatedInput"]["command"]
-    done = subprocess.run(["bash", "-c", seen], cwd=cli.place.project, env=cli.environment, capture_output=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", seen], cwd=cli.place.project, env=cli.environment, capture_output=True, check=False
+    )
     assert done.stdout == b"return a + b\n", done.stderr
     assert (cli.place.project / "calc.py").read_text() == "return a - b\n"
     assert os.listdir(cli.place.project) == ["calc.py"]
@@ -157,7 +159,7 @@ def test_installing_twice_checking_and_removing(cli: Cli, agent: str, scope: str
 @pytest.mark.parametrize("agent", SHARED)
 def test_a_user_s_file_is_kept_byte_for_byte(cli: Cli, agent: str) -> None:
     path = cli.place.project / SHARED[agent]
-    users = b"# mine\r\n[tui]\r\na = 1\r\n" if agent == "codex" else b"{ // mine\r\n\t\"x\": [1,],\r\n}\r\n"
+    users = b"# mine\r\n[tui]\r\na = 1\r\n" if agent == "codex" else b'{ // mine\r\n\t"x": [1,],\r\n}\r\n'
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(users)
     path.chmod(0o640)

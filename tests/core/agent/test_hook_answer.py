@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import shlex
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from mudroom.core.agent.hook_answer import HookPlace, answer, command_line, message, quote
 from mudroom.core.agent.hook_contract import CONTRACTS
 from mudroom.core.agent.hook_patch import PatchError, with_paths
+from mudroom.core.agent.hook_settings import exec_words
 
 EVENTS = Path(__file__).with_name("hook_events")
 PROJECT, MOUNT, HOME = "/home/u/proj", "/state/mounts/a", "/home/u"
@@ -272,7 +274,7 @@ def test_no_event_raises_and_none_is_passed_on_that_writes(agent: str, event: An
     json.dumps(message(agent, given))
 
 
-@pytest.mark.parametrize("path", sorted(EVENTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [EVENTS / name for name in sorted(os.listdir(EVENTS))], ids=lambda path: path.stem)
 def test_recorded_events_are_answered(path: Path) -> None:
     """The events are those of the agents' versions in the table, with the paths replaced; the answers are what those
     versions took."""
@@ -280,5 +282,6 @@ def test_recorded_events_are_answered(path: Path) -> None:
     agent = recorded["agent"]
     assert recorded["version"] == CONTRACTS[agent].tested
     for row in recorded["events"]:
-        given = answer(agent, row["event"], place(words=("/usr/bin/mudroom", "exec", "--fork", agent)))
+        words = exec_words(("/usr/bin/mudroom",), agent, agent, PROJECT)
+        given = answer(agent, row["event"], place(words=words, prefixed=agent == "claude"))
         assert message(agent, given) == row["answer"], row["event"]
