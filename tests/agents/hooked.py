@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model_server import ModelServer
-from real_agents import Ended, RealAgent, Try
+from real_agents import MUDROOM, Ended, RealAgent, Try
 from scenario import Step
 
 BREAKS = {
@@ -50,6 +50,11 @@ class Hooked(Try):
         self.repair()
         self.environ["PWD"] = str(self.project)
         self.environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"  # --skip-trust comes too late for hooks of a project
+
+    def close(self) -> None:
+        """Unmount the fork, whatever became of mudroom's program."""
+        self.run((*MUDROOM, "unmount", self.agent.name), self.environ)
+        super().close()
 
     def repair(self) -> None:
         text = f"#!{sys.executable} -P\nfrom mudroom.cli import main\nmain()\n"
