@@ -33,7 +33,7 @@ def place(links: Mapping[str, str] | None = None, **changed: Any) -> HookPlace:
                 return resolve(target + path[len(link) :])
         return posixpath.normpath(path)
 
-    here = HookPlace(PROJECT, PROJECT, HOME, WORDS, lambda: MOUNT, resolve)
+    here = HookPlace(PROJECT, PROJECT, HOME, "a", WORDS, lambda: MOUNT, resolve)
     return here._replace(**changed)
 
 
@@ -52,11 +52,17 @@ def test_a_command_is_one_word_of_the_line(command: str) -> None:
 
 
 def test_a_command_keeps_its_other_arguments() -> None:
-    given = claude("Bash", command="rm -rf ..; echo 'x'", run_in_background=True, timeout=5)
+    given = claude("Bash", command="rm -rf ..; echo 'x'", description="x", timeout=5)
     assert given.decision == "allow"
     line = given.arguments["command"]
     assert shlex.split(line)[-1] == "rm -rf ..; echo 'x'"
-    assert {**given.arguments, "command": ""} == {"command": "", "run_in_background": True, "timeout": 5}
+    assert {**given.arguments, "command": ""} == {"command": "", "description": "x", "timeout": 5}
+
+
+def test_a_command_in_the_background_is_refused() -> None:
+    """It would hold the fork: the next command would wait for ever."""
+    assert "mudroom exec --background --fork a" in claude("Bash", command="make", run_in_background=True).reason
+    assert claude("Bash", command="make", run_in_background=False).decision == "allow"
 
 
 def test_a_command_that_calls_mudroom_itself_is_staged_as_well() -> None:

@@ -79,6 +79,7 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
         project=shown,
         directory=os.path.realpath(directory),
         home=os.fsdecode(home),
+        fork=fork,
         words=exec_words(own_words(), fork, agent, shown),
         mount=mount,
         resolve=os.path.realpath,

@@ -45,6 +45,7 @@ class HookPlace(NamedTuple):
     directory: str
     """The agent's current directory."""
     home: str
+    fork: str
     words: tuple[str, ...]
     """``mudroom exec`` with all its options, up to ``--``."""
     mount: Callable[[], str]
@@ -132,6 +133,11 @@ def _parsed(text: str) -> object:
 
 def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> dict[str, Any] | None:
     given = _text(tool, contract.field, arguments)
+    if contract.background and arguments.get(contract.background):
+        raise _Denied(
+            "a command in the background would hold the fork, and others would wait for its end (the user may start it: "
+            f"mudroom exec --background --fork {place.fork} -- …)"
+        )
     command = _in_project(given, place)
     if place.prefixed:
         return None if command == given else {**arguments, contract.field: command}

@@ -28,6 +28,8 @@ class ToolContract(NamedTuple):
     """The argument with the command line, the path or the patch."""
     directory: str = ""
     """The argument that names the directory in which it works; it may be left out."""
+    background: str = ""
+    """The argument that lets a command go on while others run."""
 
 
 class HookContract(NamedTuple):
@@ -63,7 +65,7 @@ CONTRACTS: Mapping[str, HookContract] = {
         tool_field="tool_name",
         input_field="tool_input",
         tools={
-            "Bash": ToolContract(COMMAND, "command"),
+            "Bash": ToolContract(COMMAND, "command", background="run_in_background"),
             **_files(EDIT, "file_path", "Edit", "Write", "MultiEdit"),
             "NotebookEdit": ToolContract(EDIT, "notebook_path"),
             "NotebookRead": ToolContract(READ, "notebook_path"),
@@ -97,7 +99,7 @@ CONTRACTS: Mapping[str, HookContract] = {
         tool_field="tool_name",
         input_field="tool_input",
         tools={
-            "run_shell_command": ToolContract(COMMAND, "command", "dir_path"),
+            "run_shell_command": ToolContract(COMMAND, "command", "dir_path", "is_background"),
             **_files(EDIT, "file_path", "write_file", "replace"),
             "read_file": ToolContract(READ, "file_path"),
             "list_directory": ToolContract(READ, "dir_path"),

@@ -159,12 +159,21 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
 
 
 def _prefix(setup: HookSetup) -> str:
-    words = " ".join(map(quote, exec_words(setup.program, setup.fork, setup.agent, setup.project * setup.is_project)))
-    project = "" if setup.is_project else ' ${CLAUDE_PROJECT_DIR:+--project "$CLAUDE_PROJECT_DIR"}'
-    return (
-        f"#!/bin/sh\n# {MARK}: all commands of {setup.agent} run in a fork. Without mudroom they do not run.\n"
-        f'exec {words}{project} -- bash -c "$1"\n'
-    )
+    program = " ".join(map(quote, setup.program))
+    options = f"--agent {setup.agent} " + (f"--project {quote(setup.project)}" if setup.is_project else _USERS_PROJECT)
+    return _PREFIX.format(program=program, fork=quote(setup.fork), options=options)
+
+
+_USERS_PROJECT = '${CLAUDE_PROJECT_DIR:+--project "$CLAUDE_PROJECT_DIR"}'
+_PREFIX = f"""\
+#!/bin/sh
+# {MARK}: all commands of claude run in forks. Without mudroom they do not run.
+# Its tools end with pwd. Others are MCP servers and hooks of the user: a server would hold the fork for its whole life.
+case $1 in
+    *" && pwd -P >| "*) exec {{program}} exec --quiet --fork {{fork}} {{options}} -- bash -c "$1" ;;
+esac
+exec {{program}} exec --quiet {{options}} -- bash -c "$1"
+"""
 
 
 def _gitignore(path: str) -> str:
