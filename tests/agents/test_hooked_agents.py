@@ -113,7 +113,9 @@ def test_the_contract_is_the_recorded_one(here: Hooked, tmp_path: Path) -> None:
 def neutral(text: str, mount: str, here: Hooked) -> Any:
     """Return a message with the paths of the test of its pure half, and without what differs each time."""
     text = text.replace(mount, "/state/mounts/a").replace(str(here.project), "/home/u/proj")
-    text = text.replace(str(here.program.parent / "real/mudroom"), "/usr/bin/mudroom").replace(str(here.home), "/home/u")
+    text = text.replace(str(here.program.parent / "real/mudroom"), "/usr/bin/mudroom").replace(
+        str(here.home), "/home/u"
+    )
     value = json.loads(text)
     return {key: "x" if key in VARYING else inner for key, inner in value.items()}
 

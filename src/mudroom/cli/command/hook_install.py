@@ -57,8 +57,8 @@ _PROJECT_SETTINGS = {"copilot": ".github", "opencode": ".opencode"}
 _AFTERWARDS = {
     "codex": "codex runs a hook only when you have trusted it: start codex, /hooks. It reads .codex "
     "of a trusted project only",
-    "gemini": "gemini reads hooks of a project only in a folder that is trusted before it starts, which --skip-trust is "
-    "too late for: --scope user holds in all folders",
+    "gemini": "gemini reads hooks of a project only in a folder that is trusted before it starts, which --skip-trust "
+    "is too late for: --scope user holds in all folders",
     "copilot": "copilot reads hooks of a project only in a trusted folder",
 }
 

@@ -12,7 +12,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.agent.hook_contract import (
@@ -135,7 +134,7 @@ def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place
     given = _text(tool, contract.field, arguments)
     if contract.background and arguments.get(contract.background):
         raise _Denied(
-            "a command in the background would hold the fork, and others would wait for its end (the user may start it: "
+            "a command in the background would hold the fork, and others would wait for its end (the user may run "
             f"mudroom exec --background --fork {place.fork} -- …)"
         )
     command = _in_project(given, place)
@@ -272,8 +271,13 @@ def _inside(path: str, place: HookPlace, *, writes: bool = False) -> str | None:
 def _absolute(path: str, place: HookPlace) -> str:
     if path == "~" or path.startswith("~/"):
         path = place.home + path[1:]
-    absolute = posixpath.normpath(posixpath.join(place.directory, path))
-    return absolute[1:] if absolute.startswith("//") else absolute  # POSIX leaves two of them to the system
+    parts: list[str] = []
+    for part in (path if path.startswith("/") else f"{place.directory}/{path}").split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -12,7 +12,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.core.agent.hook_answer import quote
@@ -217,7 +216,7 @@ def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
     if (
         setup.is_project
     ):  # it reads and writes below its workspace only, and does not start if a part of that is missing
-        mounts = posixpath.dirname(setup.mount)
+        mounts = setup.mount.rpartition("/")[0]
         edited.append(JsonEdit(file, ("context", "includeDirectories", APPEND), mounts, _is_mounts))
     return tuple(edited)
 
@@ -231,7 +230,7 @@ def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
     words = exec_words(setup.program, setup.fork, setup.agent, setup.project * setup.is_project)
     line = " ".join(map(quote, (*words, "--", "bash", "-c"))) + " *"
     if setup.is_project:
-        places = (posixpath.relpath(setup.mount, setup.project), setup.mount[1:])
+        places = (_relative(setup.mount, setup.project), setup.mount[1:])
     else:
         places = ("../*" + setup.mount, setup.mount[1:])
     rules: dict[str, Any] = {
@@ -245,6 +244,14 @@ def _opencode(setup: HookSetup) -> tuple[Edit, ...]:
         _json(file, ("plugin", APPEND), f"file://{_url(plugin)}"),
         *(JsonEdit(file, ("permission", kind), rule, _allows_mudroom) for kind, rule in rules.items()),
     )
+
+
+def _relative(path: str, start: str) -> str:
+    """Return a real path as seen from another."""
+    to, down = start.split("/"), path.split("/")
+    while to and down and to[0] == down[0]:
+        del to[0], down[0]
+    return "/".join([".."] * len(to) + down)
 
 
 def _allows_mudroom(value: Any) -> bool:

@@ -27,31 +27,31 @@ class JsoncError(ValueError):
     """Not JSON, or not editable at this path. The message is one line."""
 
 
-class Node(NamedTuple):
+class JsonNode(NamedTuple):
     kind: str
     """object, array or scalar."""
     start: int
     end: int
     value: Any
-    children: tuple[Child, ...] = ()
+    children: tuple[JsonChild, ...] = ()
 
 
-class Child(NamedTuple):
+class JsonChild(NamedTuple):
     key: str
     """Of a member; empty for an element."""
     start: int
     """Of the key, or of the element."""
-    node: Node
+    node: JsonNode
     comma: int
     """Offset of the comma behind it, or -1."""
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> JsonNode:
     """Return the document. Raise JsoncError if it is not JSON with comments."""
     return _Scanner(text).document()
 
 
-def values_at(node: Node, path: Sequence[str]) -> list[Any]:
+def values_at(node: JsonNode, path: Sequence[str]) -> list[Any]:
     """Return the values at a path: with ``APPEND`` those of all elements."""
     values = [node.value]
     for key in path:
@@ -102,7 +102,7 @@ def remove(text: str, path: Sequence[str], is_ours: Callable[[Any], bool], *, ke
         text = _cut(text, *chain[at])
 
 
-def _find(node: Node, path: tuple[str, ...], is_ours: Callable[[Any], bool]) -> list[tuple[Node, int]] | None:
+def _find(node: JsonNode, path: tuple[str, ...], is_ours: Callable[[Any], bool]) -> list[tuple[JsonNode, int]] | None:
     """Return the containers on the way to the value, each with the index of the child that leads on."""
     if not path:
         return [] if is_ours(node.value) else None
@@ -120,7 +120,7 @@ def _nested(path: Sequence[str], value: Any) -> Any:
     return value
 
 
-def _insert(text: str, node: Node, value: Any, depth: int, key: str | None = None) -> str:
+def _insert(text: str, node: JsonNode, value: Any, depth: int, key: str | None = None) -> str:
     unit, newline = _style(text)
     written = _written(value, depth + 1, unit, newline)
     if key is not None:
@@ -139,7 +139,7 @@ def _insert(text: str, node: Node, value: Any, depth: int, key: str | None = Non
     return text[:end] + comma + text[end:place] + lead + written + trailing + text[place:]
 
 
-def _cut(text: str, node: Node, index: int) -> str:
+def _cut(text: str, node: JsonNode, index: int) -> str:
     """Return the text without a child, its comma and the white space before it."""
     child = node.children[index]
     start = child.start
@@ -194,14 +194,14 @@ class _Scanner:
         self._text = text
         self._at = 1 if text.startswith("\ufeff") else 0
 
-    def document(self) -> Node:
+    def document(self) -> JsonNode:
         node = self._value(0)
         self._skip()
         if self._at < len(self._text):
             raise self._error("there is more behind its end")
         return node
 
-    def _value(self, depth: int) -> Node:
+    def _value(self, depth: int) -> JsonNode:
         self._skip()
         if depth > MOST_DEEP:
             raise self._error("it is nested too deeply")
@@ -212,19 +212,19 @@ class _Scanner:
             return self._container("array", "]", depth)
         return self._scalar()
 
-    def _scalar(self) -> Node:
+    def _scalar(self) -> JsonNode:
         import json
 
         match = _SCALAR.match(self._text, self._at)
         if match is None:
             raise self._error("a value is missing" if self._at < len(self._text) else "it ends too early")
         self._at = match.end()
-        return Node("scalar", match.start(), match.end(), json.loads(match.group()))
+        return JsonNode("scalar", match.start(), match.end(), json.loads(match.group()))
 
-    def _container(self, kind: str, close: str, depth: int) -> Node:
+    def _container(self, kind: str, close: str, depth: int) -> JsonNode:
         start = self._at
         self._at += 1
-        children: list[Child] = []
+        children: list[JsonChild] = []
         while True:
             self._skip()
             if self._text.startswith(close, self._at):
@@ -237,9 +237,9 @@ class _Scanner:
             value: Any = {child.key: child.node.value for child in children}
         else:
             value = [child.node.value for child in children]
-        return Node(kind, start, self._at, value, tuple(children))
+        return JsonNode(kind, start, self._at, value, tuple(children))
 
-    def _child(self, kind: str, depth: int) -> Child:
+    def _child(self, kind: str, depth: int) -> JsonChild:
         key, start = "", self._at
         if kind == "object":
             name = self._scalar()
@@ -256,7 +256,7 @@ class _Scanner:
         if self._text.startswith(",", self._at):
             comma = self._at
             self._at += 1
-        return Child(key, start, node, comma)
+        return JsonChild(key, start, node, comma)
 
     def _skip(self) -> None:
         """Skip white space and comments."""
