@@ -95,6 +95,23 @@ def test_what_is_not_an_event_is_refused(cli: Cli, agent: str, text: str) -> Non
     assert "den" in json.dumps(run(cli, agent, text))
 
 
+def test_commands_are_left_to_the_prefix_of_the_installation_only(cli: Cli) -> None:
+    """Settings of a project may set the variable, too."""
+    shell = cli.place.root / "mudroom-hook-shell"
+    shell.write_text("#!/bin/sh\n")
+    shell.chmod(0o755)
+    event = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}, "cwd": "/"}
+    options = ("--project", str(cli.place.project))
+    cli.environment["CLAUDE_CODE_SHELL_PREFIX"] = str(shell)
+    assert run(cli, "claude", event, *options, "--prefix", str(shell)) == {}
+    assert run(cli, "claude", event, *options)["hookSpecificOutput"]["permissionDecision"] == "allow"
+    assert run(cli, "claude", event, *options, "--prefix", "/other")["hookSpecificOutput"]["updatedInput"]
+    shell.chmod(0o644)
+    assert run(cli, "claude", event, *options, "--prefix", str(shell)) != {}
+    del cli.environment["CLAUDE_CODE_SHELL_PREFIX"]
+    assert run(cli, "claude", event, *options, "--prefix", str(shell)) != {}
+
+
 def test_a_place_that_is_no_project_is_refused(cli: Cli) -> None:
     event = {"hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": {"file_path": "x"}, "cwd": "/"}
     answer = run(cli, "claude", event, cwd=Path("/"))["hookSpecificOutput"]

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -184,8 +183,7 @@ def test_subprocess_of_python(shims: Shims) -> None:
 def test_vim(place: Place) -> None:
     vim = program("vim")
     shims = _without_space(place)
-    environment: Mapping[str, str] = {"SHELL": shims.bash, "TERM": "dumb"}
-    shims.run(vim, "-u", "NONE", "-es", "-c", "!echo vim >b", "-c", "qa!", **environment)
+    shims.run(vim, "-u", "NONE", "-es", "-c", "!echo vim >b", "-c", "qa!", SHELL=shims.bash, TERM="dumb")
     assert shims.files() == set()
     assert "+vim" in shims.fork()
 

@@ -29,6 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-tool", action="append", metavar="NAME", help="a tool to leave to the agent; * at the end for several"
     )
+    parser.add_argument(
+        "--prefix", metavar="PROGRAM", help="for run: what the agent starts its commands with, if it is set"
+    )
     parser.add_argument("words", nargs=REMAINDER, metavar="install|run AGENT", help="without: the state of each agent")
 
 
@@ -39,7 +42,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
         if len(rest) != 1:
             raise UsageError("hook run takes the name of one agent", "mudroom hook run claude")
-        return answer_event(rest[0], args.fork, args.allow_tool or (), context)
+        return answer_event(rest[0], args.fork, args.allow_tool or (), context, args.prefix)
     if action == "install":
         from mudroom.cli.command.hook_install import install
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.hook_answer import DENY, HookAnswer, HookPlace, answer, message
 from mudroom.core.agent.hook_contract import CONTRACTS
-from mudroom.core.agent.hook_settings import MARK, exec_words
+from mudroom.core.agent.hook_settings import exec_words
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import places
@@ -25,12 +25,15 @@ LIMIT = 64 << 20
 """Bytes of an event. A file that is written whole is in it."""
 
 
-def answer_event(agent: str, fork: str | None, tools: Sequence[str], context: Context) -> int:
-    """Print the answer to the event on stdin. Return 0. Raise UsageError if the agent is not known."""
+def answer_event(
+    agent: str, fork: str | None, tools: Sequence[str], context: Context, prefix: str | None = None
+) -> int:
+    """Print the answer to the event on stdin. Return 0. Raise UsageError if the agent is not known. ``prefix``: the
+    program by which the agent may start commands in the fork itself."""
     if agent not in CONTRACTS:
         raise UsageError(f"there is no hook for {agent!r}", "known: " + ", ".join(CONTRACTS))
     try:
-        given = _answer(agent, fork or agent, tools, context)
+        given = _answer(agent, fork or agent, tools, context, _is_prefixed(prefix, context))
     except MudroomError as error:
         given = HookAnswer(DENY, f"mudroom: {error}")
     except Exception as error:  # noqa: BLE001 # an answer that refuses, not a traceback: the agent would go on
@@ -39,7 +42,7 @@ def answer_event(agent: str, fork: str | None, tools: Sequence[str], context: Co
     return 0
 
 
-def _answer(agent: str, fork: str, tools: Sequence[str], context: Context) -> HookAnswer:
+def _answer(agent: str, fork: str, tools: Sequence[str], context: Context, prefixed: bool) -> HookAnswer:
     data = _event()
     if len(data) > LIMIT:
         return HookAnswer(DENY, f"mudroom: the event is larger than {LIMIT >> 20} MB")
@@ -49,7 +52,8 @@ def _answer(agent: str, fork: str, tools: Sequence[str], context: Context) -> Ho
         event = json.loads(data)
     except (ValueError, RecursionError) as error:
         return HookAnswer(DENY, f"mudroom: the hook's message is not JSON ({error}), so nothing is run")
-    return answer(agent, event, _place(agent, fork, tools, event, context))
+    place = _place(agent, fork, tools, event, context)
+    return answer(agent, event, place._replace(prefixed=prefixed))
 
 
 def _event() -> bytes:
@@ -87,7 +91,6 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
         + "/mounts/"
         + fork,
         tools=tuple(tools),
-        prefixed=_is_prefixed(context),
     )
 
 
@@ -100,10 +103,11 @@ def own_words() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "mudroom")
 
 
-def _is_prefixed(context: Context) -> bool:
-    """Return whether the agent itself starts each command by mudroom's prefix, which an installation makes."""
-    prefix = os.fsdecode(context.environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b""))
-    return prefix.startswith("/") and os.path.basename(prefix) == f"{MARK}-shell" and os.access(prefix, os.X_OK)
+def _is_prefixed(prefix: str | None, context: Context) -> bool:
+    """Return whether the agent starts each command by this program. Its path comes from the installation, not from the
+    environment alone, which settings of a project may change."""
+    used = context.environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b"")
+    return prefix is not None and used == os.fsencode(prefix) and os.access(prefix, os.X_OK)
 
 
 def _mount(fork: str, project: bytes, context: Context) -> str:

@@ -107,7 +107,13 @@ def run_words(setup: HookSetup) -> tuple[str, ...]:
     """Return the command that answers an event."""
     project = ("--project", setup.project) if setup.is_project else ()
     tools = [word for tool in setup.tools for word in ("--allow-tool", tool)]
-    return (*setup.program, "hook", "--fork", setup.fork, *project, *tools, "run", setup.agent)
+    prefix = ("--prefix", shell_prefix(setup)) if setup.agent == "claude" else ()
+    return (*setup.program, "hook", "--fork", setup.fork, *project, *prefix, *tools, "run", setup.agent)
+
+
+def shell_prefix(setup: HookSetup) -> str:
+    """Return the program with which claude starts its commands."""
+    return f"{setup.own}/{MARK}-shell"
 
 
 def exec_words(program: Sequence[str], fork: str, agent: str, project: str) -> tuple[str, ...]:
@@ -147,7 +153,7 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
         "args": ["-c", _guard(setup), MARK, *run_words(setup)],
         "timeout": PATIENCE,
     }
-    shell = f"{setup.own}/{MARK}-shell"
+    shell = shell_prefix(setup)
     rule = f"Edit(/{_gitignore(setup.project)}/**)" if setup.is_project else "Edit(./**)"
     return (
         OwnFile(shell, _prefix(setup), 0o755),
