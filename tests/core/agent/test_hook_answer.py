@@ -65,9 +65,14 @@ def test_a_command_in_the_background_is_refused() -> None:
     assert claude("Bash", command="make", run_in_background=False).decision == "allow"
 
 
-def test_a_command_that_calls_mudroom_itself_is_staged_as_well() -> None:
-    line = command_line("mudroom apply a", WORDS)
-    assert shlex.split(claude("Bash", command=line).arguments["command"])[-1] == line
+@given(st.text("ab '\"\\;$`\n", min_size=1, max_size=8), st.text("a '\";", max_size=4))
+def test_only_a_line_of_the_hook_itself_is_not_staged_again(command: str, more: str) -> None:
+    """With a hook in both scopes, the second one meets the line of the first."""
+    line = command_line(command, WORDS)
+    assert claude("Bash", command=line).arguments == {"command": line}
+    changed = shlex.split(claude("Bash", command=line + more).arguments["command"])
+    assert changed[:-1] == [*WORDS, "--", "bash", "-c"]
+    assert changed[-1] in (line + more, command + more)
 
 
 def test_a_directory_outside_is_refused() -> None:

@@ -140,7 +140,8 @@ def _command(tool: str, contract: ToolContract, arguments: dict[str, Any], place
     command = _in_project(given, place)
     if place.prefixed:
         return None if command == given else {**arguments, contract.field: command}
-    changed = {**arguments, contract.field: command_line(command, place.words)}
+    line = command if _is_staged(command, place.words) else command_line(command, place.words)
+    changed = {**arguments, contract.field: line}
     if contract.directory in arguments:
         # mudroom finds its way from the agent's directory; the fork has the same one
         directory = _absolute(_text(tool, contract.directory, arguments), place)
@@ -172,6 +173,14 @@ def _command_or_patch(tool: str, contract: ToolContract, arguments: dict[str, An
 def command_line(command: str, words: Sequence[str]) -> str:
     """Return the line that runs a command line in the fork."""
     return " ".join(map(quote, (*words, "--", "bash", "-c", command)))
+
+
+def _is_staged(command: str, words: Sequence[str]) -> bool:
+    """Return whether a command is such a line already, character by character: of a hook in the other scope."""
+    beginning = command_line("x", words)[:-1]
+    word = command[len(beginning) :]
+    inner = word[1:-1].replace("'\"'\"'", "'") if word.startswith("'") else word
+    return command.startswith(beginning) and bool(inner) and quote(inner) == word
 
 
 def quote(word: str) -> str:
