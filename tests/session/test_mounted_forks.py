@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, act_as, full_listing
 from mudroom.core.result import Result
-from mudroom.errors import MudroomError, UsageError
-from mudroom.session import Session
+from mudroom.errors import ForkMoved, MudroomError, Unsupported, UsageError
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
 from mudroom.stage.views.mount import Kind, is_mounted
+from mudroom.vault.forks import mount as vault_mount
+from mudroom.vault.forks import stacking
+from mudroom.vault.store.mount_note import MountNote, write_note
 
 pytestmark = pytest.mark.both_users
 
@@ -28,16 +38,16 @@ server.serve_forever()"""
 PYTHON = os.fsencode(os.path.realpath(sys.executable))
 
 
-def _is_there(kind: str) -> bool:
-    if kind == "overlay":
-        return os.geteuid() == 0
-    return kind == "copy" or (bool(shutil.which("fuse-overlayfs")) and os.access("/dev/fuse", os.R_OK | os.W_OK))
+KINDS = [*(["overlay"] if os.geteuid() == 0 else []), "fuse", "copy"]
+"""The kernel mounts for root alone."""
+HAS_FUSE = bool(shutil.which("fuse-overlayfs")) and os.access("/dev/fuse", os.R_OK | os.W_OK)
+EDITOR = next(filter(None, map(shutil.which, ("vim", "vim.tiny"))), "vi")
 
 
-@pytest.fixture(params=["overlay", "fuse", "copy"])
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    if not _is_there(request.param):
-        pytest.skip(f"a mount by {request.param} cannot be had here")
+    if request.param == "fuse" and not HAS_FUSE:
+        pytest.skip("a mount by fuse cannot be had here")
     chosen: Kind = request.param
     return chosen
 
@@ -100,7 +110,6 @@ def test_commands_and_the_user_see_one_truth(place: Place, session: Session, kin
 
 
 def test_file_tools_work_in_the_mount(session: Session, kind: Kind) -> None:
-    files = session.forks.files("f") if session.vault.find("f") else None
     session.forks.new("f")
     files = session.forks.files("f")
     files.write("buffered", "before the mount\n")
@@ -145,10 +154,9 @@ def mounted_new(session: Session, kind: Kind) -> Path:
     return mounted(session, kind)
 
 
-@pytest.mark.skipif(not shutil.which("vim"), reason="vim is not installed")
 def test_a_real_editor(session: Session, kind: Kind) -> None:
     at = mounted_new(session, kind)
-    words = ["vim", "-es", "-u", "NONE", "-i", "NONE", "-c", "%s/one/two/", "-c", "wq", "file"]
+    words = [EDITOR, "-es", "-u", "NONE", "-i", "NONE", "-c", "%s/one/two/", "-c", "wq", "file"]
     subprocess.run(words, cwd=at, check=True, stdin=subprocess.DEVNULL)
     assert sh(session, "cat file; ls").stdout == b"two\nd\nfile\ntool.sh\n"
     assert changed(session) == {"file"}
@@ -166,12 +174,61 @@ def test_a_checkpoint_has_the_moment(session: Session, kind: Kind) -> None:
     assert sh(session, "cat file d/new; ls d", "g").stdout == b"first\nnew\nnew\n"
     session.forks.new("h", parent="f")
     assert sh(session, "cat file", "h").stdout == b"second\n"
-    with pytest.raises(MudroomError, match="is mounted at"):
-        session.forks.rollback("f", "point")
-    session.forks.unmount("f")
+    if kind == "copy":
+        with pytest.raises(MudroomError, match="is mounted at"):
+            session.forks.rollback("f", "point")
+        session.forks.unmount("f")
     session.forks.rollback("f", "point")
     assert sh(session, "cat file d/new; ls d").stdout == b"first\nnew\nnew\n"
+    assert at.exists() == (kind != "copy")
     assert mounted(session, kind).joinpath("file").read_text() == "first\n"
+
+
+@pytest.mark.parametrize("reviews", [True, False])
+def test_an_apply_of_a_mounted_fork(place: Place, session: Session, kind: Kind, reviews: bool) -> None:
+    at = mounted_new(session, kind)
+    (at / "file").write_text("changed\n")
+    (at / "made").write_text("x\n")
+    fingerprint = session.changes.review("f")[1] if reviews else None
+    if kind == "copy":
+        with session.alone("a test"), pytest.raises(MudroomError, match="is mounted at"):
+            session.changes.apply("f")
+        session.forks.unmount("f")
+        fingerprint = None
+    with session.alone("a test"):
+        session.changes.apply("f", reviewed=fingerprint)
+    assert (place.project / "file").read_text() == "changed\n"
+    assert (place.project / "made").read_text() == "x\n"
+    assert changed(session) == set()
+    if kind != "copy":
+        assert (at / "made").read_text() == "x\n"
+        (at / "after").write_text("y\n")
+        assert sh(session, "cat made after").stdout == b"x\ny\n"
+        assert changed(session) == {"after"}
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_an_apply_while_the_mount_is_in_use(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    with open(at / "made"), session.alone("a test"), pytest.raises(MudroomError, match="cannot be unmounted"):
+        session.changes.apply("f")
+    assert not (place.project / "made").exists()
+    assert sh(session, "cat made").stdout == b"x\n"
+
+
+def test_changes_that_are_not_those_of_the_review_are_not_applied(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    session.changes.review("f")
+    (at / "made").write_text("another\n")
+    if kind == "copy":
+        session.forks.unmount("f")
+    with session.alone("a test"), pytest.raises(ForkMoved):
+        session.changes.apply("f")
+    assert not (place.project / "made").exists()
+    if kind != "copy":
+        assert (at / "made").read_text() == "another\n"
 
 
 def test_mounting_again_gives_the_same(session: Session, kind: Kind, tmp_path: Path) -> None:
@@ -272,9 +329,10 @@ def _killed(kind: Kind, at: Path) -> None:
     os.close(waiting)
 
 
-ENDS: dict[str, tuple[tuple[str, ...], Callable[[Kind, Path], None]]] = {
-    "umount by hand": (("overlay", "fuse"), _by_hand),
-    "fuse-overlayfs killed": (("fuse",), _killed),
+ENDS: dict[tuple[str, str], Callable[[Kind, Path], None]] = {
+    ("overlay", "umount by hand"): _by_hand,
+    ("fuse", "umount by hand"): _by_hand,
+    ("fuse", "fuse-overlayfs killed"): _killed,
 }
 USES: dict[str, Callable[[Session], object]] = {
     "a command": lambda session: sh(session, "true"),
@@ -288,24 +346,22 @@ USES: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("kind", "end"), [pair for pair in ENDS if pair[0] in KINDS], indirect=["kind"])
 def test_a_mount_that_has_ended_is_settled(place: Place, session: Session, kind: Kind, end: str, use: str) -> None:
-    kinds, ended = ENDS[end]
-    if kind not in kinds:
-        pytest.skip(f"no such end of a mount by {kind}")
     at = mounted_new(session, kind)
     (at / "made").write_text("by an editor\n")
     shutil.rmtree(at / "d")
     (at / "d").mkdir()
     sh(session, "echo more >> file")
-    ended(kind, at)
-    with session.alone("a test"):
-        USES[use](session) if use == "an apply" else None
-    if use != "an apply":
+    ENDS[kind, end](kind, at)
+    if use == "an apply":
+        with session.alone("a test"):
+            USES[use](session)
+    else:
         USES[use](session)
         assert changed(session) == {"made", "d/x", "d/y", "file"}
         assert sh(session, "cat made; ls d; cat file").stdout == b"by an editor\none\nmore\n"
-    else:
+    if use == "an apply":
         assert (place.project / "made").read_text() == "by an editor\n"
         assert not (place.project / "d/x").exists()
 
@@ -332,7 +388,7 @@ def test_another_directory_at_its_place_is_not_written_to(session: Session, kind
     """A command that is started while the user ends the mount must not get the user's directory instead."""
     at = tmp_path / "here"
     session.forks.new("f")
-    note = session.forks.mount("f", os.fsencode(at), kind=kind)
+    session.forks.mount("f", os.fsencode(at), kind=kind)
     if kind == "copy":
         os.rename(at, tmp_path / "away")
         at.mkdir()
@@ -347,4 +403,388 @@ def test_another_directory_at_its_place_is_not_written_to(session: Session, kind
     if kind == "copy":
         shutil.rmtree(at)
         os.rename(tmp_path / "away", at)
-    del note
+
+
+# --- beside others ---
+
+
+def test_several_at_once(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    files = session.forks.files("f")
+    results: list[Result] = []
+    server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
+    heard(server, b"up")
+
+    def run(number: int) -> None:
+        results.append(sh(session, f"for i in 1 2 3 4 5; do echo $i >> by-command-{number}; done"))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        files.write(f"by-tool-{number}", str(number))
+        (at / f"by-user-{number}").write_text(str(number))
+    for thread in threads:
+        thread.join()
+    server.end()
+    assert [result.exit_code for result in results] == [0] * 3
+    expected = {f"by-{who}-{number}" for who in ("tool", "user") for number in range(20)}
+    assert changed(session) == expected | {f"by-command-{number}" for number in range(3)}
+    assert (at / "by-command-1").read_text() == "1\n2\n3\n4\n5\n"
+
+
+def test_another_process_mounts_while_a_server_runs(session: Session, kind: Kind) -> None:
+    """No lock is needed for the path of a mount that is there."""
+    at = mounted_new(session, kind)
+    server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
+    heard(server, b"up")
+    assert mounted(session, kind) == at
+    server.end()
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_levels_and_machines_without_namespaces(place: Place, session: Session, kind: Kind, level: int) -> None:
+    at = mounted_new(session, kind)
+    act_as(session, level=level)
+    assert sh(session, "cat file; echo two >> file; echo bad >> /etc/mudroom-test").stdout == b"one\n"
+    assert (at / "file").read_text() == "one\ntwo\n"
+    if not landlock_abi():
+        return
+    session.machine.confinement.mode = "landlock"
+    result = sh(session, f"cat file; echo three >> file; echo bad >> {place.project}/file")
+    assert result.stdout == b"one\ntwo\n", result
+    assert (at / "file").read_text() == "one\ntwo\nthree\n"
+    assert (place.project / "file").read_text() == "one\n"
+
+
+def test_no_container_in_a_mounted_fork(session: Session, kind: Kind) -> None:
+    mounted_new(session, kind)
+    act_as(session, level=2)
+    with pytest.raises(Unsupported, match="a container in a mounted fork"):
+        sh(session, "true")
+
+
+def test_a_standing_overlay_gives_way(session: Session, kind: Kind) -> None:
+    for number in range(5):
+        sh(session, f"echo {number} > n{number}")
+    at = mounted(session, kind)
+    assert (at / "n4").read_text() == "4\n"
+    (at / "n5").write_text("5\n")
+    sh(session, "cat n5")
+    assert not os.path.lexists(session.vault.fork("f").path + b"/standing")
+    session.forks.unmount("f")
+    for _time in range(5):
+        assert sh(session, "cat n5").stdout == b"5\n"
+
+
+def test_a_fork_that_is_mounted_to_look_at_runs_nothing(session: Session, kind: Kind) -> None:
+    sh(session, "echo made > made")
+    note = session.forks.mount("f", writable=False, kind=kind)
+    with pytest.raises(MudroomError, match="is mounted at"):
+        sh(session, "true")
+    with pytest.raises(MudroomError, match="is mounted at"):
+        session.forks.files("f").read_text("made")
+    assert changed(session) == {"made"}
+    session.forks.unmount("f")
+    assert not os.path.exists(note.place)
+    assert sh(session, "cat made").stdout == b"made\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_what_the_user_mounts_inside_is_not_the_command_s(session: Session, kind: Kind, tmp_path: Path) -> None:
+    at = mounted_new(session, kind)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(at / "d")], check=True)
+    try:
+        with pytest.raises(MudroomError):
+            sh(session, "echo bad > d/bad")
+        assert list((at / "d").iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(at / "d")], check=True)
+    assert sh(session, "ls d").stdout == b"x\ny\n"
+
+
+def test_read_only_files_and_closed_directories(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    sh(session, "chmod 444 file; mkdir closed; echo in > closed/in; chmod 0 closed/in closed; touch -d @5 tool.sh")
+    assert changed(session) >= {"file", "closed", "closed/in"}
+    assert (at / "file").stat().st_mode & 0o777 == 0o444
+    session.forks.checkpoint("f", "point")
+    session.forks.unmount("f")
+    assert changed(session) >= {"file", "closed", "closed/in"}
+    assert sh(session, "stat -c %a file closed; chmod 700 closed; chmod 600 closed/in; cat closed/in").stdout == (
+        b"444\n0\nin\n"
+    )
+
+
+def test_garbage_collection_leaves_a_mounted_fork(session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x")
+    with session.alone("a test"):
+        upkeep.sweep(session.vault, upkeep.retention_limits(session.actor.settings), time.time_ns(), forks_older=0)
+    assert sh(session, "cat made file").stdout == b"xone\n"
+    assert (at / "d/x").read_text() == "x\n"
+
+
+# --- crashes ---
+
+
+def _in_a_child(act: Callable[[], object]) -> int:
+    """Do it in a process that is gone afterwards, without any clean-up."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(9)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_crash_while_it_is_mounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """After the note is written, and after it is mounted."""
+    sh(session, "echo early > early")
+    left = [writes]
+
+    def write(fork: bytes, note: MountNote) -> None:
+        left[0] -= 1
+        if writes == 1 or left[0]:
+            write_note(fork, note)
+        if not left[0]:
+            os._exit(9)
+
+    monkeypatch.setattr(vault_mount, "write_note", write)
+    assert _in_a_child(lambda: mounted(session, kind)) == 9
+    monkeypatch.undo()
+    assert sh(session, "cat early; echo more >> file").stdout == b"early\n"
+    at = mounted(session, kind)
+    assert (at / "file").read_text() == "one\nmore\n"
+    session.forks.unmount("f")
+    assert changed(session) == {"early", "file"}
+
+
+@pytest.mark.parametrize("step", ["convert_fuse_layer", "gather", "leave_copy", "_remove_place", "remove_note"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_it_is_unmounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    shutil.rmtree(at / "d")
+    (at / "d").mkdir()
+    sh(session, "echo more >> file")
+    done = getattr(vault_mount, step)
+
+    def cut_off(*arguments: object, **named: object) -> None:
+        if after:
+            done(*arguments, **named)
+        os._exit(9)
+
+    monkeypatch.setattr(vault_mount, step, cut_off)
+    _in_a_child(lambda: session.forks.unmount("f"))
+    monkeypatch.undo()
+    assert sh(session, "cat made file; ls d").stdout == b"x\none\nmore\n"
+    if "f" in session.forks.mounts():
+        session.forks.unmount("f")
+    assert changed(session) == {"made", "file", "d/x", "d/y"}
+    assert sh(session, "cat made file; ls d").stdout == b"x\none\nmore\n"
+
+
+@pytest.mark.parametrize("step", ["gather", "leave_copy", "convert_fuse_layer", "write_note"])
+def test_a_full_disk_while_it_is_unmounted(
+    session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+
+    def full(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(vault_mount, step, full)
+    with contextlib.suppress(OSError):
+        session.forks.unmount("f")
+    monkeypatch.undo()
+    assert sh(session, "cat made").stdout == b"x\n"
+    assert changed(session) == {"made"}
+
+
+def test_a_mudroom_that_is_killed_while_its_command_runs(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    script = "echo half > half; echo up; while :; do sleep 0.02; done"
+    words = [sys.executable, "-m", "mudroom", "exec", "--fork", "f", "--", "sh", "-c", script]
+    environment = {**os.environ, "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    with subprocess.Popen(words, cwd=place.project, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+    assert (at / "half").read_text() == "half\n"
+    assert sh(session, "cat half; echo more >> half").stdout == b"half\n"
+    assert changed(session) == {"half"}
+    assert mounted(session, kind) == at
+
+
+def test_the_user_changes_files_all_the_time(session: Session, kind: Kind) -> None:
+    """A file that is gone when it is looked at is no reason to fail."""
+    at = mounted_new(session, kind)
+    done = threading.Event()
+
+    def edit() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            place = at / "busy" / str(number % 3) / "deep"
+            place.mkdir(parents=True, exist_ok=True)
+            for name in range(5):
+                (place / f"{name}.new").write_text(str(number))
+                os.rename(place / f"{name}.new", place / str(name))
+            shutil.rmtree(at / "busy")
+
+    user = threading.Thread(target=edit)
+    user.start()
+    try:
+        for number in range(6):
+            assert sh(session, f"echo {number} > by-command-{number}").exit_code == 0
+            session.changes.of("f")
+            session.forks.checkpoint("f", f"point-{number}")
+    finally:
+        done.set()
+        user.join()
+    assert changed(session) == {f"by-command-{number}" for number in range(6)}
+    session.forks.new("g", parent="f", at="point-5")
+    assert sh(session, "cat by-command-5", "g").stdout == b"5\n"
+
+
+def test_conflicts_are_shown_while_it_is_mounted(place: Place, session: Session, kind: Kind) -> None:
+    at = mounted_new(session, kind)
+    (at / "file").write_text("theirs\n")
+    place.write("file", "mine\n")
+    if kind == "copy":
+        with pytest.raises(MudroomError, match="is mounted at"):
+            session.changes.conflicts("f")
+        session.forks.unmount("f")
+        assert [conflict.path for conflict in session.changes.conflicts("f")] == [b"file"]
+        return
+    assert [conflict.path for conflict in session.changes.conflicts("f")] == [b"file"]
+    conflict = session.changes.conflict("f", b"file")
+    assert conflict is not None
+    assert (conflict.ours.content, conflict.theirs.content) == (b"mine\n", b"theirs\n")
+    with pytest.raises(MudroomError, match="is mounted at"):
+        session.changes.decide("f", conflict, "theirs")
+    with session.alone("a test"):
+        assert session.changes.apply("f").applied.conflicts
+    assert (at / "file").read_text() == "theirs\n"
+
+
+def test_commits_in_a_mounted_fork(place: Place, session: Session, kind: Kind) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=place.project, check=True)
+    at = mounted_new(session, kind)
+    (at / "file").write_text("by the user\n")
+    subprocess.run([*git, "commit", "-qam", "second"], cwd=at, check=True)
+    result = sh(
+        session, "echo two > d/x; git -c user.name=n -c user.email=a@b commit -qam third; git log --oneline | wc -l"
+    )
+    assert result.stdout.strip() == b"3", result.stderr
+    assert [commit.subject for commit in session.changes.commits("f").commits] == ["second", "third"]
+    session.forks.unmount("f")
+    with session.alone("a test"):
+        brought = session.changes.bring_commits("f")
+    assert [commit.subject for commit in brought.commits] == ["second", "third"]
+
+
+def test_writes_that_another_session_still_has_in_memory(place: Place, session: Session, kind: Kind) -> None:
+    session.forks.new("f")
+    other = place.session()
+    other.forks.files("f").write("in-memory", "of the other session\n")
+    at = mounted(session, kind)
+    assert not (at / "in-memory").exists()
+    other.forks.files("f").write("after", "x\n")
+    assert (at / "in-memory").read_text() == "of the other session\n"
+    assert (at / "after").read_text() == "x\n"
+    assert sh(other, "cat in-memory after").stdout == b"of the other session\nx\n"
+    session.forks.unmount("f")
+    assert changed(session) == {"in-memory", "after"}
+    assert other.forks.files("f").read_text("after") == "x\n"
+
+
+def test_the_user_s_programs_are_told_of_what_a_command_does(session: Session, kind: Kind) -> None:
+    """By inotify(7): it is one file system. An editor sees that a file has changed on disk."""
+    at = mounted_new(session, kind)
+    libc = ctypes.CDLL(None, use_errno=True)
+    watching = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    assert libc.inotify_add_watch(watching, os.fsencode(at), 0x100 | 0x8) >= 0  # IN_CREATE, IN_CLOSE_WRITE
+    try:
+        sh(session, "echo x > by-command")
+        assert b"by-command" in os.read(watching, 4096)
+    finally:
+        os.close(watching)
+
+
+def test_two_processes_mount_at_once(place: Place, session: Session, kind: Kind) -> None:
+    session.forks.new("f")
+    words = [sys.executable, "-m", "mudroom", "mount", "f", "--kind", kind, "--json"]
+    environment = {**os.environ, "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    started = [
+        subprocess.Popen(words, cwd=place.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _process in range(3)
+    ]
+    ended = [process.communicate() for process in started]
+    assert [process.returncode for process in started] == [0] * 3, ended
+    assert len({out for out, _err in ended}) == 1
+    assert sh(session, "cat file").stdout == b"one\n"
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_mount_that_ends_while_a_command_is_started(
+    session: Session, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_background: bool
+) -> None:
+    """After the last look at it, before the sandbox binds it."""
+    session.forks.new("f")
+    at = tmp_path / "here"
+    session.forks.mount("f", os.fsencode(at), kind=kind)
+    (at / "made").write_text("x\n")
+    planned = session.machine.confinement.plan
+
+    def ends(*arguments: Any, **named: Any) -> Any:
+        if kind == "copy":
+            os.rename(at, tmp_path / "away")
+            at.mkdir()
+        else:
+            _by_hand(kind, at)
+        (at / "own").write_text("the user's\n")
+        return planned(*arguments, **named)
+
+    monkeypatch.setattr(session.machine.confinement, "plan", ends)
+    script = [*SH, b"echo lost > own; echo lost > other"]
+    with pytest.raises(MudroomError, match="the mount of f has just ended"):
+        session.start(script, fork="f") if in_background else session.run(script, fork="f")
+    monkeypatch.undo()
+    assert sorted(path.name for path in at.iterdir()) == ["own"]
+    assert (at / "own").read_text() == "the user's\n"
+    if kind == "copy":
+        shutil.rmtree(at)
+        os.rename(tmp_path / "away", at)
+    assert sh(session, "cat made; ls").stdout == b"x\nd\nfile\nmade\ntool.sh\n"
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_a_crash_while_the_mount_is_away(
+    place: Place, session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    session.forks.checkpoint("f", "point")
+    (at / "made").write_text("y\n")
+
+    def cut_off(*_arguments: object) -> None:
+        os._exit(0 if not at.is_dir() else 1)
+
+    monkeypatch.setattr(stacking, "rollback", cut_off)
+    assert _in_a_child(lambda: session.forks.rollback("f", "point")) == 0
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="Not a directory"):
+        (at / "lost").write_text("nobody would find this")
+    assert mounted(session, kind) == at
+    assert (at / "made").read_text() == "y\n"

@@ -264,6 +264,18 @@ def exclusive(session: Session, context: Context, command: str) -> Iterator[None
         yield
 
 
+def print_remarks(session: Session, context: Context) -> None:
+    """Print what has not been said yet: a mount that could not be made again, or one that had ended."""
+    for remark in session.forks.unsaid():
+        context.terminal.note(remark)
+
+
+def end_mount(session: Session, fork: str) -> None:
+    """Unmount a fork if it is mounted."""
+    if fork in session.forks.mounts():
+        session.forks.unmount(fork)
+
+
 _RECOVERED = {
     "deferred": "was cut off before it touched the project; the fork is whole: mudroom apply {fork}",
     "finished": "was cut off in the middle; it is finished now (mudroom undo {name} takes it back)",

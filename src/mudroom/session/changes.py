@@ -14,7 +14,7 @@ from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.session.forks import Forks
+from mudroom.session.forks import Forks, set_aside, to_read
 from mudroom.session.retention import tidy
 from mudroom.typing import TYPE_CHECKING, Any, TypeVar
 from mudroom.vault.forks.open_fork import OpenFork
@@ -146,11 +146,11 @@ class Changes:
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
-        with self._forks.at_rest(name) as fork:
+        with set_aside(self._forks, name) as aside, self._forks.at_rest(name) as fork:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             record = None if verify_fork else fork.record
-            self._require_reviewed(fork, reviewed)
+            self._require_reviewed(fork, aside.same_review(reviewed) if aside is not None else reviewed)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)
@@ -281,14 +281,14 @@ class Changes:
         decided conflicts included."""
         from mudroom.vault.apply.conflict import find_conflicts
 
-        with self._forks.at_rest(name) as fork:
+        with to_read(self._forks, name) as fork:
             return find_conflicts(self._vault, fork, paths) if fork.record is not None else []
 
     def conflict(self, name: str, path: bytes) -> ForkConflict | None:
         """Return the conflict at ``path``, reading only that file where possible; None if there is none."""
         from mudroom.vault.apply.conflict import find_conflict
 
-        with self._forks.at_rest(name) as fork:
+        with to_read(self._forks, name) as fork:
             return find_conflict(self._vault, fork, path) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
@@ -296,7 +296,7 @@ class Changes:
         into memory."""
         from mudroom.vault.apply.conflict import each_conflict
 
-        with self._forks.at_rest(name) as fork:
+        with to_read(self._forks, name) as fork:
             return each_conflict(self._vault, fork, make) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
@@ -304,7 +304,7 @@ class Changes:
         is read."""
         from mudroom.vault.apply.conflict import each_conflict
 
-        with self._forks.at_rest(name) as fork:
+        with to_read(self._forks, name) as fork:
             if fork.record is None:
                 return {}
             return dict(

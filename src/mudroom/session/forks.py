@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -41,7 +40,7 @@ from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.session.mounts import Mounts
+    from mudroom.session.mounts import Aside, Mounts
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
@@ -294,7 +293,7 @@ class Forks:
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
-        with self.at_rest(name) as fork:
+        with set_aside(self, name), self.at_rest(name) as fork:
             require()
             before = stacking.rollback(self.vault, fork, point, self.clock())
         undo = before.name if before is not None else None
@@ -317,22 +316,12 @@ class Forks:
         """Mount a fork as a real directory, at ``place`` or at its own place in the vault. Until ``unmount`` the user,
         commands and file tools work in it together. Return the mount if it is there already. Raise Unsupported if this
         ``kind`` of mount is impossible here, UsageError if the fork is mounted in another way."""
-        called, fork = time.time_ns(), self.vault.fork(name)
-        if mount_note(fork) is not None:
-            with self.locked(fork, "mudroom"):
-                note = mounting(self).present(fork, place, kind, writable=writable)
-            if note is not None:
-                return note
-        self.secrets.look()
-        with self.at_rest(name) as fork:
-            progress = self.progress
-            return mounting(self).mount(fork, place, kind, writable=writable, called=called, progress=progress)
+        return mounting(self).mount(self.at_rest, self.vault.fork(name), place, kind, self.progress, writable=writable)
 
     def unmount(self, name: str, *, lost: bool = False) -> Changeset:
         """Unmount a fork. Return its changes. Raise MudroomError if the directory is in use. ``lost``: give up a copy
         whose directory is gone."""
-        fork = self.vault.fork(name)
-        with self.locked(fork, "unmount"):
+        with self.locked(fork := self.vault.fork(name), "unmount"):
             return mounting(self).unmount(fork, lost=lost)
 
     def mounts(self) -> dict[str, MountNote]:
@@ -399,14 +388,15 @@ class Forks:
     def settle(self, fork: Fork, vault: Vault | None = None) -> None:
         """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
         ``vault``: with the mask to use; None: the session's own."""
-        note, started = settled_mount(self, fork), fork.interrupted
+        started, noted = fork.interrupted, mount_note(fork)
+        note = settled_mount(self, fork)
         if started is not None:
             shown = vault or self.vault
             if note is None and not fork.has_copy:
                 _set_apart(self, fork)  # its processes may still be dying
             with OpenFork(shown, fork) as opened:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
-                started = note.since if note is not None else started
+                started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     changeset = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
                     _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
@@ -455,6 +445,20 @@ def mounting(forks: Forks) -> Mounts:
     from mudroom.session.mounts import Mounts
 
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks)
+
+
+def set_aside(forks: Forks, name: str) -> AbstractContextManager[Aside | None]:
+    """Unmount a fork for the block, and mount it again at its place afterwards. Yield None if it is not mounted."""
+    fork = forks.vault.fork(name)
+    return mounting(forks).aside(forks.locked, fork) if mount_note(fork) is not None else nullcontext()
+
+
+def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:
+    """Yield a fork whose changes are recorded. It is at rest, or mounted, where only the user changes it meanwhile."""
+    fork = forks.vault.fork(name)
+    if mount_note(fork) is None:
+        return forks.at_rest(name)
+    return mounting(forks).to_read(forks.locked, forks.at_rest, fork)
 
 
 def settled_mount(forks: Forks, fork: Fork) -> MountNote | None:

@@ -1,30 +1,56 @@
 """The forks that are mounted for the user's own tools: mount, settle, collect, checkpoint, unmount.
 
-Each method is for the holder of the fork's lock.
+Each method is for the holder of the fork's lock, unless it says otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
-from mudroom.errors import UsageError
+from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.core.clock import CommandStart
     from mudroom.core.tree.change import Changeset
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.stage.views.mount import Kind
     from mudroom.vault.forks.collection import Progress
     from mudroom.vault.store.mount_note import MountNote
+
+
+Locked = Callable[[Fork, str], AbstractContextManager[None]]
+AtRest = Callable[[str], AbstractContextManager[Fork]]
+"""``Forks.locked`` and ``Forks.at_rest``."""
+
+
+class Aside(NamedTuple):
+    """A mount that is ended for an operation on a fork at rest."""
+
+    note: MountNote
+    before: Changeset | None
+    """The changes as they were read in the mount; None if others were found afterwards."""
+    after: Changeset
+
+    def same_review(self, fingerprint: str | None) -> str | None:
+        """Return the fingerprint of the changes as they are read now, if this is the one of before."""
+        from mudroom.vault.forks import review
+
+        if fingerprint is None or self.before is None or review.fingerprint(self.before) != fingerprint:
+            return fingerprint
+        return review.fingerprint(self.after)
 
 
 class Mounts:
@@ -73,6 +99,14 @@ class Mounts:
                 notes[fork.name] = note
         return notes
 
+    def state(self, name: str) -> str:
+        """Return how a fork's mount is now (``vault/forks/mount.py:State``). No lock is needed."""
+        from mudroom.vault.forks.mount import state_of
+
+        fork = self._vault.fork(name)
+        note = mount_note(fork)
+        return state_of(self._vault, fork, note) if note is not None else "ended"
+
     def settle_if_free(self, fork: Fork) -> None:
         """Settle a mount that has ended, if nobody holds the fork's lock. The caller does not hold it."""
         if mount_note(fork) is not None:
@@ -102,9 +136,12 @@ class Mounts:
         return checkpoint_copy(self._vault, fork, chosen, self._clock(), keep)
 
     def present(self, fork: Fork, place: bytes | None, kind: Kind | None, *, writable: bool) -> MountNote | None:
-        """Return the mount of a fork, or None if there is none. Raise UsageError if it is not as these."""
-        note = self.settled(fork)
-        if note is None:
+        """Return the mount of a fork, or None if there is none. No lock is needed. Raise UsageError if it is not as
+        these."""
+        from mudroom.vault.forks.mount import state_of
+
+        note = mount_note(fork)
+        if note is None or state_of(self._vault, fork, note) != "mounted":
             return None
         is_there = place is None or os.path.realpath(place) == note.place
         if is_there and note.writable == writable and kind in (None, note.kind):
@@ -115,31 +152,106 @@ class Mounts:
 
     def mount(
         self,
+        at_rest: AtRest,
         fork: Fork,
         place: bytes | None,
         kind: Kind | None,
+        progress: Progress | None,
         *,
         writable: bool,
-        called: int,
-        progress: Progress | None,
     ) -> MountNote:
-        """Mount a fork at rest. ``called``: the time of the request."""
-        from mudroom.vault.forks.mount import default_place, mount
+        """Mount a fork, whose lock is not held. Return the mount if it is there already."""
         from mudroom.vault.moment import command_start
 
+        called = time.time_ns()
+        note = self.present(fork, place, kind, writable=writable)
+        if note is not None:
+            return note
+        self._secrets.look()
+        try:
+            with at_rest(fork.name) as resting:
+                start = command_start(self._vault.path, called)
+                return self._mounted(resting, place, kind, start, progress, writable=writable)
+        except MudroomError:
+            note = self.present(fork, place, kind, writable=writable)
+            if note is None:
+                raise
+            return note  # another process was first
+
+    def _mounted(
+        self,
+        fork: Fork,
+        place: bytes | None,
+        kind: Kind | None,
+        start: CommandStart,
+        progress: Progress | None,
+        *,
+        writable: bool,
+    ) -> MountNote:
+        from mudroom.vault.forks.mount import default_place, mount
+
+        chosen, settings = place or default_place(self._vault, fork.name), self._settings
         note = mount(
-            self._vault,
-            fork,
-            place or default_place(self._vault, fork.name),
-            writable=writable,
-            now=command_start(self._vault.path, called),
-            kind=kind,
-            settings=self._settings,
-            progress=progress,
+            self._vault, fork, chosen, writable=writable, now=start, kind=kind, settings=settings, progress=progress
         )
         data = {"kind": note.kind, "writable": writable}
         self._vault.journal.append("mount", fork.name, data, time=self._clock())
         return note
+
+    @contextmanager
+    def aside(self, locked: Locked, fork: Fork) -> Iterator[Aside | None]:
+        """Unmount a fork for the block, and mount it again afterwards. Its lock is not held."""
+        with locked(fork, "mudroom"):
+            aside = self._set_aside(fork)
+        try:
+            yield aside
+        finally:
+            if aside is not None:
+                with suppress(ForkGone), locked(fork, "mudroom"):
+                    self._bring_back(fork, aside)
+
+    @contextmanager
+    def to_read(self, locked: Locked, at_rest: AtRest, fork: Fork) -> Iterator[Fork]:
+        """Yield a fork whose changes are recorded: while it is mounted, or at rest if its mount has ended. Raise
+        MudroomError if it is a copy, whose changes are in no layer yet."""
+        with locked(fork, "mudroom"):
+            note = self.settled(fork)
+            if note is not None and note.kind == "copy":
+                require_idle(fork)
+            if note is not None:
+                self.collect(fork)
+                yield fork
+                return
+        with at_rest(fork.name) as resting:
+            yield resting
+
+    def _set_aside(self, fork: Fork) -> Aside | None:
+        """Unmount a fork until ``_bring_back``. Return None if it is not mounted, or mounted in a way that has to be
+        ended by the user: nobody can tell whether somebody works in a copy. Raise MudroomError if the mount is in
+        use."""
+        from mudroom.vault.forks.mount import are_alike, close_place, collect
+
+        note = self.settled(fork)
+        if note is None or not note.writable or note.kind == "copy":
+            return None
+        self._secrets.look()
+        before = collect(self._vault, fork, note, self._clock())
+        after = self.unmount(fork, lost=False)
+        close_place(note.place)
+        return Aside(note, before if are_alike(before, after) else None, after)
+
+    def _bring_back(self, fork: Fork, aside: Aside) -> None:
+        """Mount a fork again. Note as a remark if that fails."""
+        from mudroom.vault.forks.mount import open_place
+        from mudroom.vault.moment import command_start
+
+        try:
+            open_place(aside.note.place)
+            start = command_start(self._vault.path, time.time_ns())
+            self._mounted(fork, aside.note.place, aside.note.kind, start, None, writable=True)
+        except (MudroomError, OSError) as error:
+            reason = error.message if isinstance(error, MudroomError) else (error.strerror or "")
+            self._remarks.append(f"{fork.name} is not mounted any more: {reason} (mudroom mount {fork.name})")
 
     def unmount(self, fork: Fork, *, lost: bool) -> Changeset:
         """Unmount a fork. Return its changes."""

@@ -177,6 +177,14 @@ def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> 
     return vault
 
 
+def not_shown(fork: Fork) -> MudroomError:
+    """Return the error of a mounted fork whose directory could not be shown to a command."""
+    return MudroomError(
+        f"the mount of {fork.name} has just ended, or something is mounted in it",
+        "take away what is mounted in it, and try again",
+    )
+
+
 def cache_mode(machine: Machine, fork: Fork, mode: Mode) -> Mode:
     """Return the mode for the caches of a command: in a mounted fork they are mounted as in any other."""
     return (
@@ -253,6 +261,8 @@ class OwnSandbox:
                 except StepFailed as failure:
                     if self._standing.failed(failure.op):
                         continue
+                    if failure.op == "mounted":
+                        raise not_shown(fork) from failure
                     if mount_note(fork) is not None and failure.op == "overlay":
                         machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted
                         continue
@@ -338,10 +348,10 @@ class OwnSandbox:
                 with machine.at_its_place(plan, fork, order) as client:
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
+                    fork.begin(outcome.started)
                     note = mount_note(fork)
                     if note is not None:  # what it has remembered of the project is as old as the mount
                         outcome.started, bound = note.since, None
-                    fork.begin(outcome.started)
                     self._stand(client, plan, view)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)

@@ -159,12 +159,13 @@ def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
     assert {one["path"] for one in cli.json("diff", "try")["changes"]["files"]} == {"file", "made", "more", "d/x"}
     assert cli("checkpoint", "point", "--fork", "try").returncode == 0
     assert cli.json("mount", "try") == report
-    for words in (["apply", "try", "--yes"], ["discard", "try"], ["rollback", "point", "--fork", "try", "--yes"]):
-        done = cli(*words)
-        assert done.returncode == 125, words
-        assert f"try is mounted at {place}" in done.stderr
-        assert "mudroom unmount try" in done.stderr
-    assert [one["path"] for one in cli.json("mount")["mounts"]] == [str(place)]
+    done = cli("discard", "try")
+    assert done.returncode == 125
+    assert f"try is mounted at {place}" in done.stderr
+    assert "mudroom unmount try" in done.stderr
+    assert cli.json("mount")["mounts"] == [
+        {key: report[key] for key in report if key != "schema"} | {"state": "mounted"}
+    ]
     if kind != "copy":
         with open(place / "made") as _held:
             busy = cli("unmount", "try")

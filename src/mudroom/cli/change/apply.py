@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from mudroom.cli.change.preview import commit_lines, credentials_line, left_out, name_some, preview
-from mudroom.cli.project_session import exclusive, only_fork, open_session, project_paths
+from mudroom.cli.project_session import exclusive, only_fork, open_session, print_remarks, project_paths
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import apply_words
 from mudroom.core.result import conflicts_to_json, text
@@ -67,6 +67,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
                 return bring_commits(session, name, args, context)
             done = _apply(session, name, args, context)
+        print_remarks(session, context)
     if done is None:
         return 0
     landed = done.landed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.cli.project_session import exclusive, open_session
+from mudroom.cli.project_session import end_mount, exclusive, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.typing import TYPE_CHECKING
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mudroom discard run-7f3a
-  mudroom discard --end run-7f3a      with the commands in its background, which it is refused for else"""
+  mudroom discard --end run-7f3a      with the commands in its background and its mount, for which it is refused else"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forks", nargs="+", metavar="FORK")
     parser.add_argument("--yes", "-y", action="store_true", help="accepted as in other commands: it never asks")
-    parser.add_argument("--end", action="store_true", help="end their background commands first")
+    parser.add_argument("--end", action="store_true", help="end their background commands and mounts first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -29,6 +29,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.end:
             for name in names:
                 session.sandboxes.end(name)
+                end_mount(session, name)
         with exclusive(session, context, "mudroom discard"):
             for name in names:
                 session.forks.discard(name)

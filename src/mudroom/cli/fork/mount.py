@@ -11,6 +11,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.session import Session
+from mudroom.session.forks import mounting
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ _KINDS = {
     "overlay": "a kernel overlay",
     "fuse": "fuse-overlayfs",
     "copy": "a copy; its changes are brought into the fork at unmount",
+}
+
+
+_STATES = {
+    "ended": "has ended",
+    "lost": "the directory is not there",
+    "elsewhere": "unmounted, but still in use",
 }
 
 
@@ -66,13 +74,15 @@ def row(fork: str, mount: Any) -> dict[str, Any]:
 
 def _list_mounts(session: Session, context: Context) -> None:
     mounts = session.forks.mounts()
+    states = {name: mounting(session.forks).state(name) for name in mounts}
     if context.as_json:
-        rows = [row(name, mount) for name, mount in mounts.items()]
+        rows = [row(name, mount) | {"state": states[name]} for name, mount in mounts.items()]
         context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))
         return
     for name, mount in mounts.items():
         since = time.strftime("%H:%M:%S", time.localtime(mount.since.time / 1e9))
         mode = "rw" if mount.writable else "ro"
-        context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}")
+        state = "" if states[name] == "mounted" else f", {_STATES[states[name]]}"
+        context.terminal.out(f"{name}  {show(mount.place)}  {mount.kind}, {mode}, since {since}{state}")
     if not mounts:
         context.terminal.say("nothing is mounted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mudroom.cli.change.preview import preview
-from mudroom.cli.project_session import only_fork, open_session
+from mudroom.cli.project_session import end_mount, only_fork, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
 from mudroom.errors import UsageError
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--no", "-n", action="store_true", help="only show the changes to drop")
-    parser.add_argument("--end", action="store_true", help="end the fork's background commands first")
+    parser.add_argument("--end", action="store_true", help="end the fork's background commands and mount first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -37,6 +37,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         fork = only_fork(session, args.fork)
         if args.end and not args.no:
             session.sandboxes.end(fork)
+            end_mount(session, fork)
         with session.forks.compare(fork, f"{fork}@{args.name}") as comparison:
             dropped = comparison.changeset
         asks = dropped and not args.yes
@@ -47,6 +48,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 context.terminal.say(line)
         done = not args.no and (not asks or _confirm(context))
         before = session.forks.rollback(fork, args.name) if done else None
+        print_remarks(session, context)
     undo = before.name if before is not None else None
     if context.as_json:
         report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": args.name, "done": done, "undo": undo}

@@ -52,7 +52,8 @@ def _directory(
     levels: list[tuple[int, LayerListing]] = []
     for root in contributing:
         listing = read_directory(root, path)
-        assert listing is not None, "a sealed layer does not change"
+        if listing is None:  # not of a sealed layer, which does not change
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         levels.append((root, listing))
         if listing.opaque:
             hidden = True

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 
-from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.layers.layer import OPAQUE, LayerListing, listing, make_whiteout
+from mudroom.core.tree.entry import Entry
+from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.layers.layer import OPAQUE, LayerListing, listing, loosened, make_whiteout
 
 _FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
 _OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
@@ -32,16 +34,27 @@ def convert_fuse_layer(layer: bytes) -> None:
     """Convert the marks in a layer that is not mounted any more. Repeated, it changes nothing."""
     root = open_root(layer)
     try:
-        pending = [b""]
-        while pending:
-            path = pending.pop()
-            with directory(root, path) as opened:
-                names = set(map(os.fsencode, os.listdir(opened)))
-                _convert_marks(opened, names)
-                below = [name for name in names if _convert_entry(opened, name)]
-            pending += [path + b"/" + name if path else name for name in below]
+        with loosened(root) as enter:
+            pending = [b""]
+            while pending:
+                pending += _convert_directory(root, pending.pop(), enter)
     finally:
         os.close(root)
+
+
+def _convert_directory(root: int, path: bytes, enter: Callable[[bytes, Entry], None]) -> list[bytes]:
+    """Convert one directory. Return the paths of its subdirectories, which can be entered from then on."""
+    below = []
+    with directory(root, path) as opened:
+        names = set(map(os.fsencode, os.listdir(opened)))
+        _convert_marks(opened, names)
+        for name in names:
+            if _convert_entry(opened, name):
+                at, entry = path + b"/" + name if path else name, look(opened, name)
+                assert entry is not None, "a layer that is not mounted does not change"
+                enter(at, entry)
+                below.append(at)
+    return below
 
 
 def _convert_marks(opened: int, names: set[bytes]) -> None:
@@ -63,7 +76,12 @@ def _convert_entry(opened: int, name: bytes) -> bool:
     at = b"/proc/self/fd/%d/%s" % (opened, name)
     info = os.stat(name, dir_fd=opened, follow_symlinks=False)
     if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
-        for xattr in os.listxattr(at, follow_symlinks=False):
-            if xattr.startswith(_FUSE_XATTRS):
-                os.removexattr(at, xattr, follow_symlinks=False)
+        ours = [xattr for xattr in os.listxattr(at, follow_symlinks=False) if xattr.startswith(_FUSE_XATTRS)]
+        closed = ours and not info.st_mode & stat.S_IWUSR  # xattr(7): to be changed by those who may write
+        if closed:
+            os.chmod(at, stat.S_IMODE(info.st_mode) | stat.S_IWUSR)
+        for xattr in ours:
+            os.removexattr(at, xattr, follow_symlinks=False)
+        if closed:
+            os.chmod(at, stat.S_IMODE(info.st_mode))
     return stat.S_ISDIR(info.st_mode)

@@ -81,7 +81,7 @@ def mount_fuse(
     if upper is not None:
         # without a cache of writes: what is written is in the layer, with its times, also if the server is killed
         options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work) + b",writeback=0"
-    command = [program, b"-o", options + (b"" if upper is not None else b",ro"), place]
+    command = [program, b"-o", options + b",nosuid,nodev" + (b"" if upper is not None else b",ro"), place]
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
     kept_open = (kept,) if kept >= 0 else ()
     done = subprocess.run(

@@ -6,12 +6,13 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 
-from mudroom.core.clock import CommandStart, edit_window
+from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.layers.closed_directory import open_to_owner
+from mudroom.stage.source import is_absence
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,8 @@ from mudroom.vault.store.store import Vault
 if TYPE_CHECKING:
     from mudroom.vault.store.mount_note import MountNote
 
+MOST_TRIES = 20
+"""Times that the files of a mounted fork are looked at while they are being changed."""
 CLOSED = "the project's directory was closed to its owner (mode {mode:04o}): it is staged with mode {kept:04o}"
 Progress = Callable[[str, int, int], None]
 """Name of the activity, units done, units in total."""
@@ -172,9 +175,7 @@ def gather(
     if isinstance(view, OverlayView) and _is_untouched(fork, opened):
         changeset = Changeset()
     else:
-        from mudroom.stage.originals.collection import collect
-
-        changeset = collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
+        changeset = _collected(fork, opened, view, window)
     if closed is not None:
         remark = Remark(b"", CLOSED.format(mode=closed, kept=closed | stat.S_IRWXU))
         changeset = changeset._replace(remarks=(*changeset.remarks, remark))
@@ -191,6 +192,21 @@ def gather(
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)
     return changeset
+
+
+def _collected(fork: Fork, opened: OpenFork, view: View, window: EditWindow) -> Changeset:
+    """Return the changes of a fork. In a mounted one the user may remove a file that is being looked at: then all is
+    looked at again."""
+    from mudroom.stage.originals.collection import collect
+
+    tries = 1 if mount_note(fork) is None else MOST_TRIES
+    while True:
+        tries -= 1
+        try:
+            return collect(opened.apart_from_git(view), opened.staged(), opened.lower, opened.ground(), window)
+        except OSError as error:
+            if not tries or not is_absence(error):
+                raise
 
 
 def _is_untouched(fork: Fork, opened: OpenFork) -> bool:

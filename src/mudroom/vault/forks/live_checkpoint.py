@@ -22,7 +22,8 @@ from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.fuse_marks import convert_fuse_layer
 from mudroom.stage.layers.layer import open_staged, read_directory
-from mudroom.stage.source import same_bytes
+from mudroom.stage.source import is_absence, same_bytes
+from mudroom.vault.forks.collection import MOST_TRIES
 from mudroom.vault.forks.copy_layer import as_in_layer, copy_view
 from mudroom.vault.forks.flatten import merge_originals
 from mudroom.vault.forks.open_fork import OpenFork
@@ -138,6 +139,19 @@ def _is_by_fuse(fork: Fork) -> bool:
 
 
 def _copy_layer(vault: Vault, fork: Fork) -> str:
+    """Return a new layer with the fork's changes. Where it is mounted, the user is not stopped: each file is as it
+    was at one moment, not all at the same."""
+    tries = 1 if mount_note(fork) is None else MOST_TRIES
+    while True:
+        tries -= 1
+        try:
+            return _copy_once(vault, fork)
+        except OSError as error:
+            if not tries or not is_absence(error):
+                raise
+
+
+def _copy_once(vault: Vault, fork: Fork) -> str:
     name = vault.new_layer()
     place, upper = vault.layer(name), vault.layer(fork.state.upper)
     os.mkdir(place + b"/tree", 0o700)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Sequence
 
@@ -123,6 +124,8 @@ def mount(
 
 
 def _make_place(place: bytes) -> bool:
+    if _is_closed(place):
+        open_place(place)  # mudroom was killed while the mount was away
     try:
         os.makedirs(place, mode=0o700)
         return True
@@ -189,12 +192,37 @@ def _shown_copy(fork: Fork, opened: OpenFork, note: MountNote) -> CopyView:
     return CopyView(fork.path + b"/mounted", opened.merged(), work=note.place)
 
 
+def _is_in_place(note: MountNote) -> bool:
+    """Return whether the noted directory is there, and a mount point: on another device than the directory above."""
+    above = _identity(os.path.dirname(note.place))
+    return _identity(note.place) == note.identity and above is not None and above[0] != note.identity[0]
+
+
 def _identity(place: bytes) -> tuple[int, int] | None:
     try:
         info = os.stat(place, follow_symlinks=False)
     except OSError:
         return None
     return info.st_dev, info.st_ino
+
+
+def close_place(place: bytes) -> None:
+    """Let nobody write where a mount is missing for a moment: below a file nothing can be made."""
+    os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o400))
+
+
+def _is_closed(place: bytes) -> bool:
+    """Return whether ``close_place`` has made what is at a place."""
+    try:
+        info = os.lstat(place)
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and (info.st_mode & 0o7777, info.st_size, info.st_uid) == (0o400, 0, os.geteuid())
+
+
+def open_place(place: bytes) -> None:
+    """Remove what ``close_place`` has made. Raise OSError if it is not there."""
+    os.unlink(place)
 
 
 # --- as it is now ---
@@ -208,7 +236,7 @@ def state_of(vault: Vault, fork: Fork, note: MountNote) -> State:
         if note.writable and not fork.has_copy:
             return "ended"
         return "mounted" if _identity(note.place) == note.identity else "lost"
-    is_in_place = _identity(note.place) == note.identity and is_mounted(note.place)
+    is_in_place = _is_in_place(note)
     if note.kind == "overlay":
         if is_in_place:
             return "mounted"
@@ -323,7 +351,7 @@ def unmount_fork(vault: Vault, fork: Fork, now: int, *, lost: bool = False) -> C
     if state == "mounted" and note.kind != "copy":
         unmount(note.kind, note.place)
     changeset = _finish(vault, fork, note, now)
-    if looked_at and before is not None and _are_alike(before.changeset, changeset):
+    if looked_at and before is not None and are_alike(before.changeset, changeset):
         review.remember(fork, changeset)
     return changeset
 
@@ -334,7 +362,7 @@ def _is_reviewed(vault: Vault, fork: Fork, note: MountNote, now: int) -> bool:
     return note.writable and expected is not None and review.fingerprint(collect(vault, fork, note, now)) == expected
 
 
-def _are_alike(before: Changeset, after: Changeset) -> bool:
+def are_alike(before: Changeset, after: Changeset) -> bool:
     """Return whether the same files are changed in the same way, although they are read in another place."""
     return [_likeness(change) for change in before.changes] == [_likeness(change) for change in after.changes]
 
