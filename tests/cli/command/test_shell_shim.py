@@ -141,7 +141,7 @@ def test_files_that_are_not_ours_stay(shims: Shims) -> None:
 def program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"not installed: {name}")
     return path
 
 

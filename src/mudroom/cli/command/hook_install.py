@@ -223,9 +223,10 @@ def _read(path: str, setup: HookSetup) -> tuple[str, str | None]:
         return real, None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{path} is not a regular file", f"ls -ld {path}")
     with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"{path} is not a regular file")
         data = stream.read(_LIMIT + 1)
     if len(data) > _LIMIT:
         raise UsageError(f"{path} is larger than any settings file")
