@@ -17,6 +17,7 @@ from conftest import Place
 from mudroom.core.agent.hook_contract import CONTRACTS
 from test_vault_verb import Cli
 
+pytestmark = pytest.mark.both_users
 SHARED = {
     "claude": ".claude/settings.local.json",
     "codex": ".codex/config.toml",
