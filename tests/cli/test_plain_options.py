@@ -17,7 +17,9 @@ from mudroom.cli.parser import parse
 from mudroom.cli.plain_options import read_plain
 from mudroom.errors import UsageError
 
-MODULES = {verb: importlib.import_module(f"mudroom.cli.{row.folder}.{verb}") for verb, row in VERBS.items()}
+MODULES = {
+    verb: importlib.import_module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}") for verb, row in VERBS.items()
+}
 VALUES = ("a", "5", "", "-", "--", "-5", "1G", "x=y", "never", "terminal", "gate", "0", "2", "two words", "-x y", "é")
 
 

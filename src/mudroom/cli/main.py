@@ -41,6 +41,12 @@ VERBS = {
     ),
     "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True),
     "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
+    "hook": Verb(
+        "command",
+        "commands and edits of an agent that keeps its own process: install, --check, --remove; state",
+        in_order=True,
+    ),
+    "shell-shim": Verb("command", "write a shell whose commands run in a fork, for anything that only knows $SHELL"),
     "ps": Verb("command", "list the commands that run in forks; --end ends them, --output prints their output"),
     "fork": Verb("fork", "make, list, rename and remove forks: new, ls, rename, rm"),
     "checkpoint": Verb("fork", "freeze the state of a fork under a name"),
@@ -147,7 +153,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
     row = VERBS[verb]
-    module = _module(f"mudroom.cli.{row.folder}.{verb}")
+    module = _module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}")
 
     def configure(parser: Any) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")

@@ -35,6 +35,7 @@ VERBS = {
     "discard": (),
     "exec": ("--b",),
     "fork": (),
+    "hook": (),
     "log": ("--fol",),
     "ls": (),
     "policy": (),

@@ -59,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
     )
     parser.add_argument("--stream", action="store_true", help="with --json: print output as it arrives")
+    parser.add_argument("--quiet", action="store_true", help="print nothing about a command that has run")
     add_confinement_options(parser)
     parser.add_argument("command", nargs=REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -78,7 +79,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.stream and (args.background or not context.as_json):
         raise UsageError("--stream is for --json, and not for the background", "mudroom ps --output ID")
     if not args.background:
-        return run_command(args, context, agent, args.ask, stream=args.stream)
+        return run_command(args, context, agent, args.ask, stream=args.stream, quiet=args.quiet)
     from mudroom.cli.command.background import Keeper, start
 
     argv = _command(args)
@@ -103,10 +104,16 @@ def _command(args: argparse.Namespace) -> list[bytes]:
 
 
 def run_command(
-    args: argparse.Namespace, context: Context, agent: str | None, ask: Ask | None = None, *, stream: bool = False
+    args: argparse.Namespace,
+    context: Context,
+    agent: str | None,
+    ask: Ask | None = None,
+    *,
+    stream: bool = False,
+    quiet: bool = False,
 ) -> int:
     """Run a command in a fork. ``agent``: the agent that runs it, unless a card names one; None: the user, whose
-    commands are not judged. ``stream``: print output as it arrives."""
+    commands are not judged. ``stream``: print output as it arrives. ``quiet``: print nothing about one that has run."""
     argv = _command(args)
     client = context.client or Client()
     client.start()  # it starts while settings and project are read
@@ -118,9 +125,11 @@ def run_command(
                 stdio = stdio._replace(on_output=lambda name, data: _print_piece(name, data, context))
             with command_signals(session) as signals, full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
-            commits = {} if context.as_json else commits_of(session, result)
+            commits = {} if context.as_json or quiet else commits_of(session, result)
     finally:
         client.close()
+    if quiet and result.ran and not context.as_json:
+        return signals.exit_code(result)
     return _print_outcome(result, argv, context, signals.exit_code(result), commits)
 
 
