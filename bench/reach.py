@@ -47,7 +47,7 @@ from bench.measure import (
 from bench.memory import descendants, proportional
 from bench.place import BWRAP, Place, Scale, discard, fill, have, make_repository, new_place, run, run_in
 from bench.small import program
-from bench.view import BEFORE, LOOP, PYTHON, WRITE
+from bench.view import BEFORE, LOOP, PYTHON, WRITE, PlainOverlay
 from mudroom.sandbox.client.template import REST
 from mudroom.session import Session
 

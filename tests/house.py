@@ -100,7 +100,7 @@ ROOMS: Mapping[str, Room] = {
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "keeper"),
+        (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "acp", "mcp", "keeper"),
         (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mudroom.session.sandboxes import CutOffCommand
     from mudroom.session.upkeep import HostApprover
     from mudroom.vault.forks.collection import Progress
+    from mudroom.vault.store.store import Later
 
     HostAnswers = tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]
 
@@ -43,6 +44,7 @@ def open_project(
     client: Client | None = None,
     progress: Progress | None = None,
     waiting: Callable[[str], None] = lambda _holder: None,
+    later: Later | None = None,
     adjust: Callable[[Settings], Settings] = lambda settings: settings,
     level: int | None = None,
     card: AgentCard | None = None,
@@ -57,7 +59,7 @@ def open_project(
     ``agent`` is the agent whose commands will run, None: the user's own commands. ``also`` are host rules for this
     session, beside those of the project. ``reads_policy`` False is for callers that neither run nor change anything and
     have to work with a broken policy file; the defaults hold then. ``note`` is called with one line about each part of
-    the policy that does not hold, and about each command that a killed mudroom has left.
+    the policy that does not hold, and about each command that a killed mudroom has left. ``later``: of ``Vault``.
     """
     locations = places(environ)
     rules, remember = host_answers(project, environ)
@@ -74,6 +76,7 @@ def open_project(
         client=client,
         progress=progress,
         waiting=waiting,
+        later=later,
         level=level,
         card=card,
         rules=current,

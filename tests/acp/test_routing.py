@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.acp.message import AcpMessage, parse
-from mudroom.acp.routing import ANSWERED, Answered, Call, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
+from mudroom.acp.routing import ANSWERED, AgentCall, Answered, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
 from mudroom.acp.session_text import AgentPlace, fenced, summary
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.change import Change
@@ -53,7 +53,7 @@ def sent(step: Step) -> dict[str, Any]:
 @pytest.mark.parametrize("method", sorted(ANSWERED))
 def test_calls_are_answered_and_never_passed(method: str) -> None:
     asked = message(id=1, method=method, params={})
-    assert router().from_agent(asked) == [Call(asked)]
+    assert router().from_agent(asked) == [AgentCall(asked)]
     assert router().from_agent(message(method=method, params={})) == [], "a notification is not performed by the editor"
 
 

@@ -25,7 +25,7 @@ from mudroom.acp.message import (
     key_of,
 )
 from mudroom.acp.question import Questions
-from mudroom.acp.routing import Answered, Call, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
+from mudroom.acp.routing import AgentCall, Answered, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
 from mudroom.acp.session_text import AgentPlace, chunk, summary
 from mudroom.acp.stream import Outbox, messages
 from mudroom.acp.terminal import ForkTerminals
@@ -83,7 +83,7 @@ class EditorBridge:
         for message in messages(descriptor):
             with self._lock:
                 steps = self._router.from_agent(message)
-                self._answering.update(key_of(step.message.id) for step in steps if isinstance(step, Call))
+                self._answering.update(key_of(step.message.id) for step in steps if isinstance(step, AgentCall))
             self._take(steps)
 
     def _note_session(self, message: AcpMessage | Malformed) -> None:
@@ -105,7 +105,7 @@ class EditorBridge:
         for step in steps:
             if isinstance(step, Pass):
                 (self._editor if step.to == "editor" else self._agent).put(step.line, waits=True)
-            elif isinstance(step, Call):
+            elif isinstance(step, AgentCall):
                 self._perform(step.message)
             elif isinstance(step, Cancel):
                 self._cancel(step.key)

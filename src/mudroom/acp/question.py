@@ -35,7 +35,7 @@ _OF_A_HOST = {"once": "Allow while this sandbox lives", "no": "Refuse while this
 """Other names of options: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
 
 
-class Question:
+class EditorQuestion:
     """A question of mudroom's. ``_changed`` guards the answer."""
 
     def __init__(self, identifier: str, session: str, call: str) -> None:
@@ -69,7 +69,7 @@ class Questions:
         self.here = threading.local()
         """``here.session``: the session whose call this thread serves."""
         self._lock = threading.Lock()
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, EditorQuestion] = {}
         self._last = ""
         self._closed = False
 
@@ -95,7 +95,7 @@ class Questions:
         if question is not None:
             question.end(chosen if isinstance(chosen, str) and chosen in _OPTIONS else "")
 
-    def put(self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL) -> Question | None:
+    def put(self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL) -> EditorQuestion | None:
         """Put a question; None if there is no session to put it to. ``call``: the tool call that is shown. ``names``:
         of options, where they are not the usual ones."""
         session = getattr(self.here, "session", "")
@@ -104,7 +104,7 @@ class Questions:
             session = session or self._last
             if not session or self._closed:
                 return None
-            question = self._open[identifier] = Question(identifier, session, f"mudroom-{secrets.token_hex(8)}")
+            question = self._open[identifier] = EditorQuestion(identifier, session, f"mudroom-{secrets.token_hex(8)}")
         keys = ("once", "always", "no", "never") if keeps else ("once", "no")
         options = [
             {"optionId": key, "name": names.get(key, _OPTIONS[key][0]), "kind": _OPTIONS[key][1]} for key in keys
@@ -114,7 +114,7 @@ class Questions:
         self._ask(identifier, request(identifier, "session/request_permission", params))
         return question
 
-    def settle(self, question: Question) -> str:
+    def settle(self, question: EditorQuestion) -> str:
         """Close a question that has ended, or is not waited for any more. Return the answer."""
         if question.end(""):  # it is still shown
             self._tell(notification("$/cancel_request", {"requestId": question.id}))
@@ -136,7 +136,7 @@ class Questions:
             question = self.put(_command_call(asked), keeps=can_be_kept(asked))
             if question is None:
                 return otherwise(asked)
-            withdrawn: Callable[[Question], None] | None = getattr(self.here, "asking", None)
+            withdrawn: Callable[[EditorQuestion], None] | None = getattr(self.here, "asking", None)
             if withdrawn is not None:
                 withdrawn(question)
             question.wait(patience)
@@ -173,7 +173,7 @@ class HostWait:
 
     Owner: the thread that attends to the gate."""
 
-    def __init__(self, questions: Questions, question: Question | None) -> None:
+    def __init__(self, questions: Questions, question: EditorQuestion | None) -> None:
         self._questions, self._question = questions, question
         self._until = time.monotonic() + OF_A_HOST
         self._answer: FlowAnswer | None = NOBODY if question is None else None

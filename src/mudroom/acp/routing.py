@@ -85,7 +85,7 @@ class Pass(NamedTuple):
     line: bytes
 
 
-class Call(NamedTuple):
+class AgentCall(NamedTuple):
     """Answer a call of the agent."""
 
     message: AcpMessage
@@ -112,7 +112,7 @@ class TurnEnd(NamedTuple):
     line: bytes
 
 
-Step = Pass | Call | Cancel | Answered | TurnEnd
+Step = Pass | AgentCall | Cancel | Answered | TurnEnd
 
 
 class Surroundings(NamedTuple):
@@ -269,7 +269,7 @@ class MessageRouter:
         if message.kind == "request":
             if message.method in ANSWERED:
                 self._calls.add(key_of(message.id))
-                return [Call(message)]
+                return [AgentCall(message)]
             if message.method.startswith(KEPT):
                 text = f"mudroom answers file calls and terminals here, and knows no {message.method}"
                 return [Pass("agent", error(message.id, METHOD_NOT_FOUND, text))]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.acp.message import INVALID_PARAMS, NOT_FOUND, AcpMessage, CallError
 from mudroom.acp.permission import words_of
-from mudroom.acp.question import Question, Questions
+from mudroom.acp.question import EditorQuestion, Questions
 from mudroom.acp.session_text import fenced
 from mudroom.core.result import REFUSED
 from mudroom.core.tree.path import is_below, show
@@ -95,7 +95,7 @@ class ForkTerminal:
         self._output = RetainedOutput(limit)
         self._end: TerminalEnd | None = None
         self._background: Background | None = None
-        self._question: Question | None = None
+        self._question: EditorQuestion | None = None
         self._ending = False
 
     def write(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class ForkTerminal:
             self._background = background
             return self._ending
 
-    def asking(self, question: Question) -> None:
+    def asking(self, question: EditorQuestion) -> None:
         """Note the question whether the command may run."""
         with self._changed:
             self._question = question

@@ -65,6 +65,7 @@ def open_session(
         client=client,
         progress=context.terminal.progress,
         waiting=context.terminal.tell_waiting,
+        adjust=adjust,
         later=context.later,
         level=level,
         card=card,

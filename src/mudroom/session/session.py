@@ -240,7 +240,7 @@ class Session:
         from mudroom.session.background import start
 
         order = self._order(argv, fork, cwd, timeout, actor)
-        return start(self._parts(), order._replace(stays=True, approver=approver))
+        return start(self._parts(), order._replace(stays=True, pipes=stdio, approver=approver))
 
     def background(self, identity: str) -> Background:
         """Return the background command with this id, of any session. Raise UsageError if none has it."""

@@ -204,6 +204,19 @@ def test_before_its_ninth_abi_landlock_handles_no_socket_beside_namespaces(
     assert compiled(USER._replace(landlock_abi=abi, sockets=sockets)).steps[-2] == ("landlock", 0, 0, 3, (), flags)
 
 
+ASKED_AT_OPEN = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_READ_DIR | 1 << 14 | 1 << 15
+"""With LANDLOCK_ACCESS_FS_TRUNCATE and _IOCTL_DEV: hook_file_open in security/landlock/fs.c."""
+
+
+@pytest.mark.parametrize("abi", range(10))
+def test_landlock_is_not_asked_when_a_file_of_the_view_is_opened(abi: int) -> None:
+    """For a right that it handles, the kernel walks from the file up to a directory whose rule grants it, or to the
+    root; without one it returns at once (is_access_to_paths_allowed)."""
+    for spec in (USER, COPY):
+        for step in compiled(spec._replace(landlock_abi=abi)).steps:
+            assert step[0] != "landlock" or not step[1] & ASKED_AT_OPEN
+
+
 def test_in_a_mounted_fork_the_sockets_of_the_users_own_programs_are_out_of_reach() -> None:
     spec = USER._replace(landlock_abi=9, view=Copy(b"/vault/mounts/f", (1, 2)))
     for view in (spec, spec._replace(view=Copy(b"/vault/copy"))):

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step, TemplatePlan, template_plan
+from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.report import parse_report, read_report
@@ -446,7 +446,7 @@ class Client:
         self._templates[key] = template  # the most recently used is the last
         own = plan.steps[plan.shared + plan.ahead : len(plan.steps) - plan.last]
         steps = (*shared.ahead, *own, *shared.last)
-        return template, plan.namespaces & ~NAMESPACES["user"], steps, own
+        return template, of_each(plan.namespaces), steps, own
 
     def clear(self, works: Sequence[tuple[bytes, bytes]]) -> bool:
         """Have the launcher remove work directories of overlays, as (parent, name), and return at once. It does so when

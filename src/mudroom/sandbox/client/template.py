@@ -7,7 +7,15 @@ import marshal
 import os
 from collections.abc import Callable
 
-from mudroom.core.confinement.plan import NAMESPACES, Plan, StandingPlan, Step, TemplatePlan, standing_plan
+from mudroom.core.confinement.plan import (
+    OF_A_TEMPLATE,
+    Plan,
+    StandingPlan,
+    Step,
+    TemplatePlan,
+    of_each,
+    standing_plan,
+)
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
@@ -28,12 +36,12 @@ def request(
     message = {
         "op": "prepare",
         "id": identity,
-        "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
+        "namespaces": plan.namespaces & OF_A_TEMPLATE,
         "maps": plan.maps,
         "plan": plan.shared,
         "ahead": plan.ahead,
         "last": plan.last,
-        "each": plan.namespaces & ~NAMESPACES["user"],
+        "each": of_each(plan.namespaces),
         "mounts": mounts,
         "rest": REST,
     }
