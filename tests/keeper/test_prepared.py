@@ -264,7 +264,9 @@ def test_a_mount_of_the_host_ends_it(tmp_path: Path) -> None:
 
 # --- with a keeper ---
 
-VARIES = re.compile(r"^\S+ \S+ \S+ |(upperdir|workdir)=[^,\n]*|run-[0-9a-f]{8}|/[0-9a-f]{12,16}\b", re.MULTILINE)
+VARIES = re.compile(
+    r"^\S+ \S+ \S+ |(upperdir|workdir)=[^,\n]*|run-[0-9a-f]{8}|/[0-9a-f]{12,16}\b|/proc/self/fd/\d+", re.MULTILINE
+)
 
 
 def seen(kept: Kept, *options: str, both: bool, **more: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import socket
 import threading
@@ -164,7 +165,7 @@ def test_a_visitor_that_hangs_up_ends_nothing(place: Place) -> None:
         read, write = os.pipe()
         os.close(read)
         with connected(session) as visitor:
-            send(visitor, request, [write])
+            send(visitor, marshal.dumps(request), [write])
             os.close(write)
             assert visitor.recv(1) == b"w"
             assert visitor.recv(1) == b"", "it is shown the door"

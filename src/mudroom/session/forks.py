@@ -391,7 +391,7 @@ class Forks:
         """Collect the changes of a command that was interrupted because mudroom was killed. Hold the fork's lock.
         ``vault``: with the mask to use; None: the session's own."""
         started, noted = fork.interrupted, mount_note(fork)
-        note = settled_mount(self, fork)
+        note = settled_mount(self, fork) if noted is not None else None
         if started is not None:
             shown = vault or self.vault
             if note is None and not fork.has_copy:

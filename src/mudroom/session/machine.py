@@ -37,7 +37,7 @@ from mudroom.session.order import Order, Outcome
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
-from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Machine:
         ):  # sandbox/container/trial.py has tried it: handled as a failure here
             why = StepFailed("clone", 1, "a container that was tried could make no user namespace")
             self.weaker("overlay", why, order, outcome)
-        is_copy = fork.is_copy or mount_note(fork) is not None
+        is_copy = fork.is_copy or outcome.mounted is not None
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
         outcome.notes += notes
         return mode

@@ -47,7 +47,7 @@ class Opening:
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
         resources.enter_context(forks.exclusive.turn(alone=False, waiting=forks.waiting))
-        return settled_vault(forks, fork, self._order, self._outcome, resources)
+        return settled_vault(forks, fork, mount_note(fork), self._order, self._outcome, resources)
 
     def checkpoint_before(self) -> str:
         """Freeze the fork's files before the command. Return the checkpoint's name."""
@@ -62,7 +62,7 @@ class Opening:
         mode = self._machine.first_mode(fork, order, outcome)
         outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
         while True:
-            if mode != "overlay" and mount_note(fork) is None:
+            if mode != "overlay" and outcome.mounted is None:
                 outcome.notes += stand_on_copy(self._vault, fork, settings, forks.progress)
             try:
                 with OpenFork(self._vault, fork) as opened, ExitStack() as attempt:
@@ -72,7 +72,7 @@ class Opening:
             except StepFailed as failure:
                 if failure.op == "mounted":
                     raise not_shown(fork) from failure
-                if mount_note(fork) is not None and failure.op == "overlay":
+                if outcome.mounted is not None and failure.op == "overlay":
                     self._machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted
                     continue
                 mode = self._machine.weaker(mode, failure, order, outcome)
@@ -90,14 +90,14 @@ class Opening:
         mirror = machine.mirror(order)
         if mirror is not None:
             attempt.callback(mirror.close)
-        caches, within = machine.caches(vault, fork, order), cache_mode(machine, fork, mode)
+        caches, within = machine.caches(vault, fork, order), cache_mode(machine, self._outcome, mode)
         plan, _environment = machine.confinement.plan(
             view.mount(), mode, vault.project, fork.path + b"/private", with_objects(vault, fork, settings), rlimits,
             home_grant(machine, fork, order, mode, Outcome()), port, shown(equipment),
             machine.cache_view(caches, within, order), gate.loopback if gate is not None else (),
         )  # fmt: skip
         machine.after_the_last(fork)
-        note = mount_note(fork)
+        note = self._outcome.mounted
         started = note.since if note is not None else command_start(vault.path, order.called)
         fork.begin(started)
         try:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.capture import CapturedOutput
     from mudroom.sandbox.client.client import Exit, Running
     from mudroom.sandbox.client.terminal_sign import SignKind
+    from mudroom.vault.store.mount_note import MountNote
 
 
 class Stdio(NamedTuple):
@@ -138,6 +139,8 @@ class Outcome:
         self.started = CommandStart(0)
         self.has_fork = False
         """Whether the command holds its fork, so that nobody discards it."""
+        self.mounted: MountNote | None = None
+        """The mount of the fork in which the command works. It stays what it is while the fork's lock is held."""
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
         self.merged: str | None = None

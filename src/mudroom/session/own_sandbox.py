@@ -44,15 +44,15 @@ from mudroom.vault.forks.collection import (
     gather,
     keep_artifacts,
     prepare_repository,
+    shown_view,
     stand_on_copy,
-    view_of,
     with_objects,
 )
 from mudroom.vault.forks.damage import require_files
 from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.moment import StartBound, command_start, start_bound
-from mudroom.vault.store.fork import Fork, mount_note
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.limits.gauge import Gauge
     from mudroom.session.confinement.gateway import Doorkeeper
     from mudroom.session.confinement.grant import Grant
+    from mudroom.vault.store.mount_note import MountNote
 
 
 class RunningCommand:
@@ -145,12 +146,14 @@ def shown(equipment: InspectionSetup | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 
-def settled_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome, held: ExitStack) -> Vault:
-    """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed. Hold the
-    fork's lock. Tools of other threads wait until the command has started, or ``held`` is closed."""
-    was_mounted = mount_note(fork) is not None
-    note = settled_mount(forks, fork)
-    outcome.notes += forks.unsaid() if was_mounted else []
+def settled_vault(
+    forks: Forks, fork: Fork, noted: MountNote | None, order: Order, outcome: Outcome, held: ExitStack
+) -> Vault:
+    """Return the vault with the mask of the command, once the fork is idle and its file tools are flushed; set
+    ``outcome.mounted``. Hold the fork's lock since before ``noted``, its mount, was read. Tools of other threads wait
+    until the command has started, or ``held`` is closed."""
+    note = outcome.mounted = settled_mount(forks, fork) if noted is not None else None
+    outcome.notes += forks.unsaid() if noted is not None else []
     if note is not None:
         if not note.writable:
             stacking.require_idle(fork)
@@ -192,18 +195,18 @@ def not_shown(fork: Fork) -> MudroomError:
     )
 
 
-def cache_mode(machine: Machine, fork: Fork, mode: Mode) -> Mode:
+def cache_mode(machine: Machine, outcome: Outcome, mode: Mode) -> Mode:
     """Return the mode for the caches of a command: in a mounted fork they are mounted as in any other."""
     return (
-        "overlay" if mode == "copy" and mount_note(fork) is not None and machine.confinement.mode == "overlay" else mode
+        "overlay" if mode == "copy" and outcome.mounted is not None and machine.confinement.mode == "overlay" else mode
     )
 
 
 def may_stand(fork: Fork, order: Order) -> bool:
     """Return whether a command may run in a sandbox that stands for the fork (``session/confinement/standing.py``). Not
     if the changes of an interrupted command have to be collected, or a private repository is brought up to date. Hold
-    the fork's lock."""
-    is_usual = fork.state.repository is None and not fork.is_copy and mount_note(fork) is None
+    the fork's lock; it is not mounted."""
+    is_usual = fork.state.repository is None and not fork.is_copy
     return order.grant.level == 1 and is_usual and fork.interrupted is None
 
 
@@ -254,11 +257,13 @@ class OwnSandbox:
         while True:
             if mode != "overlay":
                 self._standing.forbid()
-            if mode != "overlay" and mount_note(fork) is None:
+            if mode != "overlay" and outcome.mounted is None:
                 outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
             with ExitStack() as attempt:
                 opened = attempt.enter_context(OpenFork(self._vault, fork))
-                view = view_of(self._vault, fork, opened, mode, self._forks.progress, level=order.grant.level)
+                view = shown_view(
+                    self._vault, fork, opened, mode, outcome.mounted, self._forks.progress, level=order.grant.level
+                )
                 if isinstance(view, OverlayView):
                     view.prepare(self._standing.works[0])
                 else:
@@ -270,7 +275,7 @@ class OwnSandbox:
                         continue
                     if failure.op == "mounted":
                         raise not_shown(fork) from failure
-                    if mount_note(fork) is not None and failure.op == "overlay":
+                    if outcome.mounted is not None and failure.op == "overlay":
                         machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted
                         continue
                     mode = self._machine.weaker(mode, failure, order, outcome)
@@ -340,7 +345,7 @@ class OwnSandbox:
                     return machine.confinement.plan(
                         view.mount(), mode, order.cwd, fork.path + b"/private",
                         with_objects(self._vault, fork, settings), rlimits, grant, port, shown(equipment),
-                        machine.cache_view(self._caches, cache_mode(machine, fork, mode), order,
+                        machine.cache_view(self._caches, cache_mode(machine, outcome, mode), order,
                                            self._standing.works[1]), within,
                     )  # fmt: skip
 
@@ -356,9 +361,8 @@ class OwnSandbox:
                     bound = start_bound(self._vault.path, order.called) if client.awaits_tick else None
                     outcome.started = bound.now if bound is not None else command_start(self._vault.path, order.called)
                     fork.begin(outcome.started)
-                    note = mount_note(fork)
-                    if note is not None:  # what it has remembered of the project is as old as the mount
-                        outcome.started, bound = note.since, None
+                    if outcome.mounted is not None:  # what it has remembered of the project is as old as the mount
+                        outcome.started, bound = outcome.mounted.since, None
                     self._stand(client, plan, view)
                     running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper, bound)
                     meanwhile = functools.partial(self._meanwhile, view)
@@ -473,7 +477,7 @@ class OwnSandbox:
         if isinstance(view, OverlayView) and not self._follows:
             view.tidy()
             self._caches.tidy()
-        if len(fork.state.layers) > 1 and mount_note(fork) is None:
+        if len(fork.state.layers) > 1 and self._outcome.mounted is None:
             from mudroom.vault.forks.flatten import is_deep, merge_lowest
 
             self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None

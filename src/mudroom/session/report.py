@@ -8,6 +8,7 @@ from mudroom.session.forks import Forks
 from mudroom.session.order import Order, Outcome
 from mudroom.session.run import Parts
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.store.fork import mount_note
 
 if TYPE_CHECKING:
     from mudroom.core.fork_report import ForkReport, PreparedFork
@@ -36,6 +37,7 @@ def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str 
     if checkpoint is not None:
         forks.checkpoint(name, checkpoint)
     outcome = Outcome()
+    outcome.mounted = mount_note(forks.vault.fork(name))
     mode = machine.first_mode(forks.vault.fork(name), order, outcome)
     missing = machine.confinement.missing_credentials(actor.settings)
     return PreparedFork(

@@ -24,7 +24,7 @@ from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
-from mudroom.vault.store.fork import Fork, interrupted_forks
+from mudroom.vault.store.fork import Fork, interrupted_forks, mount_note
 
 if TYPE_CHECKING:
     from mudroom.core.background import BackgroundEnd, BackgroundStart
@@ -133,10 +133,12 @@ class Sandboxes:
         slot = self._machine.crowd.slot()
         stack.callback(slot.give)
         slot.take()  # with the locks held: who waits for one of them keeps no slot from others
-        place = stack.enter_context(self._machine.standing.claimed(fork, permitted=may_stand(fork, order)))
+        noted = mount_note(fork)
+        permitted = noted is None and may_stand(fork, order)
+        place = stack.enter_context(self._machine.standing.claimed(fork, permitted=permitted))
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
-        vault = settled_vault(forks, fork, order, outcome, stack)
+        vault = settled_vault(forks, fork, noted, order, outcome, stack)
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
         stack.callback(own.close)
         return own

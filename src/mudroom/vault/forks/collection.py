@@ -45,13 +45,26 @@ class CollectedCommand(NamedTuple):
 def view_of(
     vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None, *, level: int = 1
 ) -> View:
-    """Return the view of a fork in this mode. For a copy view call ``stand_on_copy`` first.
+    """Return the view of a fork in this mode (``shown_view``): its mount, if it is mounted."""
+    return shown_view(vault, fork, opened, mode, mount_note(fork), progress, level=level)
+
+
+def shown_view(
+    vault: Vault,
+    fork: Fork,
+    opened: OpenFork,
+    mode: Mode,
+    note: MountNote | None,
+    progress: Progress | None = None,
+    *,
+    level: int = 1,
+) -> View:
+    """Return the view of a fork in this mode, for a caller who has read the note of its mount. For a copy view call
+    ``stand_on_copy`` first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel requires both on one mount, and the
-    container sees no other directory of the fork. A copy belongs to the container's user. The view of a mounted fork is
-    its mount.
+    container sees no other directory of the fork. A copy belongs to the container's user.
     """
-    note = mount_note(fork)
     if note is not None and note.writable:
         return mounted_view(fork, opened, note)
     if mode == "overlay":
