@@ -220,7 +220,10 @@ STANDING_MEMORY = 2_000_000
 
 
 def below(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended since its parent was asked
     return [process for child in map(int, children) for process in (child, *below(child))]
 
 
