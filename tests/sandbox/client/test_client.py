@@ -130,6 +130,15 @@ def test_gone_after_a_failure(box: Box) -> None:
         missing.wait_gone()
 
 
+def test_a_command_that_cannot_be_sent_is_not_counted_as_running(box: Box) -> None:
+    """Otherwise its process would keep its place, and work directories would wait for its end."""
+    closed = 1 << 20
+    with pytest.raises(MudroomError, match="Bad file descriptor"):
+        box.client.run(box.plan(), [b"true"], ENVIRONMENT, (closed, closed, closed))
+    connections = (box.client._launcher, *box.client._templates.values())
+    assert [sorted(one.active) for one in connections if one is not None and one.active] == []
+
+
 def test_gone_after_the_launcher_died(fresh: Box) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000", output)

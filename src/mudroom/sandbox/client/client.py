@@ -415,6 +415,7 @@ class Client:
             theirs_to_pass = [theirs.fileno() for _ours, theirs in pairs.values()]
             report = with_report(connection, request, (*stdio, *theirs_to_pass, *groups))
         except BaseException:
+            connection.active.discard(identity)
             for ours, _theirs in pairs.values():
                 ours.close()
             raise
