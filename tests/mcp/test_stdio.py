@@ -162,10 +162,10 @@ def test_a_request_that_is_cancelled_ends_its_command_and_gets_no_answer(peer: S
     slow = peer.begin(
         "tools/call",
         name="bash",
-        arguments={"command": "echo up; touch began; exec sleep 1000"},
+        arguments={"command": "touch began; echo up; exec sleep 1000"},
         _meta={"progressToken": "p"},
     )
-    while not any(note["method"] == "notifications/progress" for note in peer.heard):
+    while not any("up" in str(note["params"]) for note in peer.heard if note["method"] == "notifications/progress"):
         peer.heard.append(peer.hear())
     peer.say({"method": "notifications/cancelled", "params": {"requestId": slow, "reason": "enough"}})
     done = peer.call("bash", command="ls; pgrep -x sleep || echo none")
