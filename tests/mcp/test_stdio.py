@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from conftest import Place, full_listing, tick
 from mudroom.mcp import message
 from mudroom.mcp.connection import MOST_CALLS
-from wire import Stdio, mudroom, server
+from wire import MUDROOM, Stdio, environment, mudroom, server
 
 pytestmark = pytest.mark.slow
 
@@ -376,3 +377,19 @@ def test_a_secret_is_not_shown_and_said_to_be_one(place: Place) -> None:
         assert client.call("grep", pattern="very-secret", path=".env")["structuredContent"]["matches"] == []
         read = client.answer(client.begin("resources/read", uri="mudroom:///files/.env"))
         assert "very-secret" not in json.dumps(read)
+
+
+def test_inside_mudroom_there_is_no_server(place: Place) -> None:
+    """Its fork would be in the sandbox's own home, and lost with it."""
+    done = subprocess.run(
+        [*MUDROOM, "mcp"],
+        cwd=place.project,
+        env={**environment(place), "MUDROOM": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=80,
+        check=False,
+    )
+    assert done.returncode == 125
+    assert done.stderr.startswith("mudroom: mudroom mcp runs inside mudroom")

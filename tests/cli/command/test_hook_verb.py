@@ -313,3 +313,68 @@ def test_the_prefix_of_claude_fails_without_mudroom(cli: Cli) -> None:
     done = subprocess.run(words, cwd=cli.place.project, env=cli.environment, capture_output=True, check=False)
     assert done.returncode in (126, 127)
     assert not (cli.place.project / "made").exists()
+
+
+def test_the_prefix_of_claude_leaves_mudroom_s_own_server_its_forks(cli: Cli) -> None:
+    """Started in a sandbox, the server works on a vault that is lost with it."""
+    cli("hook", "install", "claude")
+    [shell] = cli.place.state.glob("hooks/*/mudroom-hook-shell")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
+    call = {"name": "write", "arguments": {"path": "made", "content": "x"}}
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate((("initialize", client), ("tools/call", call)))
+    ]
+    own = f"{shlex.quote(sys.executable)} -P -m mudroom mcp"
+    for line in ("mudroom mcp", own):
+        server = subprocess.Popen(
+            [str(shell), line],
+            cwd=cli.place.project,
+            env=cli.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for text in lines:
+            server.stdin.write(text.encode() + b"\n")
+            server.stdin.flush()
+            assert "result" in json.loads(server.stdout.readline())
+        server.communicate(timeout=60)
+    assert [row["fork"] for row in cli.json("ls")["forks"]] == ["tester", "tester-2"]
+    assert "+x" in cli("diff", "tester").stdout
+    more = subprocess.run(
+        [str(shell), "mudroom mcp; echo x >made"], cwd=cli.place.project, env=cli.environment, input=b"", check=False
+    )
+    assert more.returncode == 0
+    assert not (cli.place.project / "made").exists()
+
+
+def test_inside_mudroom_a_hook_refuses_and_says_so(cli: Cli) -> None:
+    cli.environment["MUDROOM"] = "1"
+    answer = claude(cli, "Bash", command="true")
+    assert answer["permissionDecision"] == "deny"
+    assert "runs inside mudroom" in answer["permissionDecisionReason"]
+    assert "mudroom hook install claude --remove" in answer["permissionDecisionReason"]
+
+
+@pytest.mark.parametrize(("scope", "option"), [("project", ""), ("user", " --scope user")])
+def test_an_agent_with_a_hook_is_not_started_inside(cli: Cli, tmp_path: Path, scope: str, option: str) -> None:
+    program = tmp_path / "bin/claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho started\n")
+    program.chmod(0o755)
+    cli.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    cli("hook", "install", "claude", "--scope", scope)
+    done = cli("claude", "--no-such-option")
+    assert done.returncode == 125
+    assert f"(mudroom hook install claude --remove{option};" in done.stderr
+    assert "started" not in done.stdout
+    cli("hook", "install", "claude", "--remove", "--scope", scope)
+    assert "started" in cli("claude").stdout
+
+
+def test_a_check_that_finds_nothing_names_the_command(cli: Cli) -> None:
+    done = cli("hook", "install", "gemini", "--check", "--scope", "user")
+    assert done.returncode == 1
+    assert done.stderr == "note: mudroom hook install gemini --scope user writes it\n"

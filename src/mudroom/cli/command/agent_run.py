@@ -19,7 +19,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
-from mudroom.policy.config import load_card, load_policy
+from mudroom.policy.config import load_card, load_policy, places
 from mudroom.review.agent_settings import settings_lines
 from mudroom.session import Client, Session
 from mudroom.session.agents.agent_settings import agent_settings
@@ -132,6 +132,21 @@ def _by_card(args: argparse.Namespace, context: Context) -> AgentRequest:
     )
 
 
+def _require_no_hook(agent: str, context: Context) -> None:
+    """Raise UsageError if a hook of mudroom is installed for the agent: inside it could only refuse all tools."""
+    if not os.path.isdir(places(context.environ).state + b"/hooks"):
+        return
+    from mudroom.cli.command.hook_install import installed_scopes
+
+    for scope in installed_scopes(agent, context):
+        whose = "this project" if scope == "project" else "all projects"
+        option = "" if scope == "project" else f" --scope {scope}"
+        raise UsageError(
+            f"the hook of {agent} is installed for {whose}, and inside mudroom it cannot work",
+            f"mudroom hook install {agent} --remove{option}; or start {agent} as it is, with its hook",
+        )
+
+
 def request_by_profile(args: argparse.Namespace, context: Context) -> AgentRequest:
     """Print what is passed to the agent. Its hosts need no question: the profile is mudroom's own, or the user's."""
     from mudroom.cli.command.agent_profile import first_line, profiled
@@ -142,6 +157,7 @@ def request_by_profile(args: argparse.Namespace, context: Context) -> AgentReque
     asked = asked_level(args)
     level = asked if asked is not None else policy.level if policy.levels.default is None else policy.levels.default
     agent = profiled(args.command, context, policy, level)
+    _require_no_hook(agent.profile.name, context)
     if not context.as_json:
         context.terminal.note(first_line(agent, context, adjusted(args, policy)))
     return AgentRequest(

@@ -351,6 +351,9 @@ def _check(setup: HookSetup, context: Context) -> int:
     else:
         for fault in found:
             context.terminal.out(fault)
+        if found:
+            option = "" if setup.is_project else f" --scope {setup.scope}"
+            context.terminal.note(f"mudroom hook install {setup.agent}{option} writes it")
         if not found:
             context.terminal.out(f"{setup.agent}: installed for the {setup.scope}, fork {setup.fork}")
     return 1 if found else 0
@@ -384,6 +387,13 @@ def print_state(context: Context) -> int:
             f"{row['agent']:<9} {here:<22} {tested:<36} project: {row['project']}; user: {row['user']}"
         )
     return 0
+
+
+def installed_scopes(agent: str, context: Context) -> list[str]:
+    """Return the scopes in which a hook of the agent is installed, for the project of the context."""
+    if agent not in CONTRACTS:
+        return []
+    return [scope for scope in SCOPES if _scope_state(agent, scope, context).startswith("installed")]
 
 
 def _scope_state(agent: str, scope: str, context: Context) -> str:

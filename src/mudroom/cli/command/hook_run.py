@@ -14,6 +14,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.agent.hook_answer import DENY, HookAnswer, HookPlace, answer, message
 from mudroom.core.agent.hook_contract import CONTRACTS
 from mudroom.core.agent.hook_settings import exec_words
+from mudroom.core.confinement.environment import is_inside
 from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import places
@@ -43,6 +44,11 @@ def answer_event(
 
 
 def _answer(agent: str, fork: str, tools: Sequence[str], context: Context, prefixed: bool) -> HookAnswer:
+    if is_inside(context.environ):  # a fork that is mounted here is lost with the sandbox
+        return HookAnswer(
+            DENY,
+            f"mudroom: {agent} runs inside mudroom, where its hook cannot work (mudroom hook install {agent} --remove)",
+        )
     data = _event()
     if len(data) > LIMIT:
         return HookAnswer(DENY, f"mudroom: the event is larger than {LIMIT >> 20} MB")

@@ -14,6 +14,7 @@ from mudroom.cli.command.run import add_confinement_options, adjusted, asked_lev
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import wake_for_signals
+from mudroom.core.confinement.environment import is_inside
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session
@@ -66,6 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.http is not None and not 0 <= args.http < 1 << 16:
         raise UsageError(f"{args.http} is not a port", "0 to 65535")
+    if is_inside(context.environ):
+        raise UsageError(
+            "mudroom mcp runs inside mudroom, where its forks would be lost with the sandbox",
+            "the client's own commands and edits are staged already: leave the server out",
+        )
     if args.http is None and context.terminal.interactive:
         raise UsageError(
             "mudroom mcp speaks a protocol on its standard input, and that is a terminal",

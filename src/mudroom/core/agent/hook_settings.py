@@ -166,7 +166,7 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
 def _prefix(setup: HookSetup) -> str:
     program = " ".join(map(quote, setup.program))
     options = f"--agent {setup.agent} " + (f"--project {quote(setup.project)}" if setup.is_project else _USERS_PROJECT)
-    return _PREFIX.format(program=program, fork=quote(setup.fork), options=options)
+    return _PREFIX.format(program=program, server=quote(f"{program} mcp"), fork=quote(setup.fork), options=options)
 
 
 _USERS_PROJECT = '${CLAUDE_PROJECT_DIR:+--project "$CLAUDE_PROJECT_DIR"}'
@@ -174,8 +174,10 @@ _PREFIX = f"""\
 #!/bin/sh
 # {MARK}: all commands of claude run in forks. Without mudroom they do not run.
 # Its tools end with pwd. Others are MCP servers and hooks of the user: a server would hold the fork for its whole life.
+# mudroom's own server makes its forks itself; in a sandbox they would be lost with it.
 case $1 in
     *" && pwd -P >| "*) exec {{program}} exec --quiet --fork {{fork}} {{options}} -- bash -c "$1" ;;
+    "mudroom mcp"|{{server}}) exec {{program}} mcp ;;
 esac
 exec {{program}} exec --quiet {{options}} -- bash -c "$1"
 """

@@ -101,6 +101,12 @@ def _completed(
     return chosen
 
 
+def is_inside(environ: Mapping[bytes, bytes]) -> bool:
+    """Return whether this process is a command of mudroom, by its environment. A project's settings can set the variable,
+    so it may only make refusals."""
+    return environ.get(b"MUDROOM") == b"1"
+
+
 def _is_allowed(name: bytes, value: bytes, network: bool) -> bool:
     if name in _PROXY_NAMES:
         return network
