@@ -166,6 +166,25 @@ def test_paths_that_lead_out(room: mudroom.Room) -> None:
     assert "paths is 3" in error_of(lambda: room.diff("a", 3))  # type: ignore[arg-type]
 
 
+def test_a_directory_that_the_fork_does_not_have(room: mudroom.Room) -> None:
+    """Also one that is there in the project; the fork's second command goes another way than its first."""
+    for _times in range(2):
+        expected = f"the command cannot work in {room.project}/gone: No such file or directory"
+        assert expected in error_of(lambda: room.run("true", fork="a", cwd="gone"))
+        assert room.run("true", fork="a").ok
+
+
+@pytest.mark.parametrize("content", [5, None, ["x"], True])
+def test_content_that_is_no_text(room: mudroom.Room, content: Any) -> None:
+    """bytes(5) is five NUL characters."""
+    fork = room.fork("a")
+    kind = type(content).__name__
+    assert f"the content is {kind}, not a text or bytes" in error_of(lambda: fork.write("x", content))
+    assert not fork.exists("x")
+    fork.write("x", bytearray(b"1"))  # type: ignore[arg-type]
+    assert fork.read("x") == "1"
+
+
 def test_a_closed_room_says_so(place: Place) -> None:
     room = open_room(place)
     fork = room.fork("a")

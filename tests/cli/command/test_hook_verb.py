@@ -352,10 +352,11 @@ def test_the_prefix_of_claude_leaves_mudroom_s_own_server_its_forks(cli: Cli) ->
 
 def test_inside_mudroom_a_hook_refuses_and_says_so(cli: Cli) -> None:
     cli.environment["MUDROOM"] = "1"
-    answer = claude(cli, "Bash", command="true")
-    assert answer["permissionDecision"] == "deny"
-    assert "runs inside mudroom" in answer["permissionDecisionReason"]
-    assert "mudroom hook install claude --remove" in answer["permissionDecisionReason"]
+    for options, scope in ((("--project", str(cli.place.project)), ""), ((), " --scope user")):
+        answer = claude(cli, "Bash", *options, command="true")
+        assert answer["permissionDecision"] == "deny"
+        assert "runs inside mudroom" in answer["permissionDecisionReason"]
+        assert f"(mudroom hook install claude --remove{scope})" in answer["permissionDecisionReason"]
 
 
 @pytest.mark.parametrize(("scope", "option"), [("project", ""), ("user", " --scope user")])

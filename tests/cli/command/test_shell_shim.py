@@ -133,6 +133,8 @@ def test_files_that_are_not_ours_stay(shims: Shims) -> None:
     assert shims.cli("shell-shim", str(other)).returncode == 125
     assert shims.cli("shell-shim", str(shims.directory)).returncode == 0, "it is written anew"
     assert shims.cli("shell-shim", str(shims.project / "a")).returncode == 125
+    done = shims.cli("shell-shim", shims.bash)
+    assert (done.returncode, done.stderr) == (125, f"mudroom: {shims.bash} is not a directory (name another one)\n")
 
 
 # --- programs that start a shell ---

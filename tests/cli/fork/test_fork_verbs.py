@@ -118,7 +118,7 @@ def test_removing_a_fork_with_work_in_it(cli: Cli) -> None:
         (["diff", "try@nope", "try"], "has no checkpoint named nope"),
         (["exec", "--fork", "../x", "--", "true"], "cannot be the name of a fork"),
         (["exec", "--fork", "try"], "no command was given"),
-        (["mount", "nope"], "there is no fork named nope"),
+        (["mount", "nope"], "there is no fork named nope (mudroom fork new nope)"),
         (["unmount", "try"], "try is not mounted"),
         (["vault", "gc", "--forks", "soon"], "soon"),
     ],

@@ -163,7 +163,7 @@ def test_a_program_that_is_not_there_is_the_commands_failure_only(box: Box, kind
         assert raised.value.exit_code == 127
         running.close()
         running = sandbox.run([b"true"], ENVIRONMENT, b"/no/such/directory", output.descriptors)
-        with pytest.raises(UsageError, match="cannot work in its directory"):
+        with pytest.raises(UsageError, match="cannot work in /no/such/directory: No such file"):
             running.wait()
         running.close()
         assert run(box, kind, sandbox, "echo yes")[1] == "yes\n"

@@ -45,10 +45,8 @@ def answer_event(
 
 def _answer(agent: str, fork: str, tools: Sequence[str], context: Context, prefixed: bool) -> HookAnswer:
     if is_inside(context.environ):  # a fork that is mounted here is lost with the sandbox
-        return HookAnswer(
-            DENY,
-            f"mudroom: {agent} runs inside mudroom, where its hook cannot work (mudroom hook install {agent} --remove)",
-        )
+        undo = f"mudroom hook install {agent} --remove{'' if context.project else ' --scope user'}"
+        return HookAnswer(DENY, f"mudroom: {agent} runs inside mudroom, where its hook cannot work ({undo})")
     data = _event()
     if len(data) > LIMIT:
         return HookAnswer(DENY, f"mudroom: the event is larger than {LIMIT >> 20} MB")

@@ -61,7 +61,9 @@ exec {words} exec --quiet --fork "$fork" -- {shell} "$@"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where; made if need be. It must not be in a project")
+    parser.add_argument(
+        "directory", metavar="DIR", help="where; made if need be. Not in a project, whose forks see it, too"
+    )
     parser.add_argument("--fork", metavar="NAME", help="if MUDROOM_FORK is not set; default: the name of DIR")
 
 
@@ -75,7 +77,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"{show(directory)} is not UTF-8", "name another directory") from None
     if ":" in text or "\n" in text:
         raise UsageError(f"{show(directory)} cannot be an entry of PATH", "name another directory")
-    os.makedirs(directory, exist_ok=True)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"{show(directory)} is not a directory", "name another one") from None
     written = [path for path in (_write(shell, text, fork) for shell in SHELLS) if path]
     if not written:
         raise UsageError("no shell is installed in " + ", ".join(_DIRECTORIES))

@@ -102,8 +102,8 @@ def _completed(
 
 
 def is_inside(environ: Mapping[bytes, bytes]) -> bool:
-    """Return whether this process is a command of mudroom, by its environment. A project's settings can set the variable,
-    so it may only make refusals."""
+    """Return whether this process is a command of mudroom, by its environment. A project's settings can set the
+    variable, so it may only make refusals."""
     return environ.get(b"MUDROOM") == b"1"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mudroom.core.confinement.plan import Step, describe
 from mudroom.core.tree.path import show
-from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.typing import Any
 
@@ -23,9 +23,17 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         place = show(b"/" + steps[index][1])
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
+    if op == "cwd" and index >= 0:
+        return no_directory(steps[index][1], number)
     step = describe(steps[index]) if index >= 0 else op
     message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
     return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
+
+
+def no_directory(path: bytes, number: int) -> UsageError:
+    return UsageError(
+        f"the command cannot work in {show(path)}: {os.strerror(number)}", "mkdir -p makes it in the fork"
+    )
 
 
 _TOO_LITTLE = {

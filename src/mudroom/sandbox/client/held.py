@@ -40,7 +40,9 @@ class JoinedCommand(Running):
         if record[2] == "refused":
             return UsageError(record[4], ENDING)
         if record[2] == "cwd":
-            return UsageError(f"the command cannot work in its directory: {os.strerror(record[3])}")
+            from mudroom.sandbox.client.failure import no_directory
+
+            return no_directory(self._steps[0][1], record[3])
         return super()._failed(record)
 
 
@@ -77,7 +79,8 @@ def join(
     finally:
         if pair is not None:
             pair[1].close()
-    return JoinedCommand(connection, identity, report, (), argv[0], None, pair[0] if pair is not None else None)
+    steps = (("cwd", cwd),)  # the only one, after those of the sandbox
+    return JoinedCommand(connection, identity, report, steps, argv[0], None, pair[0] if pair is not None else None)
 
 
 class HeldSandbox:

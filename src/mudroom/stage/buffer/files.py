@@ -422,7 +422,11 @@ def _shown(path: Path) -> str:
 
 
 def _bytes(content: str | bytes) -> bytes:
-    return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    if isinstance(content, str):
+        return content.encode("utf-8", "surrogateescape")
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise UsageError(f"the content is {type(content).__name__}, not a text or bytes", "str() makes a text of it")
+    return content
 
 
 def _text(content: bytes) -> str:
