@@ -397,3 +397,15 @@ def test_a_socket_is_not_shown(cli: Cli) -> None:
         done = cli("run", "--no", "--read", str(path), "--", "true")
     assert done.returncode == 125
     assert "is a socket: a command that connects to it" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_failure_inside_mudroom_says_where_it_is(cli: Cli) -> None:
+    """The kernel's own words for a second sandbox in the first are device or resource busy."""
+    cli.place.write("script", "true\n")
+    tick()
+    outside = cli("run", "--", "./script")
+    cli.environment["MUDROOM"] = "1"
+    inside = cli("run", "--", "./script")
+    assert outside.returncode == inside.returncode == 126
+    assert "inside mudroom" not in outside.stderr
+    assert "note: this is inside mudroom" in inside.stderr

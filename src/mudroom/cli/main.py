@@ -108,6 +108,10 @@ def run(
         return _run_verb(list(argv), Context(environ, terminal, False, None, client, later))
     except MudroomError as error:
         terminal.error(error.message, error.hint)
+        if environ.get(b"MUDROOM") == b"1" and error.exit_code in (125, 126) and not isinstance(error, UsageError):
+            terminal.note(
+                "this is inside mudroom, whose sandbox may hold no second one; a command here is staged already"
+            )
         return error.exit_code
     except KeyboardInterrupt:
         terminal.error("interrupted")

@@ -379,3 +379,25 @@ def test_a_check_that_finds_nothing_names_the_command(cli: Cli) -> None:
     done = cli("hook", "install", "gemini", "--check", "--scope", "user")
     assert done.returncode == 1
     assert done.stderr == "note: mudroom hook install gemini --scope user writes it\n"
+
+
+def test_what_the_agent_alone_has_added_goes_with_the_hook(cli: Cli) -> None:
+    """opencode writes $schema into each file of settings that it reads."""
+    path = cli.place.project / "opencode.json"
+    for more in ({}, {"model": "x"}):
+        cli("hook", "install", "opencode")
+        settings = {"$schema": "https://opencode.ai/config.json", **more, **json.loads(path.read_text())}
+        path.write_text(json.dumps(settings, indent=2))
+        assert cli("hook", "install", "opencode", "--remove").returncode == 0
+        assert path.exists() == bool(more)
+    assert json.loads(path.read_text())["model"] == "x"
+
+
+def test_a_fork_that_stays_mounted_is_named(cli: Cli) -> None:
+    cli("hook", "install", "claude")
+    cli("fork", "new", "claude")
+    assert cli("mount", "claude").returncode == 0
+    done = cli("hook", "install", "claude", "--remove")
+    assert "mudroom unmount claude\n" in done.stdout + done.stderr
+    assert cli("unmount", "claude").returncode == 0
+    assert "unmount" not in cli("hook", "install", "claude", "--remove").stderr

@@ -35,6 +35,7 @@ from mudroom.core.agent.hook_settings import (
     removed,
 )
 from mudroom.core.text import jsonc
+from mudroom.core.text.jsonc import JsoncError
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -186,10 +187,24 @@ def _change(
             base = known["original"]
         else:
             base = removed(before, _added(wanted, None if known is None else known["original"]))
-        after = base if remove else installed(base, wanted)
+        if remove:
+            after = None if known is not None and known["original"] is None and _is_bare(base) else base
+        else:
+            after = installed(base, wanted)
     except SettingsError as error:
         raise UsageError(f"{path}: {error}", "nothing was changed") from None
     return _Change(real, path if real != path else "", wanted, before, after)
+
+
+def _is_bare(text: str | None) -> bool:
+    """Return whether a file has nothing but the schema that opencode writes into each one that it reads."""
+    if text is None or not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return False
+    try:
+        value = jsonc.parse(text).value
+    except JsoncError:
+        return False
+    return isinstance(value, dict) and not value.keys() - {"$schema"}
 
 
 def _added(wanted: tuple[Edit, ...], original: str | None) -> tuple[Edit, ...]:
@@ -317,6 +332,8 @@ def _print(changes: Sequence[_Change], setup: HookSetup, args: argparse.Namespac
             context.terminal.out(_difference(change))
         else:
             context.terminal.say(f"{done} {change.path}")
+    if args.remove and setup.is_project and os.path.lexists(setup.mount):
+        context.terminal.say(f"its fork stays, and is mounted: mudroom diff {setup.fork}, mudroom unmount {setup.fork}")
     if not changes:
         context.terminal.say(f"{setup.agent}: nothing to change")
     elif not args.remove and not args.dry_run:
