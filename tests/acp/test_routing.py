@@ -292,10 +292,14 @@ def test_only_so_many_tool_calls_are_remembered() -> None:
 
 def test_a_summary_names_files_and_commands_that_work() -> None:
     entry = Entry("file", 0o644, 1, b"", 1, 1, 1, 0, 0, 1, 1)
-    changes = [Change(path, "added", None, entry) for path in (b"a.py", b".git/index", b"b`c")]
+    changes = [Change(path, "added", None, entry) for path in (b"a.py", b".git/refs/heads/main", b"b`c")]
     text = summary(PLACE, changes, 3)
     assert "2 files are changed in the fork `f`: `a.py`, `bc`; commits: `mudroom diff f --commits`" in text
     assert "`mudroom fork new f-turn3 --from f`, then `mudroom apply f-turn3`" in text
+    for name in (b".git/packed-refs", b"sub/.git/refs/tags/v1", b".git/modules/m/reftable/1.ref"):
+        assert "commits:" in summary(PLACE, [changes[0], changes[0]._replace(path=name)], 1)
+    for name in (b".git/opencode", b".git/index", b"refs/x"):
+        assert "commits:" not in summary(PLACE, [changes[0], changes[0]._replace(path=name)], 1)
     outside = summary(PLACE._replace(inside=False), changes[:1], 1)
     assert "1 file is changed" in outside
     assert outside.endswith("Apply: `mudroom apply f`")

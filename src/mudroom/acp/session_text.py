@@ -64,7 +64,7 @@ def summary(place: AgentPlace, changes: Sequence[Change], number: int) -> str:
     files = f"{count:,} file{' is' if count == 1 else 's are'} changed" if own else "the repository is changed"
     names = ", ".join(f"`{show(change.path).replace('`', '')}`" for change in own[:MOST_PATHS])
     more = f" and {len(own) - MOST_PATHS:,} more" if len(own) > MOST_PATHS else ""
-    commits = f"; commits: `mudroom diff {fork} --commits`" if len(own) < len(changes) else ""
+    commits = f"; commits: `mudroom diff {fork} --commits`" if any(map(_moves_ref, changes)) else ""
     lines = [
         f"mudroom: {files} in the fork `{fork}`{': ' if own else ''}{names}{more}{commits}. "
         "Nothing has reached the project.",
@@ -78,6 +78,13 @@ def summary(place: AgentPlace, changes: Sequence[Change], number: int) -> str:
     else:
         lines.append(f"Apply: `mudroom apply {fork}`")
     return "\n\n" + "\n\n".join(lines)
+
+
+def _moves_ref(change: Change) -> bool:
+    """Return whether a branch or tag may have moved: gitrepository-layout(5). opencode has a file of
+    its own in .git."""
+    _project, repository, inner = change.path.partition(b".git/")
+    return bool(repository) and not {b"refs", b"packed-refs", b"reftable"}.isdisjoint(inner.split(b"/"))
 
 
 def fenced(command: str, output: str, end: str) -> str:
