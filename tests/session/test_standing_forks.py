@@ -19,7 +19,7 @@ from conftest import Place, tick
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import StandingPlan
 from mudroom.core.settings import Settings
-from mudroom.errors import CommandNotStarted, Unsupported
+from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.review.rows import is_at_rest
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
@@ -730,7 +730,7 @@ def test_a_directory_that_a_command_has_closed(place: Place) -> None:
     fresh = session.run([b"true"], fork="f", cwd=os.fsencode(place.project / "d"))
     assert fresh.exit_code == 0
     stand(session)
-    with pytest.raises(StepFailed):
+    with pytest.raises(UsageError, match="cannot work in .*/none: No such file"):
         session.run([b"true"], fork="f", cwd=os.fsencode(place.project / "none"))
     stand(session)
 

@@ -24,7 +24,7 @@ from mudroom.core.confinement.limit import (
     without_groups,
 )
 from mudroom.core.confinement.plan import Plan
-from mudroom.errors import MudroomError, Unsupported
+from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.client.client import Client, Running
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
@@ -172,7 +172,9 @@ class Machine:
 
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
         """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,
-        ``failure`` if no weaker mode exists."""
+        ``failure`` if no weaker mode exists, UsageError if the directory of the command cannot be entered."""
+        if failure.op == "cwd":
+            raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
         outcome.notes.append(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())

@@ -266,3 +266,11 @@ class Mounts:
         data = {"changed": len(changeset.changes)}
         self._vault.journal.append("unmount", fork.name, data, time=self._clock())
         return changeset
+
+
+def not_shown(fork: Fork) -> MudroomError:
+    """Return the error of a mounted fork whose directory could not be shown to a command."""
+    return MudroomError(
+        f"the mount of {fork.name} has just ended, or something is mounted in it",
+        "take away what is mounted in it, and try again",
+    )

@@ -12,7 +12,7 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Order, Outcome
-from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, not_shown, settled_vault, shown
+from mudroom.session.own_sandbox import cache_mode, flows_of, home_grant, settled_vault, shown
 from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
 from mudroom.stage.view import View
 from mudroom.vault.forks.collection import stand_on_copy, view_of, with_objects
@@ -71,6 +71,8 @@ class Opening:
                     shared = self._held(view, mode, attempt)
             except StepFailed as failure:
                 if failure.op == "mounted":
+                    from mudroom.session.mounts import not_shown
+
                     raise not_shown(fork) from failure
                 if outcome.mounted is not None and failure.op == "overlay":
                     self._machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted

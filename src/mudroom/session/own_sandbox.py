@@ -187,14 +187,6 @@ def _mounted_vault(forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> 
     return vault
 
 
-def not_shown(fork: Fork) -> MudroomError:
-    """Return the error of a mounted fork whose directory could not be shown to a command."""
-    return MudroomError(
-        f"the mount of {fork.name} has just ended, or something is mounted in it",
-        "take away what is mounted in it, and try again",
-    )
-
-
 def cache_mode(machine: Machine, outcome: Outcome, mode: Mode) -> Mode:
     """Return the mode for the caches of a command: in a mounted fork they are mounted as in any other."""
     return (
@@ -274,6 +266,8 @@ class OwnSandbox:
                     if self._standing.failed(failure.op):
                         continue
                     if failure.op == "mounted":
+                        from mudroom.session.mounts import not_shown
+
                         raise not_shown(fork) from failure
                     if outcome.mounted is not None and failure.op == "overlay":
                         machine.confinement.mode = "copy"  # for its caches: the fork's files are mounted

@@ -24,7 +24,8 @@ def failure_of(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -
         message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
         return StepFailed(op, number, message)
     if op == "cwd" and index >= 0:
-        return no_directory(steps[index][1], number)
+        wrong = no_directory(steps[index][1], number)
+        return StepFailed(op, number, wrong.message, wrong.hint)
     step = describe(steps[index]) if index >= 0 else op
     message = f"cannot set up the sandbox: {step}: {os.strerror(number)} {detail}".rstrip()
     return StepFailed(op, number, message, _TOO_LITTLE.get((op, number), ""))
