@@ -26,6 +26,7 @@ from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, upkeep
 from mudroom.session.background import Background
 from mudroom.stage.views.mount import Kind, is_mounted
+from mudroom.vault.apply import landing
 from mudroom.vault.forks import mount as vault_mount
 from mudroom.vault.forks import stacking
 from mudroom.vault.store.mount_note import MountNote, write_note
@@ -207,6 +208,45 @@ def test_an_apply_of_a_mounted_fork(place: Place, session: Session, kind: Kind, 
         (at / "after").write_text("y\n")
         assert sh(session, "cat made after").stdout == b"x\ny\n"
         assert changed(session) == {"after"}
+
+
+@pytest.mark.parametrize("act", ["apply", "rollback"])
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_a_command_that_waits_for_an_apply_does_not_keep_the_mount_away(
+    place: Place, session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """It gets the fork's lock as soon as that is free, and may run for hours."""
+    at = mounted_new(session, kind)
+    (at / "made").write_text("x\n")
+    session.forks.checkpoint("f", "point")
+    waits = threading.Event()
+    other = place.session(waiting=lambda _holder: waits.set())
+    results: list[Result] = []
+    command = threading.Thread(target=lambda: results.append(sh(other, "until [ -e go ]; do sleep 0.05; done")))
+
+    def held_up(call: Callable[..., Any]) -> Callable[..., Any]:
+        def calling(*arguments: Any, **options: Any) -> Any:
+            command.start()
+            assert waits.wait(20)
+            return call(*arguments, **options)
+
+        return calling
+
+    monkeypatch.setattr(landing, "land", held_up(landing.land))
+    monkeypatch.setattr(stacking, "rollback", held_up(stacking.rollback))
+    try:
+        with session.alone("a test") if act == "apply" else contextlib.nullcontext():
+            session.changes.apply("f") if act == "apply" else session.forks.rollback("f", "point")
+        assert is_mounted(os.fsencode(at))
+    finally:
+        if at.is_dir():
+            (at / "go").touch()
+        else:
+            other.interrupt()
+        command.join()
+    assert [result.exit_code for result in results] == [0]
+    assert (place.project / "made").exists() == (act == "apply")
+    assert session.forks.unsaid() == []
 
 
 @pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mudroom.core.tree.change import Change, Remark
     from mudroom.core.tree.similar_renames import Move
     from mudroom.session.commit_apply import CommitRequest, CommittedApply
+    from mudroom.session.mounts import Aside
     from mudroom.vault.apply.applied import ApplyDetail
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
@@ -146,11 +147,14 @@ class Changes:
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
-        with set_aside(self._forks, name) as aside, self._forks.at_rest(name) as fork:
+        unmounted: list[Aside] = []
+        with self._forks.at_rest(name, set_aside(self._forks, unmounted)) as fork:
             if _holds_repository(fork):
                 self._forks.secrets.look()  # commits are checked for masked files
             record = None if verify_fork else fork.record
-            self._require_reviewed(fork, aside.same_review(reviewed) if aside is not None else reviewed)
+            for aside in unmounted:
+                reviewed = aside.same_review(reviewed)
+            self._require_reviewed(fork, reviewed)
             request = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
             landed = land(self._vault, fork, request, time=now, record=record, check=check, progress=report)

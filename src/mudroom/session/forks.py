@@ -23,7 +23,7 @@ from mudroom.session.exclusive import Exclusive
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.session.users import Users
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import TYPE_CHECKING, Any, TypeAlias
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import (
     CollectedCommand,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.store.mount_note import MountNote
 
-PATIENCE = 2.0
-"""Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page that shows its
-conflicts."""
+    Around: TypeAlias = Callable[[Fork], AbstractContextManager[None]]
 
+PATIENCE = 2.0
+"""Seconds that the exclusive holder of the vault waits for a reader of a fork, such as a page."""
 _REMARKS = 64
 """Maximum number of remarks kept until the next result."""
 
@@ -135,10 +135,11 @@ class Forks:
             yield
 
     @contextmanager
-    def at_rest(self, name: str) -> Iterator[Fork]:
-        """Yield a fork with its lock held, no command running in it, and all its changes recorded."""
+    def at_rest(self, name: str, around: Around = lambda _fork: nullcontext()) -> Iterator[Fork]:
+        """Yield a fork with its lock held, no command running in it, and all its changes recorded. ``around``: entered
+        as soon as the lock is held."""
         fork = self.vault.fork(name)
-        with self.locked(fork, "mudroom"):
+        with self.locked(fork, "mudroom"), around(fork):
             settled_mount(self, fork)
             stacking.require_idle(fork)
             if fork.interrupted is not None or name in self.tools:
@@ -295,7 +296,7 @@ class Forks:
         ``require`` is called while the fork is at rest; if it raises, the fork is unchanged.
         """
         point = point or self.last_checkpoint(name)
-        with set_aside(self, name), self.at_rest(name) as fork:
+        with self.at_rest(name, set_aside(self, [])) as fork:
             require()
             before = stacking.rollback(self.vault, fork, point, self.clock())
         undo = before.name if before is not None else None
@@ -449,10 +450,9 @@ def mounting(forks: Forks) -> Mounts:
     return Mounts(forks.vault, forks.settings, forks.tools, forks.secrets, forks.clock, forks.remarks, forks.let_go)
 
 
-def set_aside(forks: Forks, name: str) -> AbstractContextManager[Aside | None]:
-    """Unmount a fork for the block, and mount it again at its place afterwards. Yield None if it is not mounted."""
-    fork = forks.vault.fork(name)
-    return mounting(forks).aside(forks.locked, fork) if mount_note(fork) is not None else nullcontext()
+def set_aside(forks: Forks, unmounted: list[Aside]) -> Around:
+    """Return what unmounts a fork, and mounts it again at its place afterwards. It is noted in ``unmounted``."""
+    return lambda fork: mounting(forks).aside(fork, unmounted) if mount_note(fork) is not None else nullcontext()
 
 
 def to_read(forks: Forks, name: str) -> AbstractContextManager[Fork]:

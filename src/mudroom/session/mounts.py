@@ -9,12 +9,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
-from mudroom.errors import ForkGone, MudroomError, UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.session.file_tools import FileTools
 from mudroom.session.secrets import Secrets
 from mudroom.typing import TYPE_CHECKING, NamedTuple
@@ -200,16 +200,16 @@ class Mounts:
         return note
 
     @contextmanager
-    def aside(self, locked: Locked, fork: Fork) -> Iterator[Aside | None]:
-        """Unmount a fork for the block, and mount it again afterwards. Its lock is not held."""
-        with locked(fork, "mudroom"):
-            aside = self._set_aside(fork)
+    def aside(self, fork: Fork, unmounted: list[Aside]) -> Iterator[None]:
+        """Unmount a fork for the block, note it, and mount it again afterwards. A command that waits for the fork's
+        lock does not get it in between: it would hold the mount up for as long as it runs."""
+        aside = self._set_aside(fork)
+        unmounted.extend([aside] if aside is not None else [])
         try:
-            yield aside
+            yield
         finally:
             if aside is not None:
-                with suppress(ForkGone), locked(fork, "mudroom"):
-                    self._bring_back(fork, aside)
+                self._bring_back(fork, aside)
 
     @contextmanager
     def to_read(self, locked: Locked, at_rest: AtRest, fork: Fork) -> Iterator[Fork]:
