@@ -285,6 +285,34 @@ def test_mounting_again_gives_the_same(session: Session, kind: Kind, tmp_path: P
     assert mounted(session, kind) == at
 
 
+def test_a_place_where_mudroom_works_itself_is_refused(
+    place: Place, session: Session, kind: Kind, tmp_path: Path
+) -> None:
+    at = mounted_new(session, kind)
+    session.forks.new("g")
+    vault = Path(os.fsdecode(session.vault.path))
+    (tmp_path / "link").symlink_to(vault / "forks")
+    session.forks.new("named")
+    named = tmp_path / "named"
+    session.forks.mount("named", os.fsencode(named), kind=kind)
+    before = sorted(path.name for path in vault.iterdir())
+    for inside, reason in (
+        (place.project / "d/in", "in the project"),
+        (at / "in", "where f is mounted"),
+        (named / "in", "where named is mounted"),
+        (vault / "forks/g/upper/in", "mudroom's own files"),
+        (vault / "forks/new", "mudroom's own files"),
+        (vault / "mounts/new", "mudroom's own files"),
+        (tmp_path / "link/g/in", "mudroom's own files"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            session.forks.mount("g", os.fsencode(inside), kind=kind)
+        assert not inside.exists()
+    assert sorted(path.name for path in vault.iterdir()) == before
+    assert changed(session) == changed(session, "named") == set()
+    assert mounted(session, kind, "g") == vault / "mounts/g"
+
+
 def test_secrets_are_masked_in_the_mount_and_stay_so(place: Place, session: Session, kind: Kind) -> None:
     place.write(".env", "TOKEN=abc\n")
     at = mounted_new(session, kind)

@@ -59,6 +59,7 @@ from mudroom.vault.forks.collection import (
     stand_on_copy,
 )
 from mudroom.vault.forks.copy_layer import SEALING, copy_view, leave_copy, seal_copy
+from mudroom.vault.forks.damage import UNREADABLE
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.stacking import restore_record
 from mudroom.vault.store.fork import Fork, forget_release, mount_note
@@ -97,14 +98,13 @@ def mount(
 ) -> MountNote:
     """Show a fork at ``place``, an empty or absent directory. Hold the lock of the fork, which is not mounted.
 
-    Raise UsageError if the directory is not empty or lies in the project, Unsupported if this kind of mount is not
-    available here.
+    Raise UsageError if the directory is not empty or lies where mudroom works itself (``_require_apart``), Unsupported
+    if this kind of mount is not available here.
     """
     kind = kind or best_kind()
     if fork.has_copy and kind != "copy":
         kind = "copy"
-    if is_below(os.path.realpath(place), vault.project):
-        raise UsageError(f"{show(place)} lies in the project", "name a directory outside of it, or none")
+    _require_apart(vault, fork, place)
     is_new = _make_place(place)
     note = MountNote(kind, writable, now, _UNKNOWN, os.path.realpath(place))
     try:
@@ -121,6 +121,28 @@ def mount(
         _take_back(fork, note, is_new=is_new)
         raise
     return note
+
+
+def _require_apart(vault: Vault, fork: Fork, place: bytes) -> None:
+    """Raise UsageError if a place is in the project, in the vault, or in the mount of another fork. In the vault, it
+    could be made in a layer; in a mount, a copy would be among the changes of that fork."""
+    real = os.path.realpath(place)
+    hint = "name a directory outside of it, or none"
+    if is_below(real, vault.project):
+        raise UsageError(f"{show(place)} lies in the project", hint)
+    for other in vault.forks():
+        note = _readable_note(other) if other.name != fork.name else None
+        if note is not None and is_below(real, note.place):
+            raise UsageError(f"{show(place)} lies where {other.name} is mounted", hint)
+    if is_below(real, os.path.realpath(vault.path)) and real != os.path.realpath(default_place(vault, fork.name)):
+        raise UsageError(f"{show(place)} lies in mudroom's own files", hint)
+
+
+def _readable_note(fork: Fork) -> MountNote | None:
+    try:
+        return mount_note(fork)
+    except UNREADABLE:
+        return None  # lists of forks say why
 
 
 def _make_place(place: bytes) -> bool:
