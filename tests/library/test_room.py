@@ -287,6 +287,62 @@ def test_a_fork_as_a_directory(room: mudroom.Room) -> None:
     assert fork.changes().paths == ["made"]
 
 
+def test_blocks_of_one_directory_share_it(room: mudroom.Room) -> None:
+    with room.fork("a").mount() as outer:
+        with room.fork("a").mount() as inner:
+            assert inner == outer
+        (outer / "made").write_text("x")
+    assert not outer.exists()
+    together, failures = threading.Barrier(4), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            together.wait()
+            with room.fork("a").mount() as place:
+                (place / f"of-{number}").write_text("x")
+                assert room.run(f"cat of-{number}", fork="a", check=True).stdout == "x"
+        except BaseException as error:  # noqa: BLE001 - asserted below
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert room.fork("a").changes().paths == ["made", *(f"of-{number}" for number in range(4))]
+    assert not outer.exists()
+
+
+def test_a_directory_that_the_user_has_mounted_stays(place: Place, room: mudroom.Room) -> None:
+    session = place.session()
+    session.forks.new("a")
+    at = os.fsdecode(session.forks.mount("a").place)
+    with room.fork("a").mount() as mounted:
+        assert os.fspath(mounted) == at
+    assert "a" in session.forks.mounts()
+    session.forks.unmount("a")
+    with room.fork("a").mount() as mounted:
+        assert mounted.is_dir()
+        session.forks.unmount("a")
+    assert session.forks.mounts() == {}
+    with room.fork("a").mount() as mounted:
+        pass
+    assert not mounted.exists()
+
+
+def test_a_directory_that_is_in_use_is_ended_by_the_next_block(room: mudroom.Room) -> None:
+    fork = room.fork("a")
+    if os.geteuid() != 0:
+        pytest.skip("a copy is never in use")
+    with pytest.raises(mudroom.MudroomError, match="cannot be unmounted"), fork.mount() as place:
+        held = open(place / "a.txt")  # noqa: SIM115 - it is open beyond the block
+    held.close()
+    with fork.mount() as again:
+        assert again == place
+    assert not place.exists()
+
+
 def test_an_agent_s_command_is_judged(place: Place) -> None:
     policy(place, "commands: {rules: [{pattern: rm, action: deny, reason: files stay, instead: git rm}]}\n")
     place.write("a.txt", "one\n")

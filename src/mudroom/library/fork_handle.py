@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mudroom.library.argument import CommandLine, StrPath, Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.life import Life
+    from mudroom.library.mounted_block import MountedBlocks
     from mudroom.library.output import OnOutput, OutputStream
     from mudroom.library.value import Applied, ChangeList, FileInfo, RunResult
     from mudroom.stage.buffer.files import Files, SearchMatch
@@ -35,9 +36,9 @@ class ForkHandle:
     It has no state of its own: any number of handles may stand for one fork, in any threads.
     """
 
-    def __init__(self, life: Life, name: str) -> None:
-        """``Room.fork`` makes handles."""
-        self._life, self.name = life, name
+    def __init__(self, life: Life, name: str, mounted: MountedBlocks) -> None:
+        """``Room.fork`` makes handles. ``mounted``: of the room."""
+        self._life, self.name, self._mounted = life, name, mounted
 
     def __repr__(self) -> str:
         return f"<mudroom fork {self.name} of {os.fsdecode(self._life.project)}>"
@@ -107,18 +108,14 @@ class ForkHandle:
 
     @contextmanager
     def mount(self, place: StrPath | None = None, *, writable: bool = True) -> Iterator[Path]:
-        """Show the fork as a directory for the block: an empty or new one, or one of mudroom's. Raise Unsupported if
-        nothing can be mounted here, MudroomError at the end if the directory is still in use."""
+        """Show the fork as a directory for the block: an empty or new one, or one of mudroom's. Blocks of one fork
+        share it. A fork that was mounted before stays mounted. Raise Unsupported if nothing can be mounted here,
+        MudroomError at the end if the directory is still in use."""
         from pathlib import Path
 
         at = None if place is None else os.path.abspath(os.fsencode(place))
-        with self._life.call() as session:
-            mounted = session.forks.mount(self.name, at, writable=writable)
-        try:
-            yield Path(os.fsdecode(mounted.place))
-        finally:
-            with self._life.call() as session:
-                session.forks.unmount(self.name)
+        with self._mounted.block(self._life, self.name, at, writable=writable) as mount:
+            yield Path(os.fsdecode(mount.place))
 
     # --- commands ---
 

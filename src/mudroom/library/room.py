@@ -18,6 +18,7 @@ from mudroom.library import landing
 from mudroom.library.argument import name_of, required_name
 from mudroom.library.command import requested, run, start, stream
 from mudroom.library.life import Life
+from mudroom.library.mounted_block import MountedBlocks
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ class Room:
 
     def __init__(self, session: Session, notes: Sequence[str], approver: CancellableApprover) -> None:
         """``mudroom.open`` makes rooms."""
-        self._life = Life(session, approver)
+        self._life, self._mounted = Life(session, approver), MountedBlocks()
         self.project = os.fsdecode(session.project)
         self.notes = tuple(notes)
         """What did not hold when the room was opened: parts of a policy that is not trusted, commands that a killed
@@ -146,7 +147,7 @@ class Room:
                 except ForkExists:
                     if wants_new:
                         raise  # otherwise another thread has made it meanwhile
-        return ForkHandle(self._life, chosen)
+        return ForkHandle(self._life, chosen, self._mounted)
 
     def forks(self) -> list[ForkInfo]:
         """Return all forks of the project, oldest first, of any process."""
