@@ -89,8 +89,8 @@ class Agent:
     def do_call(self, method: str, params: Any) -> Any:
         return self.call(method, **params)
 
-    def do_read(self, path: str, **more: Any) -> Any:
-        return self.call("fs/read_text_file", path=os.path.join(self._cwd, path), **more)
+    def do_read(self, path: str, more: dict[str, Any] | None = None) -> Any:
+        return self.call("fs/read_text_file", path=os.path.join(self._cwd, path), **(more or {}))
 
     def do_write(self, path: str, content: str) -> Any:
         return self.call("fs/write_text_file", path=os.path.join(self._cwd, path), content=content)
@@ -139,6 +139,26 @@ class Agent:
         killed = self.call("terminal/kill", terminalId=terminal)
         ended = self.call("terminal/wait_for_exit", terminalId=terminal)
         return [killed, ended]
+
+    def do_many_waits(self, count: int) -> Any:
+        """Wait for one command so often at once, then end it. Return the answers."""
+        terminal = self.call("terminal/create", command="sleep 300")["terminalId"]
+        params = {"sessionId": self._session, "terminalId": terminal}
+        waits = [self.begin("terminal/wait_for_exit", params) for _wait in range(count)]
+        self.call("terminal/output", terminalId=terminal)
+        self.say("waiting")
+        self.call("session/request_permission", toolCall={"toolCallId": "go"}, options=[])
+        self.call("terminal/kill", terminalId=terminal)
+        return [self.wait(identifier) for identifier in waits]
+
+    def do_many_shells(self, count: int) -> Any:
+        """Run so many commands and release none. Return the first and the last output."""
+        made: list[Any] = []
+        for number in range(count):
+            terminal = self.call("terminal/create", command="echo", args=[str(number)])
+            self.call("terminal/wait_for_exit", **terminal)
+            made.append(terminal)
+        return [self.call("terminal/output", **made[0]), self.call("terminal/output", **made[-1])]
 
     def do_cancelled_wait(self, command: str) -> Any:
         """Wait for a command, and cancel that call."""

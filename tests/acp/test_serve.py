@@ -123,6 +123,44 @@ def test_a_file_that_the_user_saves_is_seen(place: Place, start: Start) -> None:
     assert editor.turn(["read", "a.txt"], ["shell", "cat a.txt"])[0] == {"content": "new\n"}
 
 
+# --- an agent that asks for too much ---
+
+
+def test_calls_that_wait_have_no_threads(place: Place, start: Start) -> None:
+    editor = start()
+    editor.open()
+    threads: list[int] = []
+
+    def count(_params: dict[str, Any]) -> Any:
+        threads.append(len(os.listdir(f"/proc/{editor.process.pid}/task")))
+        return {"outcome": {"outcome": "cancelled"}}
+
+    editor.answer = count
+    results = editor.turn(["many_waits", 900])[0]
+    assert results == [{"exitCode": None, "signal": "SIGTERM"}] * 900
+    assert threads[0] < 50
+
+
+def test_a_file_that_fits_into_no_message_is_refused_without_being_read(place: Place, start: Start) -> None:
+    editor = start()
+    editor.open()
+    make = "yes x | head -c 20000 > large && truncate -s 100G large"
+    results = editor.turn(["shell", make], ["read", "large"], ["read", "large", {"line": 2, "limit": 1}])
+    assert "by line and limit" in results[1]["message"]
+    assert results[2] == {"content": "x\n"}
+    with open(f"/proc/{editor.process.pid}/status") as status:
+        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    assert peak < 200_000, "kB"
+
+
+def test_terminals_that_are_not_released_are_forgotten(place: Place, start: Start) -> None:
+    editor = start()
+    editor.open()
+    first, last = editor.turn(["many_shells", 70])[0]
+    assert "there is no terminal" in first["message"]
+    assert last["output"] == "69\n"
+
+
 # --- the handshake ---
 
 

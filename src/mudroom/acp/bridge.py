@@ -52,7 +52,7 @@ class EditorBridge:
         self._place, self._editor, self._agent, self._changes = place, editor, agent, changes
         self._router = MessageRouter(place, Surroundings(directory, verdict, self._terminal_text))
         self._lock = threading.Lock()
-        self._answering: set[str] = set()
+        self._answering: dict[str, AcpMessage] = {}
         """Calls of the agent that are not answered, by key."""
         self._told = ""
         """The fingerprint of the changes that were told last."""
@@ -83,7 +83,8 @@ class EditorBridge:
         for message in messages(descriptor):
             with self._lock:
                 steps = self._router.from_agent(message)
-                self._answering.update(key_of(step.message.id) for step in steps if isinstance(step, AgentCall))
+                calls = [step.message for step in steps if isinstance(step, AgentCall)]
+                self._answering.update((key_of(call.id), call) for call in calls)
             self._take(steps)
 
     def _note_session(self, message: AcpMessage | Malformed) -> None:
@@ -136,15 +137,17 @@ class EditorBridge:
     # --- calls of the agent ---
 
     def _perform(self, message: AcpMessage) -> None:
+        """Perform a call in the thread that reads the agent. Its answer waits while the agent leaves much unread, which
+        holds up the agent alone, and bounds the answers that are kept for it."""
         try:
             result = self._result(message)
         except CallError as failure:
-            self._answer(message, error(message.id, failure.code, failure.message, failure.data))
+            self._answer(message, error(message.id, failure.code, failure.message, failure.data), waits=True)
         except (MudroomError, OSError) as failure:
-            self._answer(message, error(message.id, INTERNAL_ERROR, str(failure)))
+            self._answer(message, error(message.id, INTERNAL_ERROR, str(failure)), waits=True)
         else:
             if result is not None:
-                self._answer(message, answer(message.id, result))
+                self._answer(message, answer(message.id, result), waits=True)
 
     def _result(self, message: AcpMessage) -> dict[str, Any] | None:
         """Return the result of a call; None if it is answered later."""
@@ -165,28 +168,31 @@ class EditorBridge:
         terminals.wait_for_exit(message, lambda call, end: self._answer(call, answer(call.id, end)))
         return None
 
-    def _answer(self, message: AcpMessage, line: bytes) -> None:
-        key = key_of(message.id)
-        with self._lock:
-            is_awaited = key in self._answering
-            self._answering.discard(key)
-            self._router.answered(message)
-        if is_awaited:
-            self._agent.put(line)
+    def _answer(self, message: AcpMessage, line: bytes, *, waits: bool = False) -> None:
+        if self._is_answered(key_of(message.id), message):
+            self._agent.put(line, waits=waits)
 
     def _cancel(self, key: str) -> None:
         with self._lock:
-            is_awaited = key in self._answering
-            self._answering.discard(key)
-        if is_awaited:
-            import json
+            message = self._answering.get(key)
+        if message is not None and self._is_answered(key, message):
+            self._agent.put(error(message.id, CANCELLED, "the request was cancelled"))
 
-            self._agent.put(error(json.loads(key), CANCELLED, "the request was cancelled"))
+    def _is_answered(self, key: str, message: AcpMessage) -> bool:
+        """Note that a call is answered. Return whether it was not yet: its identifier may be another call's by now."""
+        with self._lock:
+            if self._answering.get(key) is not message:
+                return False
+            del self._answering[key]
+            self._router.answered(message)
+        return True
 
     # --- terminals ---
 
     def terminal_changed(self, identifier: str) -> None:
         """Show the output of a terminal that has changed, where a tool call shows it."""
+        if self._editor.is_behind:  # a tool call shows it again with its next output, or as the agent says
+            return
         with self._lock:
             lines = self._router.changed(identifier)
         for line in lines:

@@ -18,7 +18,14 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.buffer.files import Files
 from mudroom.stage.views.lookup import resolve
-from mudroom.typing import Any
+from mudroom.typing import Any, BinaryIO
+
+MOST_TEXT = 16 << 20
+"""Bytes of one answer. The SDKs end a connection at a message of 32 MiB (npm), and a file of the fork may have any size:
+it costs the agent nothing, since holes take no space."""
+_HEAD = 8192
+"""Bytes in which a NUL marks a file as binary, as in git."""
+_PIECE = 1 << 16
 
 
 class ForkFileCalls:
@@ -51,12 +58,12 @@ class ForkFileCalls:
 
     def _read(self, named: str, params: dict[str, Any]) -> str:
         line, limit = _count(params, "line"), _count(params, "limit")
-        text = self._files.read_text(self._place(named), max(line or 1, 1), limit)
+        with self._files.open(self._place(named)) as stream:
+            data = _lines(stream, named, max(line or 1, 1), limit)
         try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
             raise CallError(INVALID_PARAMS, f"{named} is not UTF-8: a command can read its bytes") from None
-        return text
 
     def _write(self, named: str, params: dict[str, Any]) -> None:
         content = params.get("content")
@@ -92,6 +99,26 @@ class ForkFileCalls:
         leads = f" leads to {show(outside)}, which" if outside and os.fsencode(named) != outside else ""
         place = show(self._project)
         return f"{named}{leads} is outside the project: file calls reach the files of {place} in the fork {self._fork}"
+
+
+def _lines(stream: BinaryIO, named: str, first: int, limit: int | None) -> bytes:
+    """Return ``limit`` lines from ``first`` (counted from 1) with their ends. Raise CallError for a binary file, and for
+    more than ``MOST_TEXT`` bytes."""
+    if b"\0" in stream.read(_HEAD):
+        raise CallError(INVALID_PARAMS, f"{named} is binary: a command can read its bytes")
+    stream.seek(0)
+    pieces, size, number = list[bytes](), 0, 1
+    while (limit is None or number < first + limit) and (piece := stream.readline(_PIECE)):
+        if number >= first:
+            size += len(piece)
+            pieces.append(piece)
+        if size > MOST_TEXT:
+            text = (
+                f"{named}: more than {MOST_TEXT >> 20} MiB of text; read it in parts by line and limit, or by a command"
+            )
+            raise CallError(INVALID_PARAMS, text)
+        number += piece.endswith(b"\n")
+    return b"".join(pieces)
 
 
 def _count(params: dict[str, Any], name: str) -> int | None:

@@ -81,6 +81,12 @@ class Outbox:
             self._unwritten += len(line)
             self._changed.notify_all()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether much is unwritten."""
+        with self._changed:
+            return self._unwritten > UNWRITTEN
+
     def close(self) -> None:
         """Close the stream when the lines until now are written."""
         with self._changed:

@@ -39,6 +39,9 @@ KEPT = 1 << 20
 MOST_KEPT = 16 << 20
 MOST_TEXTS = 200
 """Released terminals that tool calls go on showing."""
+MOST_ENDED = 64
+"""Terminals that have ended and are not released. Those before them are released: an agent that releases none fills
+mudroom's memory, which no limit of its sandbox bounds."""
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 REDRAWN = 0.25
@@ -97,6 +100,7 @@ class ForkTerminal:
         self._background: Background | None = None
         self._question: EditorQuestion | None = None
         self._ending = False
+        self._awaiting: list[Callable[[TerminalEnd], None]] = []
 
     def write(self, data: bytes) -> None:
         with self._changed:
@@ -105,7 +109,10 @@ class ForkTerminal:
     def finish(self, end: TerminalEnd) -> None:
         with self._changed:
             self._end = end
+            awaiting, self._awaiting = self._awaiting, []
             self._changed.notify_all()
+        for tell in awaiting:
+            tell(end)
 
     def started(self, background: Background) -> bool:
         """Note the command. Return whether it is to be ended at once."""
@@ -133,11 +140,14 @@ class ForkTerminal:
         with self._changed:
             return self._end is not None
 
-    def wait(self) -> TerminalEnd:
+    def when_over(self, tell: Callable[[TerminalEnd], None]) -> None:
+        """Call ``tell`` when the command has ended: at once, or in the terminal's thread."""
         with self._changed:
-            self._changed.wait_for(lambda: self._end is not None)
-            assert self._end is not None
-            return self._end
+            end = self._end
+            if end is None:
+                self._awaiting.append(tell)
+                return
+        tell(end)
 
     def as_json(self) -> dict[str, Any]:
         with self._changed:
@@ -188,6 +198,9 @@ class ForkTerminals:
             if self._closed or alive >= MOST:
                 raise CallError(INVALID_PARAMS, f"{MOST} terminals run already: terminal/release ends one")
             self._terminals[terminal.id] = terminal
+            ended = [old for old in self._terminals.values() if old.is_over]
+            for old in ended[:-MOST_ENDED]:
+                self._release(old)
         terminal.thread = threading.Thread(
             target=self._run, args=(terminal, cwd, session if isinstance(session, str) else ""), daemon=True
         )
@@ -291,19 +304,18 @@ class ForkTerminals:
         terminal = self.find(params)
         self._end(terminal)
         with self._lock:
-            if self._terminals.pop(terminal.id, None) is not None:
-                self._released[terminal.id] = terminal
-                self._keep_text(terminal)
+            self._release(terminal)
         return {}
 
+    def _release(self, terminal: ForkTerminal) -> None:
+        """Hold the lock."""
+        if self._terminals.pop(terminal.id, None) is not None:
+            self._released[terminal.id] = terminal
+            self._keep_text(terminal)
+
     def wait_for_exit(self, message: AcpMessage, answer: Callable[[AcpMessage, dict[str, Any]], None]) -> None:
-        """Call ``answer`` with the call and its result when the command has ended, in a thread of its own if it
-        runs. Raise CallError."""
-        terminal = self.find(message.params)
-        if terminal.is_over:
-            answer(message, terminal.wait().as_json())
-            return
-        threading.Thread(target=lambda: answer(message, terminal.wait().as_json()), daemon=True).start()
+        """Call ``answer`` with the call and its result when the command has ended. Raise CallError."""
+        self.find(message.params).when_over(lambda end: answer(message, end.as_json()))
 
     def _end(self, terminal: ForkTerminal) -> None:
         background = terminal.end()
