@@ -57,6 +57,10 @@ def test_kinds(line: str, kind: str) -> None:
         (b'{"result":{}}', -32600, None),
         (b'{"id":{},"method":"x"}', -32600, None),
         (b'{"id":false,"method":"x"}', -32600, None),
+        (b'{"id":1,"method":"_x","Method":"fs/write_text_file"}', -32600, None),
+        ('{"id":1,"method":"_x","param\u017f":{}}'.encode(), -32600, None),
+        (b'{"id":1,"method":"x","params":{"a":1e999}}', -32600, None),
+        (b'{"id":1e999,"method":"x"}', -32600, None),
         (b"[]", -32600, None),
         (b"7", -32600, None),
         (b"[" * 100_000, -32700, None),
@@ -90,6 +94,11 @@ def test_a_carriage_return_is_no_end_of_a_line() -> None:
 def test_identifiers_differ_by_type() -> None:
     keys = [key_of(identifier) for identifier in (1, "1", 1.5, None, "null", 0)]
     assert len(set(keys)) == 6
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0, -0.0), (7, 7.0), (2**53, 2**53 + 1), (10**400, 10**400)])
+def test_identifiers_that_are_one_double_are_one(one: float, other: float) -> None:
+    assert key_of(one) == key_of(other)
 
 
 @given(st.binary(max_size=60))

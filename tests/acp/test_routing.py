@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.acp.message import AcpMessage, parse
-from mudroom.acp.routing import ANSWERED, AgentCall, Answered, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
+from mudroom.acp.routing import (
+    ANSWERED,
+    MOST_CALLS,
+    MOST_REMEMBERED_BYTES,
+    AgentCall,
+    Answered,
+    Cancel,
+    MessageRouter,
+    Pass,
+    Step,
+    Surroundings,
+    TurnEnd,
+)
 from mudroom.acp.session_text import AgentPlace, fenced, summary
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.change import Change
@@ -97,6 +109,43 @@ def test_a_call_is_cancelled_and_other_cancellations_pass() -> None:
     assert here.from_agent(cancel) == [Pass("editor", cancel.raw)]
     odd = message(method="$/cancel_request", params={"requestId": {"a": 1}})
     assert here.from_agent(odd) == [Pass("editor", odd.raw)]
+
+
+@pytest.mark.parametrize("identifier", [2, "1", None, "mudroom-1"])
+def test_an_answer_to_no_request_is_dropped(identifier: Any) -> None:
+    here = router()
+    here.from_editor(message(id=1, method="initialize", params={"protocolVersion": 1}))
+    login = {"protocolVersion": 1, "authMethods": [{"id": "a", "type": "terminal"}]}
+    assert here.from_agent(message(id=identifier, result=login)) == []
+
+
+@pytest.mark.parametrize("identifier", [0.0, -0.0])
+def test_an_answer_by_another_spelling_of_its_number_is_amended(identifier: float) -> None:
+    """JavaScript takes it for the answer to 0."""
+    here = router()
+    here.from_editor(message(id=0, method="initialize", params={"protocolVersion": 1}))
+    login = {"protocolVersion": 1, "authMethods": [{"id": "a", "type": "terminal"}]}
+    (step,) = here.from_agent(message(id=identifier, result=login))
+    assert sent(step)["result"]["authMethods"] == []
+    assert here.from_agent(message(id=0, result=login)) == [], "once"
+
+
+def test_a_call_with_the_id_of_an_open_one_is_refused() -> None:
+    here = router()
+    first = message(id=1, method="terminal/wait_for_exit", params={})
+    assert here.from_agent(first) == [AgentCall(first)]
+    (step,) = here.from_agent(message(id=1.0, method="fs/read_text_file", params={}))
+    assert "open already" in sent(step)["error"]["message"]
+    here.answered(first)
+    assert here.from_agent(first) == [AgentCall(first)]
+
+
+def test_only_so_many_calls_are_open() -> None:
+    here = router()
+    for number in range(MOST_CALLS):
+        assert isinstance(here.from_agent(message(id=number, method="terminal/wait_for_exit"))[0], AgentCall)
+    (step,) = here.from_agent(message(id=MOST_CALLS, method="terminal/wait_for_exit"))
+    assert "wait for one" in sent(step)["error"]["message"]
 
 
 # --- versions ---
@@ -285,6 +334,20 @@ def test_only_so_many_tool_calls_are_remembered() -> None:
         update = {"sessionUpdate": "tool_call", "toolCallId": str(number), "title": "t", "content": content}
         here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
     assert len(here.changed("ours")) == 1000
+
+
+def test_only_so_many_bytes_of_tool_calls_are_remembered() -> None:
+    here = router(terminal="shown")
+    for number in range(6):
+        content = [{"type": "terminal", "terminalId": "ours"}, {"text": "x" * (MOST_REMEMBERED_BYTES // 4)}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": str(number), "title": "t", "content": content}
+        here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
+    assert [json.loads(line)["params"]["update"]["toolCallId"] for line in here.changed("ours")] == ["3", "4", "5"]
+    content = [{"type": "terminal", "terminalId": "ours"}, {"text": "x" * MOST_REMEMBERED_BYTES}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "large", "content": content}
+    (step,) = here.from_agent(message(method="session/update", params={"sessionId": "s", "update": update}))
+    assert sent(step)["params"]["update"]["content"][0]["type"] == "content"
+    assert here.changed("ours") == []
 
 
 # --- words ---

@@ -4,11 +4,13 @@ Rules of this file:
 
 1. A message that is passed on is passed on as the bytes that came. mudroom judges what it reads, and the other side
    acts on what it reads, so a line must mean the same to every reader. A line that readers take differently is refused:
-   a name that occurs twice in an object (RFC 8259, section 4), a number that is none (NaN), bytes that are not UTF-8, a
-   batch, a method beside a result, a carriage return within the line.
+   a name that occurs twice in an object (RFC 8259, section 4), also in another case if it is one of JSON-RPC's (Go's
+   encoding/json takes ``Method`` for ``method``), a number that is none (NaN) or beyond doubles, bytes that are not
+   UTF-8, a batch, a method beside a result, a carriage return within the line.
 2. A line that is refused has an answer, as JSON-RPC 2.0 (section 5.1) wants it, where it was a request; the connection
    goes on.
-3. Identifiers are compared by type and value: 1, 1.0, "1" and true are four in JSON, and fewer in Python.
+3. Identifiers are compared as the loosest reader does: 1 and 1.0 are the same to JavaScript, whose numbers are doubles
+   (RFC 8259, section 6), and "1" is another one.
 
 Everything here is pure.
 """
@@ -105,8 +107,14 @@ def parse(line: bytes) -> AcpMessage | Malformed:
     return _checked(line, body)
 
 
+_NAMES = frozenset(("jsonrpc", "id", "method", "params", "result", "error"))
+
+
 def _checked(line: bytes, body: dict[str, Any]) -> AcpMessage | Malformed:
     identifier = body.get("id")
+    odd = next((name for name in body if name not in _NAMES and name.casefold() in _NAMES), None)
+    if odd is not None:
+        return Malformed(INVALID_REQUEST, f"the name {odd[:80]!r} is {odd.casefold()!r} to some readers")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int | float | None):
         return Malformed(INVALID_REQUEST, "the id is neither text nor a number")
     is_answer = "result" in body or "error" in body
@@ -133,7 +141,14 @@ def _constant(name: str) -> Any:
     raise _DifferentlyReadError(f"{name} is no number of JSON")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+def _float(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise _DifferentlyReadError(f"{text[:80]} is beyond the numbers of most readers")
+    return number
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
 
 
 def too_long(head: bytes, size: int) -> Malformed:
@@ -179,7 +194,13 @@ def line_of(body: dict[str, Any]) -> bytes:
 
 
 def key_of(identifier: Identifier) -> str:
-    """Return a key that two identifiers share only if they are the same in JSON."""
+    """Return a key that two identifiers share if they are the same to some reader."""
+    if isinstance(identifier, int | float):
+        try:
+            number = float(identifier)
+        except OverflowError:
+            return json.dumps(identifier)
+        return json.dumps(int(number) if number.is_integer() else number)
     return json.dumps(identifier)
 
 

@@ -11,6 +11,7 @@
     agent     the answer to initialize                  amend: no login that the editor would perform on the host
     agent     the answer to session/prompt              pass, behind a word about the changes of the fork
     agent     $/cancel_request of a call of mudroom's   take
+    agent     an answer to no open request              drop: it would be unamended, and is not waited for
     either    all other requests, answers and           pass
               notifications, known or not
 
@@ -76,6 +77,10 @@ _LOGIN = "terminal-auth"
 """A name in ``_meta``: the editor runs the command beside it on the host when the user logs in."""
 MOST_REMEMBERED = 1000
 """Tool calls whose content is remembered."""
+MOST_REMEMBERED_BYTES = 32 << 20
+"""Bytes of the lines that brought it."""
+MOST_CALLS = 1000
+"""Calls of the agent that are answered at one time."""
 
 
 class Pass(NamedTuple):
@@ -141,6 +146,9 @@ class MessageRouter:
         """What a session is told with its first turn, by its identifier; until it has one, by its request's key."""
         self._contents: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
         """Content of tool calls as the agent sent it, by session and tool call, the latest last."""
+        self._sizes: dict[tuple[str, str], int] = {}
+        """Bytes of the line that brought each of them."""
+        self._remembered = 0
         self._shows: dict[str, set[tuple[str, str]]] = {}
         """Tool calls that show a terminal of mudroom's, by the terminal."""
         self._version = 1
@@ -256,7 +264,7 @@ class MessageRouter:
         return lines
 
     def answered(self, call: AcpMessage) -> None:
-        """A call of the agent has been answered."""
+        """A call of the agent has been answered, or cancelled."""
         self._calls.discard(key_of(call.id))
 
     # --- from the agent ---
@@ -268,8 +276,7 @@ class MessageRouter:
             return self._response_of_agent(message)
         if message.kind == "request":
             if message.method in ANSWERED:
-                self._calls.add(key_of(message.id))
-                return [AgentCall(message)]
+                return [self._call(message)]
             if message.method.startswith(KEPT):
                 text = f"mudroom answers file calls and terminals here, and knows no {message.method}"
                 return [Pass("agent", error(message.id, METHOD_NOT_FOUND, text))]
@@ -285,11 +292,20 @@ class MessageRouter:
             return []  # no answer is wanted, and the editor must not perform it
         return [Pass("editor", message.raw)]
 
+    def _call(self, message: AcpMessage) -> Step:
+        key = key_of(message.id)
+        if key in self._calls:
+            return Pass("agent", error(message.id, INVALID_REQUEST, "a call with this id is open already"))
+        if len(self._calls) >= MOST_CALLS:
+            return Pass("agent", error(message.id, INVALID_REQUEST, f"{MOST_CALLS} calls are open: wait for one"))
+        self._calls.add(key)
+        return AgentCall(message)
+
     def _response_of_agent(self, message: AcpMessage) -> list[Step]:
         key = key_of(message.id)
         opened = self._open.pop(key, None)
         if opened is None:
-            return [Pass("editor", message.raw)]
+            return []
         _identifier, method, session = opened
         if method == "initialize":
             version = message.result.get("protocolVersion", 1)
@@ -315,13 +331,13 @@ class MessageRouter:
     def _without_logins(self, message: AcpMessage) -> bytes:
         """Return the line of the answer to ``initialize`` without logins that the editor would perform on the host, for
         an agent inside: it names their command itself (``_meta``), or their words."""
-        methods = message.result.get("authMethods")
-        if not self._place.inside or not isinstance(methods, list):
+        if not self._place.inside:
             return message.raw
-        kept = [method for method in methods if not _is_login_on_host(method)]
-        if len(kept) == len(methods):
-            return message.raw
-        return line_of({**message.body, "result": {**message.result, "authMethods": kept}})
+        result = dict(message.result)
+        for name, methods in message.result.items():
+            if name.casefold() == "authmethods" and isinstance(methods, list):
+                result[name] = [method for method in methods if not _is_login_on_host(method)]
+        return message.raw if result == message.result else line_of({**message.body, "result": result})
 
     def _with_login_hint(self, message: AcpMessage) -> bytes:
         """Return the line of a refused session; if a login is missing, with where it can be made."""
@@ -365,21 +381,24 @@ class MessageRouter:
         if not isinstance(content, list) or not isinstance(call, str) or not isinstance(session, str):
             return message.raw
         key = (session, call)
-        self._remember(key, content)
+        self._remember(key, content, len(message.raw))
         shown = self._shown(content)
         if shown == content:
             return message.raw
         for item in content:
             terminal = _terminal_of(item)
-            if terminal and self._around.terminal(terminal) is not None:
+            if terminal and key in self._contents and self._around.terminal(terminal) is not None:
                 self._shows.setdefault(terminal, set()).add(key)
         return message.with_params({**message.params, "update": {**update, "content": shown}})
 
-    def _remember(self, key: tuple[str, str], content: list[Any]) -> None:
+    def _remember(self, key: tuple[str, str], content: list[Any], size: int) -> None:
         self._contents[key] = content
         self._contents.move_to_end(key)
-        while len(self._contents) > MOST_REMEMBERED:
+        self._remembered += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        while len(self._contents) > MOST_REMEMBERED or self._remembered > MOST_REMEMBERED_BYTES:
             old, _content = self._contents.popitem(last=False)
+            self._remembered -= self._sizes.pop(old)
             for keys in self._shows.values():
                 keys.discard(old)
 
@@ -401,10 +420,15 @@ class MessageRouter:
 
 
 def _is_login_on_host(method: Any) -> bool:
+    """Return whether an editor would perform this login by a command. Names are compared as Go does, without case."""
     if not isinstance(method, dict):
         return False
-    meta = method.get("_meta")
-    return method.get("type") == "terminal" or (isinstance(meta, dict) and _LOGIN in meta)
+    for name, value in method.items():
+        if name.casefold() == "type" and value == "terminal":
+            return True
+        if name.casefold() == "_meta" and isinstance(value, dict) and any(_LOGIN == key.casefold() for key in value):
+            return True
+    return False
 
 
 def _key_in(identifier: Any) -> str:
