@@ -21,8 +21,8 @@ from mudroom.stage.views.lookup import resolve
 from mudroom.typing import Any, BinaryIO
 
 MOST_TEXT = 16 << 20
-"""Bytes of one answer. The SDKs end a connection at a message of 32 MiB (npm), and a file of the fork may have any size:
-it costs the agent nothing, since holes take no space."""
+"""Bytes of one answer. The SDKs end a connection at a message of 32 MiB (npm), and a file of the fork may have any
+size, which costs the agent nothing: holes take no space."""
 _HEAD = 8192
 """Bytes in which a NUL marks a file as binary, as in git."""
 _PIECE = 1 << 16
@@ -102,8 +102,8 @@ class ForkFileCalls:
 
 
 def _lines(stream: BinaryIO, named: str, first: int, limit: int | None) -> bytes:
-    """Return ``limit`` lines from ``first`` (counted from 1) with their ends. Raise CallError for a binary file, and for
-    more than ``MOST_TEXT`` bytes."""
+    """Return ``limit`` lines from ``first`` (counted from 1) with their ends. Raise CallError for a binary file, and
+    for more than ``MOST_TEXT`` bytes."""
     if b"\0" in stream.read(_HEAD):
         raise CallError(INVALID_PARAMS, f"{named} is binary: a command can read its bytes")
     stream.seek(0)

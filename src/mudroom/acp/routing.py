@@ -426,7 +426,7 @@ def _is_login_on_host(method: Any) -> bool:
     for name, value in method.items():
         if name.casefold() == "type" and value == "terminal":
             return True
-        if name.casefold() == "_meta" and isinstance(value, dict) and any(_LOGIN == key.casefold() for key in value):
+        if name.casefold() == "_meta" and isinstance(value, dict) and any(key.casefold() == _LOGIN for key in value):
             return True
     return False
 
