@@ -191,6 +191,8 @@ def test_the_paths_of_a_patch_lead_into_the_fork() -> None:
         "*** Begin Patch\n*** Copy File: a\n*** End Patch",
         "*** Begin Patch\n *** Add File: /etc/x\n+x\n*** Add File: a\n*** End Patch",
         "*** Begin Patch\n\t*** End Patch\n*** Add File: a\n*** End Patch",
+        "*** Begin Patch\n\ufeff*** Add File: /etc/x\n+x\n*** Add File: a\n*** End Patch",
+        "*** Begin Patch\n\u00a0\ufeff \u3000*** Add File: /etc/x\n+x\n*** Add File: a\n*** End Patch",
         "*** Begin Patch\n*** Add File:\n*** End Patch",
         "diff --git a/x b/x",
     ],
@@ -222,6 +224,10 @@ def test_a_patch_by_the_shell_is_a_patch_if_the_shell_changes_nothing_in_it() ->
         f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf .\nEOF",
         f"apply_patch <<'EOF'; rm x\n{PATCH}\nEOF",
         f"true; apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f"apply_patch\n<<'EOF'\n{PATCH}\nEOF",
+        f"apply_patch\u00a0<<'EOF'\n{PATCH}\nEOF",
+        f"\u2003apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f"apply_patch <<'EOF'\n{PATCH}\nEOF\u00a0",
     ):
         assert shlex.split(codex(command))[:-1] == [*WORDS, "--", "bash", "-c"]
 
@@ -232,6 +238,9 @@ def test_a_command_has_the_project_s_path_for_that_of_the_mount() -> None:
     here = here._replace(prefixed=True)
     assert claude("Bash", here, command=f"cat {MOUNT}/a").arguments == {"command": f"cat {PROJECT}/a"}
     assert claude("Bash", here, command="cat a").decision == "pass"
+    assert claude("Bash", here, command=f"cat {MOUNT}-2/a {MOUNT}").arguments == {
+        "command": f"cat {MOUNT}-2/a {PROJECT}"
+    }
 
 
 # --- contracts ---
@@ -272,6 +281,15 @@ def test_a_tool_may_be_allowed_by_name() -> None:
     assert claude("mcp__gitlab__issue", here).decision == "deny"
     assert claude("mcp__mudroom__bash").decision == "pass"
     assert claude("TodoWrite", todos=[]).decision == "pass"
+
+
+@pytest.mark.parametrize("tool", ["Agent", "Task"])
+def test_a_sub_agent_gets_no_worktree_of_the_project(tool: str) -> None:
+    assert claude(tool, prompt="p", subagent_type="x").decision == "pass"
+    assert claude(tool, prompt="p", isolation=None).decision == "pass"
+    given = claude(tool, prompt="p", isolation="worktree")
+    assert given.decision == "deny"
+    assert "leave it out" in given.reason
 
 
 @pytest.mark.parametrize("agent", CONTRACTS)

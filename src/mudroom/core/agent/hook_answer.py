@@ -33,6 +33,8 @@ ALLOW, DENY, PASS = "allow", "deny", "pass"
 _LINKS = 8
 """Links into the project that are followed for one path."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
+_NAME = _PLAIN - frozenset("%+=:,/@")
+"""Characters of the names of forks."""
 _CLIPPED = 120
 
 
@@ -89,7 +91,7 @@ def _answer(contract: HookContract, event: object, place: HookPlace) -> HookAnsw
         raise _Denied(f"{contract.tool_field} is {_shown(tool)}, not the name of a tool: {_CHANGED}")
     known = contract.tools.get(tool)
     if known is None:
-        return _other(contract, tool, place.tools)
+        return _other(contract, tool, event.get(contract.input_field), place.tools)
     arguments = event.get(contract.input_field)
     if isinstance(arguments, str):
         arguments = _parsed(arguments)
@@ -104,7 +106,10 @@ def _answer(contract: HookContract, event: object, place: HookPlace) -> HookAnsw
 _CHANGED = "this contract of hooks is not known, so nothing is run (mudroom hook shows the known versions)"
 
 
-def _other(contract: HookContract, tool: str, allowed: Sequence[str]) -> HookAnswer:
+def _other(contract: HookContract, tool: str, arguments: object, allowed: Sequence[str]) -> HookAnswer:
+    outward = [name for name in contract.outward if isinstance(arguments, dict) and arguments.get(name)]
+    if tool in contract.quiet and outward:
+        raise _Denied(f"{outward[0]} of {tool} changes the project itself, outside the fork: leave it out")
     is_named = any(tool == name or (name.endswith("*") and tool.startswith(name[:-1])) for name in allowed)
     if tool in contract.quiet or tool.startswith(contract.own_tools) or is_named:
         return HookAnswer(PASS)
@@ -154,10 +159,13 @@ def _in_project(command: str, place: HookPlace) -> str:
     """Return the command with the project's path for that of the mount, which the agent has from its file tools."""
     if not place.usual_mount or not _PLAIN.issuperset(place.project):
         return command
-    return command.replace(place.usual_mount, place.project)
+    first, *others = command.split(place.usual_mount)
+    # the mount of the fork "a" is the beginning of that of "a-2"
+    return first + "".join((place.usual_mount if other[:1] in _NAME else place.project) + other for other in others)
 
 
-_HERE_DOCUMENT = regex(r"(?s)(\s*apply_patch\s+<<\s*(['\"])(\w+)\2[ \t]*\n)(.*)(\n\3\s*)")
+_HERE_DOCUMENT = regex(r"(?s)([ \t\n]*apply_patch[ \t]+<<[ \t]*(['\"])(\w+)\2[ \t]*\n)(.*)(\n\3[ \t\n]*)")
+"""Blanks and newlines of sh alone (POSIX, 2.3): with another space the shell would run a command of another name."""
 
 
 def _command_or_patch(tool: str, contract: ToolContract, arguments: dict[str, Any], place: HookPlace) -> Any:

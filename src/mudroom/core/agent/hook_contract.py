@@ -6,7 +6,8 @@ here. tests/core/agent/hook_events/ has recorded events.
 
 Rules of this file:
 1. A tool is in the table, or it is refused: one that is new may write anywhere.
-2. ``quiet`` tools have no effect on files and run no program. They are left to the agent's own permissions.
+2. ``quiet`` tools have no effect on files and run no program. They are left to the agent's own permissions, but for
+   calls with an argument that has such an effect (``outward``).
 3. A tool of an MCP server runs in a process that the agent started, outside every fork. It is refused, but for
    mudroom's own server, unless the user names it (``--allow-tool``).
 """
@@ -44,6 +45,8 @@ class HookContract(NamedTuple):
     input_field: str
     tools: Mapping[str, ToolContract]
     quiet: frozenset[str]
+    outward: frozenset[str] = frozenset()
+    """Arguments of quiet tools that let the agent itself change the project."""
     project_variable: str = ""
     """The variable in which the agent names the project to its hooks."""
     mcp: tuple[str, ...] = ("mcp__",)
@@ -79,6 +82,7 @@ CONTRACTS: Mapping[str, HookContract] = {
             "ListMcpResourcesTool", "ReadMcpResourceTool", "Skill", "SlashCommand", "Task", "TaskCreate", "TaskGet",
             "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TodoWrite", "ToolSearch", "WebFetch", "WebSearch",
         )),
+        outward=frozenset(("isolation",)),  # a worktree: claude runs git on the project (code.claude.com, "Worktrees")
         project_variable="CLAUDE_PROJECT_DIR",
     ),
     "codex": HookContract(

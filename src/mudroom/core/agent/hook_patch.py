@@ -25,7 +25,7 @@ def with_paths(patch: str, replace: Callable[[str], str]) -> str:
         raise PatchError(f"it does not begin with {BEGIN} and end with {END}")
     named = 0
     for number, line in enumerate(lines):
-        text = line.strip()
+        text = line.replace("\ufeff", "").strip()  # JavaScript's trim() takes it for white space
         if not text.startswith("***") or line.startswith(("+", "-")):
             continue
         heading = next((heading for heading in HEADINGS if text.startswith(heading.strip())), None)
