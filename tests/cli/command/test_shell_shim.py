@@ -121,6 +121,22 @@ def test_inside_it_is_a_plain_shell(shims: Shims) -> None:
     assert done.stdout == f"{shutil.which('bash', path='/usr/local/bin:/usr/bin:/bin')}\n/usr/bin:/bin\ninner\n"
 
 
+@pytest.mark.parametrize("path", [None, "", "{}", "{0}:{0}"], ids=["unset", "empty", "shims", "shims twice"])
+def test_a_path_without_other_directories_is_not_the_project(shims: Shims, path: str | None) -> None:
+    """An empty PATH is the current directory (exec(3)): a program of the project would be run."""
+    (shims.project / "git").write_text("#!/bin/sh\necho of the project\n")
+    (shims.project / "git").chmod(0o755)
+    environment = {name: value for name, value in shims.cli.environment.items() if name != "PATH"}
+    if path is not None:
+        environment["PATH"] = path.format(shims.directory)
+    done = subprocess.run(
+        [shims.sh, "-c", "echo $PATH; git --version"],
+        cwd=shims.project, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "of the project" not in done.stdout
+    assert "/usr/bin:" in done.stdout.splitlines()[0]
+
+
 def test_files_that_are_not_ours_stay(shims: Shims) -> None:
     other = shims.directory.parent / "bin"
     other.mkdir()

@@ -4,7 +4,8 @@ Rules of this file:
 1. A shim decides nothing: it replaces itself by mudroom (execve(2)), so descriptors, signals and the exit code are
    those of the command.
 2. Without mudroom or the shell it names, it says so in one line and exits with 126.
-3. Inside, SHELL is the real shell and the directory of the shims is not in PATH: there is no mudroom in a fork.
+3. Inside, SHELL is the real shell and the directory of the shims is not in PATH: there is no mudroom in a fork. A PATH
+   that would be empty then means the current directory to exec(3), so it is the usual one.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ while case $path in *:{directory}:*) ;; *) false;; esac; do
     path=${{path%%:{directory}:*}}:${{path#*:{directory}:}}
 done
 path=${{path#:}} PATH=${{path%:}} SHELL={shell}
+PATH=${{PATH:-/usr/local/bin:/usr/bin:/bin}}
 export PATH SHELL
 words=
 for word; do
