@@ -310,7 +310,8 @@ def test_resources(peer: Stdio) -> None:
 @pytest.mark.parametrize(
     "uri",
     ["mudroom:///files/../../etc/passwd", "mudroom:///files/%2e%2e/x", "mudroom:///files//etc/passwd", "file:///etc/passwd",
-     "mudroom:///files/a%00b", "mudroom:///files/", "mudroom:///nothing", "", "mudroom:///files/link/passwd"],
+     "mudroom:///files/a%00b",
+     "mudroom:///files/\ud800", "mudroom:///files/gone", "mudroom:///files/", "mudroom:///nothing", "", "mudroom:///files/link/passwd"],
 )  # fmt: skip
 def test_no_resource_leads_out(place: Place, peer: Stdio, uri: str) -> None:
     (place.project / "link").symlink_to("/etc")

@@ -205,6 +205,47 @@ def test_an_expression_that_never_ends_is_ended(desk: Desk, monkeypatch: pytest.
     assert result.is_error and "simpler" in result.text
 
 
+@pytest.mark.parametrize("tool", ["glob", "grep"])
+def test_a_search_for_names_ends_in_time_and_with_its_call(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    cancelled = ToolContext(Cancellation())
+    assert cancelled.cancellation is not None
+    cancelled.cancellation.cancel()
+    assert desk(tool, cancelled, pattern="x").is_error
+    monkeypatch.setattr("mudroom.tools.search.SECONDS", 0.0)
+    result = desk(tool, pattern="x")
+    assert result.is_error and "narrow path" in result.text
+
+
+class GrowingTree:
+    """A tree whose files are larger when they are read than when they were looked at."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    def look(self, path: bytes) -> Any:
+        entry = self._tree.look(path)
+        return entry if entry is None or entry.kind != "file" else entry._replace(size=5)
+
+    def read(self, path: bytes) -> bytes:
+        raise AssertionError(f"{path!r} is read whole, of whatever size it is now")
+
+
+def test_a_file_that_grows_meanwhile_is_not_read_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk("bash", command="yes word | head -c 9000 > hole; truncate -s 100G hole; echo word > small")
+    tree = desk.workspace.tree
+    monkeypatch.setattr(desk.workspace, "tree", lambda: GrowingTree(tree()))
+    result = desk("edit", path="hole", old_string="word", new_string="x", replace_all=True)
+    assert result.is_error and "larger than" in result.text
+    found = desk("grep", pattern="word")
+    assert [match["path"] for match in found.data["matches"]] == ["small"]
+    assert not found.data["complete"]
+
+
 def policy(**actions: Action) -> Settings:
     return Settings(commands=CommandPolicy(tuple(ClassRule(name, what) for name, what in actions.items())))  # type: ignore[arg-type]
 

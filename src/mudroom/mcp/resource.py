@@ -16,7 +16,7 @@ from mudroom.core.tree.path import show
 from mudroom.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
 from mudroom.tools.error import ToolError
 from mudroom.tools.excerpt import decoded
-from mudroom.tools.workspace import ToolWorkspace
+from mudroom.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import Any
 
 CHANGES, JOURNAL, FILES = "mudroom:///changes", "mudroom:///journal", "mudroom:///files/"
@@ -104,10 +104,11 @@ def _journal(workspace: ToolWorkspace) -> str:
 
 
 def _file(workspace: ToolWorkspace, uri: str) -> Json:
-    path = unquote_to_bytes(uri[len(FILES) :]).decode("utf-8", "surrogateescape")
     tree = workspace.tree()
     try:
-        at = workspace.path(tree, path)
+        at = workspace.path(tree, unquote_to_bytes(uri[len(FILES) :]).decode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise RpcError(INVALID_PARAMS, "the URI holds a lone surrogate") from None
     except ToolError as error:
         raise RpcError(INVALID_PARAMS, error.message, {"uri": uri[:1_000]}) from None
     entry = tree.look(at) if at else None
@@ -115,7 +116,12 @@ def _file(workspace: ToolWorkspace, uri: str) -> Json:
         raise RpcError(RESOURCE_NOT_FOUND, f"{show(at)} is no file of the fork", {"uri": uri[:1_000]})
     if entry.size > LARGEST:
         raise RpcError(INVALID_PARAMS, f"{show(at)} has {entry.size:,} bytes, more than {LARGEST:,}: the tool read")
-    content = tree.read(at)
+    try:
+        content = bounded(tree, at, LARGEST)
+    except OSError as error:
+        raise RpcError(RESOURCE_NOT_FOUND, f"{show(at)}: {error.strerror}", {"uri": uri[:1_000]}) from None
+    except ToolError as error:
+        raise RpcError(INVALID_PARAMS, error.message, {"uri": uri[:1_000]}) from None
     try:
         return {"uri": uri, "mimeType": "text/plain", "text": content.decode("utf-8")}
     except UnicodeDecodeError:

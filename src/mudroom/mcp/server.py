@@ -39,6 +39,7 @@ from mudroom.mcp.revision import McpPeer
 from mudroom.sandbox.client.cancellation import Cancelled
 from mudroom.session import Session
 from mudroom.tools.apply import APPLY
+from mudroom.tools.error import ToolError
 from mudroom.tools.table import TOOLS
 from mudroom.tools.table import call as call_tool
 from mudroom.tools.tool import Tool, ToolContext, ToolResult
@@ -101,7 +102,7 @@ class Server:
             answer = message.error(problem, call.id)
         except Cancelled:
             return None
-        except MudroomError as problem:
+        except (MudroomError, OSError, ToolError) as problem:
             answer = message.error(RpcError(INTERNAL_ERROR, str(problem)), call.id)
         except Exception as problem:  # noqa: BLE001 - the other requests of the server go on
             self._log(f"{call.method}: {type(problem).__name__}: {problem}")

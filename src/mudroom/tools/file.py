@@ -12,7 +12,7 @@ from mudroom.tools.excerpt import MOST, decoded, first_part, short_line
 from mudroom.tools.path import named, shown
 from mudroom.tools.replacement import Edit, edited
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
-from mudroom.tools.workspace import ToolWorkspace
+from mudroom.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _changed(workspace: ToolWorkspace, path: str, edits: Sequence[Edit]) -> Tool
         at = workspace.path(tree, path)
         if _regular(workspace, tree, at) > LARGEST:
             raise ToolError(f"{shown(at)} is larger than {LARGEST:,} bytes", "edit it by bash, e.g. with sed or python")
-        before = tree.read(at)
+        before = bounded(tree, at, LARGEST)
         if b"\0" in before[:_HEAD]:
             raise ToolError(f"{shown(at)} is binary", "change it by bash")
         done = edited(before, edits, shown(at))

@@ -17,7 +17,7 @@ from mudroom.tools.excerpt import MOST, decoded, short_line
 from mudroom.tools.matcher import Matcher
 from mudroom.tools.path import named, shown
 from mudroom.tools.tool import Hints, Tool, ToolContext, ToolResult
-from mudroom.tools.workspace import ToolWorkspace
+from mudroom.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import Any
 
 SKIPPED = frozenset(
@@ -36,15 +36,19 @@ _NOTE = f"Skips {', '.join(sorted(map(bytes.decode, SKIPPED))[:4])} … unless n
 
 
 class _Pruned:
-    """A tree whose listings lack the skipped directories. Only for reading."""
+    """A tree whose listings lack the skipped directories, and end after ``SECONDS``, or with their call. Only for
+    reading."""
 
-    def __init__(self, tree: Tree, skipped: set[bytes]) -> None:
-        self._tree, self._skipped = tree, skipped
+    def __init__(self, tree: Tree, skipped: set[bytes], context: ToolContext) -> None:
+        self._tree, self._skipped, self._context = tree, skipped, context
+        self._until = time.monotonic() + SECONDS
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tree, name)
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
+        if self._context.is_cancelled or time.monotonic() >= self._until:
+            raise ToolError(f"the search was ended after {SECONDS:g} s", "narrow path")
         entries = self._tree.names(path)
         for name in SKIPPED & entries.keys():
             if entries[name].kind == "directory":
@@ -95,11 +99,10 @@ def _line(name: bytes, entry: Entry) -> str:
 
 
 def _glob(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    del context
     tree = workspace.tree()
     skipped: set[bytes] = set()
     at = _directory(workspace, arguments["path"], tree)
-    paths = _globbed(tree, at, arguments["pattern"], skipped)
+    paths = _globbed(tree, at, arguments["pattern"], skipped, context)
     entries = ((path, tree.look(path)) for path in paths)
     found = sorted(
         ((path, entry) for path, entry in entries if entry is not None and entry.kind != "directory"),
@@ -121,9 +124,9 @@ def _names(skipped: set[bytes]) -> str:
     return ", ".join(sorted(map(shown, skipped)))
 
 
-def _globbed(tree: Tree, at: bytes, pattern: str, skipped: set[bytes]) -> list[bytes]:
+def _globbed(tree: Tree, at: bytes, pattern: str, skipped: set[bytes], context: ToolContext) -> list[bytes]:
     """Return the matching paths. ``pattern``: relative to the directory ``at``."""
-    pruned: Any = _Pruned(tree, skipped)
+    pruned: Any = _Pruned(tree, skipped, context)
     raw = pattern.encode("utf-8", "surrogateescape").lstrip(b"/") if pattern.isprintable() else b""
     if not raw or b".." in raw.split(b"/"):
         raise ToolError(f"{ascii(pattern)[:80]} is not a pattern of paths in the project", "such as **/*.py or src/*")
@@ -149,7 +152,7 @@ def _grep(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolC
     if entry is not None and entry.kind == "file":
         paths = [at]
     else:
-        paths = sorted(_globbed(tree, at, arguments["glob"] or "**", skipped), key=sort_key)
+        paths = sorted(_globbed(tree, at, arguments["glob"] or "**", skipped, context), key=sort_key)
     until = time.monotonic() + SECONDS
     matches: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -199,7 +202,10 @@ def _contents(tree: Tree, paths: list[bytes], at: bytes) -> Iterator[tuple[bytes
             yield None, path
             continue
         try:
-            content = tree.read(path)
+            content = bounded(tree, path, LARGEST)
+        except ToolError:
+            yield None, path
+            continue
         except OSError:
             continue  # it is gone, or may not be read: a search is about the rest
         if b"\0" not in content[:_HEAD]:

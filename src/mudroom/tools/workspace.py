@@ -137,8 +137,8 @@ class ToolWorkspace:
         files.write(path, content)
         forks.flush(name)
         try:
-            is_ours = files.read(path) == content
-        except OSError:
+            is_ours = bounded(files.tree(), path, len(content)) == content
+        except (OSError, ToolError):
             is_ours = False
         if not is_ours:
             raise ToolError(
@@ -161,6 +161,16 @@ class ToolWorkspace:
     def kept_output(self, name: str) -> str | None:
         with self._lock:
             return self._outputs.get(name)
+
+
+def bounded(tree: Tree, path: bytes, most: int) -> bytes:
+    """Return the content of a file. Raise ToolError if it has more than ``most`` bytes: a command of the fork may make
+    it larger than memory after its size was looked at, since holes take no space."""
+    with tree.readable(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ToolError(f"{shown(path)}: a command has made it larger than {most:,} bytes meanwhile", "read it again")
+    return content
 
 
 def words(argv: tuple[bytes, ...]) -> str:
