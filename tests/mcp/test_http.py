@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import json
+import select
 import socket
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from conftest import Place, full_listing
-from mudroom.mcp import message
+from mudroom.mcp import http, message
 from wire import Web, mudroom, web
 
 pytestmark = pytest.mark.slow
@@ -115,6 +119,49 @@ def test_what_is_not_http_ends_its_connection_alone(served: Web) -> None:
         except ConnectionResetError:
             pass
     assert served.send(PING, Mcp_Session_Id=served.initialize())[0] == 200
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.McpListener]:
+    """A listener that is never asked for a tool."""
+    monkeypatch.setattr(http, "PATIENCE", 0.4)
+    with http.McpListener(cast("Any", None), 0, "token") as here:
+        yield here
+
+
+def test_a_request_that_comes_a_byte_at_a_time_is_ended(listener: http.McpListener) -> None:
+    """Anybody on this machine may connect."""
+    threading.Thread(target=lambda: suppressed(listener.serve), daemon=True).start()
+    slow = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+    with slow:
+        for sent, byte in enumerate(b"POST /mcp HTTP/1.1\r\nX: " + b"x" * 1000):  # noqa: B007
+            if select.select([slow], [], [], 0.05)[0]:
+                break
+            slow.sendall(bytes([byte]))
+        assert slow.recv(1) == b""
+    assert sent < 100
+
+
+def suppressed(serve: Callable[[], None]) -> None:
+    with contextlib.suppress(OSError):  # of the closed socket
+        serve()
+
+
+def test_a_shortage_of_descriptors_does_not_end_the_server(listener: http.McpListener) -> None:
+    class Short:
+        errors: ClassVar = [errno.EMFILE, errno.ECONNABORTED, errno.EBADF]
+
+        def accept(self) -> Any:
+            raise OSError(self.errors.pop(0), "x")
+
+        def close(self) -> None:
+            pass
+
+    listener._socket.close()
+    listener._socket = cast("Any", Short())
+    with pytest.raises(OSError, match="x") as raised:
+        listener.serve()
+    assert raised.value.errno == errno.EBADF
 
 
 def test_a_session_begins_and_ends(served: Web) -> None:

@@ -12,6 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import errno
 import hmac
 import secrets
 import select
@@ -37,7 +38,12 @@ MOST_SESSIONS = 64
 IDLE = 3_600.0
 """Seconds after which a session without requests is ended."""
 PATIENCE = 60.0
-"""Seconds that a client may take to send a request, or to read an answer."""
+"""Seconds that a client may take to send a request, from the answer before it, or to read a piece of an answer. All of
+the request has this time: anybody on this machine may connect, and send a byte a minute."""
+SHORTAGE = 0.1
+"""Seconds without new connections when descriptors are short."""
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EINTR)
+"""Errors of accept(2) that end, but for those of the network, which loopback has not."""
 _PIECE = 1 << 16
 _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 """Only Linux tells that the other side has closed its half, poll(2)."""
@@ -100,14 +106,25 @@ class McpListener:
     def serve(self) -> None:
         """Accept connections until an exception ends the thread."""
         while True:
-            accepted, _address = self._socket.accept()
+            try:
+                accepted, _address = self._socket.accept()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                threading.Event().wait(SHORTAGE)
+                continue
             with self._lock:
                 is_full = self._threads >= MOST_CONNECTIONS
                 self._threads += not is_full
             if is_full:
                 accepted.close()
                 continue
-            threading.Thread(target=self._attend, args=(accepted,), daemon=True).start()
+            try:
+                threading.Thread(target=self._attend, args=(accepted,), daemon=True).start()
+            except RuntimeError:  # no more threads here
+                accepted.close()
+                with self._lock:
+                    self._threads -= 1
 
     def _attend(self, accepted: socket.socket) -> None:
         try:
@@ -181,9 +198,12 @@ class _Exchange:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_PIECE)
         self._lock = threading.Lock()
         self._is_stream = False
+        self._until = 0.0
+        """The time until which all of the present request has to be here."""
 
     def serve(self) -> None:
         while True:
+            self._until = time.monotonic() + PATIENCE
             request = self._next()
             if not isinstance(request, h11.Request):
                 return
@@ -203,7 +223,13 @@ class _Exchange:
                 return event
             if self._http.they_are_waiting_for_100_continue:
                 self._send(h11.InformationalResponse(status_code=100, headers=[]))
-            self._http.receive_data(self._socket.recv(_PIECE))
+            left = self._until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the request takes too long")
+            self._socket.settimeout(left)
+            data = self._socket.recv(_PIECE)
+            self._socket.settimeout(PATIENCE)
+            self._http.receive_data(data)
 
     def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)
@@ -326,7 +352,12 @@ class _Exchange:
                 done.set()
 
         thread = threading.Thread(target=run, daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads here
+            connection.end(call)
+            done.close()
+            raise _Refused(503, "no thread can be started: try again") from None
         try:
             self._watch(call, done)
         finally:
