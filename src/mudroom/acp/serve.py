@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from queue import SimpleQueue
 
 from mudroom.acp.agent_process import AgentProcess, ErrorStream, pipes, start_inside, start_outside
 from mudroom.acp.bridge import EditorBridge
@@ -58,17 +59,26 @@ class AgentStart(NamedTuple):
 
 
 class ServeEnd:
-    """The end of a connection, noted by any thread, or by a handler of signals: single writes of an attribute."""
+    """The end of a connection, noted by any thread, or by a handler of signals: single writes of an attribute, and a
+    queue whose ``put`` may interrupt its own ``get`` (queue.SimpleQueue). The lock of a threading.Event may be held by
+    the very ``wait`` that the handler has interrupted."""
 
     def __init__(self) -> None:
-        self.over = threading.Event()
+        self._over: SimpleQueue[None] = SimpleQueue()
         self.is_editor_gone = False
         self.signal = 0
         """The first signal that told mudroom to end."""
 
+    def wait(self) -> None:
+        """Wait for the end. Called once."""
+        self._over.get()
+
+    def finish(self) -> None:
+        self._over.put(None)
+
     def editor_gone(self) -> None:
         self.is_editor_gone = True
-        self.over.set()
+        self.finish()
 
     def told(self, number: int) -> None:
         self.signal = self.signal or number
@@ -137,11 +147,11 @@ class _Served:
             asking.set_approver(bridge.questions.approver(patience, asking.otherwise))
             session.machine.ask_about_hosts(EditorForHosts(bridge.questions))
         process = self._started(theirs)
-        reader = _thread(lambda: bridge.read_agent(ours.stdout), end.over.set)
+        reader = _thread(lambda: bridge.read_agent(ours.stdout), end.finish)
         _thread(lambda: bridge.read_editor(self._stdin), end.editor_gone)
-        _thread(process.wait, end.over.set)
+        _thread(process.wait, end.finish)
         try:
-            end.over.wait()
+            end.wait()
         finally:
             to_agent.close()
             code = process.wait(0 if end.signal else PATIENCE)
