@@ -212,6 +212,20 @@ def test_parents_first(sleeper: int) -> None:
     assert not any(pause.is_at_rest(pid) for pid in again)
 
 
+def test_a_child_that_proc_skips_goes_on(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of children may lack one while another ends (proc(5)), as after a pause that failed."""
+    stopped: list[int] = []
+    pause.pause(sleeper, stopped)
+    processes = list(stopped)
+    monkeypatch.setattr(pause, "generations", lambda root: iter([[root]]))
+    pause.resume(sleeper, [*stopped, os.getpid()])
+    assert not any(pause.is_at_rest(pid) for pid in processes)
+    assert pause.descends(processes[1], sleeper)
+    assert not pause.descends(sleeper, processes[1])
+    assert not pause.descends(os.getpid(), sleeper)
+    assert not pause.descends(1 << 22, sleeper)
+
+
 def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rests = pause.is_at_rest
     monkeypatch.setattr(pause, "PATIENCE", 0.0)

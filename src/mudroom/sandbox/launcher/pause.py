@@ -56,12 +56,23 @@ def pause(init: int, stopped: list[int]) -> None:
 
 def resume(init: int, stopped: list[int]) -> None:
     """Continue the processes that ``pause`` stopped and that still exist. A process that was stopped before the pause
-    stays stopped."""
+    stays stopped.
+
+    A process that is not listed is looked for by its parents: after a pause that failed, others end meanwhile, and
+    /proc may skip a child then (proc(5)), which would stay stopped for ever."""
     present = {pid for generation in generations(init) for pid in generation}
     for pid in reversed(stopped):
-        if pid in present:
+        if pid in present or descends(pid, init):
             signal(pid, _signal.SIGCONT)
     stopped.clear()
+
+
+def descends(pid: int, init: int) -> bool:
+    """Return whether a process is ``init`` or has it for an ancestor."""
+    while pid > 1 and pid != init:
+        fields = read(pid, b"%d" % pid, b"stat").rpartition(b") ")[2].split()
+        pid = int(fields[1]) if len(fields) > 1 else 0
+    return pid == init
 
 
 def generations(root: int) -> Iterator[list[int]]:
