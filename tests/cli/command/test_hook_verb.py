@@ -88,6 +88,21 @@ def test_commands_and_edits_meet_in_the_fork(cli: Cli) -> None:
     cli("unmount", "claude")
 
 
+def test_a_mount_that_has_ended_is_made_again(cli: Cli) -> None:
+    """As by a restart of the machine. Its directory is a plain one then: an edit there would be in no fork."""
+    edited = Path(claude(cli, "Edit", file_path="calc.py")["updatedInput"]["file_path"])
+    edited.write_text("first\n")
+    if os.path.ismount(edited.parent):
+        words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+        subprocess.run([*words, str(edited.parent)], check=True)
+        assert not edited.exists()
+    again = Path(claude(cli, "Edit", file_path="calc.py")["updatedInput"]["file_path"])
+    assert again.read_text() == "first\n"
+    again.write_text("second\n")
+    assert "+second" in cli("diff", "claude").stdout
+    cli("unmount", "claude")
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', "\ufeff{}", '{"hook_event_name": "X"}']
 )

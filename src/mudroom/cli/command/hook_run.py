@@ -119,11 +119,7 @@ def _mount(fork: str, project: bytes, context: Context) -> str:
     from mudroom.cli.project_session import open_session
 
     with open_session(context._replace(project=project)) as session:
-        mounted = session.forks.mounts().get(fork)
-        if mounted is None:
-            if session.vault.find(fork) is None:
-                session.forks.new(fork)
-            mounted = session.forks.mount(fork)
-        elif not mounted.writable:
-            raise UsageError(f"{fork} is mounted read-only", f"mudroom unmount {fork}")
-        return os.fsdecode(mounted.place)
+        if session.vault.find(fork) is None:
+            session.forks.new(fork)
+        # a mount that is noted may have ended, as by a restart of the machine: its directory is a plain one then
+        return os.fsdecode(session.forks.mount(fork).place)
