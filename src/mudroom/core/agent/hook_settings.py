@@ -145,7 +145,8 @@ def _equals(expected: str) -> Callable[[Any], bool]:
 
 
 def _claude(setup: HookSetup) -> tuple[Edit, ...]:
-    """Hooks of claude are started without a shell where they have ``args``, and then without the prefix, too."""
+    """Hooks of claude are started without a shell where they have ``args``, and then without the prefix, too. Of
+    ``disableAllHooks`` the file of the highest precedence counts: the local one before one that a project brings."""
     file = f"{setup.settings}/{'settings.local.json' if setup.is_project else 'settings.json'}"
     hook = {
         "type": "command",
@@ -160,6 +161,7 @@ def _claude(setup: HookSetup) -> tuple[Edit, ...]:
         _json(file, ("hooks", "PreToolUse", APPEND), {"matcher": "*", "hooks": [hook]}),
         _json(file, ("env", "CLAUDE_CODE_SHELL_PREFIX"), shell),
         JsonEdit(file, ("permissions", "ask", APPEND), rule, _equals(rule)),
+        JsonEdit(file, ("disableAllHooks",), False, lambda value: value is False),
     )
 
 
