@@ -170,6 +170,7 @@ def contains(whole: Any, part: Any) -> bool:
     [
         ("claude", '{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/mine"}}', "env.CLAUDE_CODE_SHELL_PREFIX is set already"),
         ("claude", '{"disableAllHooks": true}', "disableAllHooks is set already"),
+        ("gemini", '{"hooksConfig": {"enabled": false}}', "hooksConfig.enabled is set already"),
         ("claude", '{"hooks": []}', "hooks is not an object"),
         ("claude", '{"hooks": {', "line 1: it ends too early"),
         ("claude", '{"env": {}, "env": {}}', "env is there 2 times"),

@@ -221,7 +221,8 @@ def _gemini(setup: HookSetup) -> tuple[Edit, ...]:
     file = f"{setup.settings}/settings.json"
     hook = {"name": "mudroom", "type": "command", "command": _guarded(setup), "timeout": PATIENCE * 1000}
     edited: list[Edit] = [
-        _json(file, ("hooks", "BeforeTool", APPEND), {"matcher": ".*", "sequential": True, "hooks": [hook]})
+        _json(file, ("hooks", "BeforeTool", APPEND), {"matcher": ".*", "sequential": True, "hooks": [hook]}),
+        JsonEdit(file, ("hooksConfig", "enabled"), True, lambda value: value is True),
     ]
     if (
         setup.is_project
