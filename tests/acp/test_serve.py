@@ -90,6 +90,25 @@ def test_an_agent_outside_is_staged_as_far_as_it_calls(place: Place, start: Star
     assert "later.txt" in mudroom(place, "diff", FORK)
 
 
+@both
+def test_a_write_is_on_disk_when_its_call_returns(place: Place, start: Start, options: tuple[str, ...]) -> None:
+    editor = start(*options)
+    editor.open()
+    seen: list[str] = []
+
+    def killed(_params: dict[str, Any]) -> Any:
+        seen.append(mudroom(place, "diff", FORK))
+        editor.process.kill()
+        editor.process.wait()
+        raise EOFError
+
+    editor.answer = killed
+    with pytest.raises(EOFError):
+        editor.turn(["write", "made.txt", "by a call\n"], ["permission", "go on", "ls"])
+    assert "+by a call" in seen[0]
+    assert "+by a call" in mudroom(place, "diff", FORK)
+
+
 def test_a_running_agent_is_applied_by_a_fork_of_its_fork(place: Place, start: Start) -> None:
     editor = start()
     editor.open()

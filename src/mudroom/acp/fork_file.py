@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 from mudroom.acp.message import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND, CallError
 from mudroom.core.tree.path import show
@@ -31,8 +32,9 @@ _PIECE = 1 << 16
 class ForkFileCalls:
     """The files of a fork for calls of an agent. Thread-safe: its attributes are."""
 
-    def __init__(self, files: Files, project: bytes, fork: str) -> None:
-        self._files, self._project, self._fork = files, project, fork
+    def __init__(self, files: Files, project: bytes, fork: str, flush: Callable[[], None]) -> None:
+        """``flush``: puts what was written on disk, where other processes see it and SIGKILL leaves it."""
+        self._files, self._project, self._fork, self._flush = files, project, fork, flush
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a call. Raise CallError."""
@@ -74,6 +76,7 @@ class ForkFileCalls:
         except UnicodeEncodeError:
             raise CallError(INVALID_PARAMS, "content holds half of a surrogate pair, which is no character") from None
         self._files.write(self._place(named), data)
+        self._flush()
 
     def _place(self, named: str) -> bytes:
         """Return the path in the project that an absolute path leads to; its end need not exist."""

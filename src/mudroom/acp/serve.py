@@ -138,7 +138,9 @@ class _Served:
         errors = ErrorStream(ours.stderr)
         editor, to_agent = Outbox(self._stdout, end.editor_gone), Outbox(ours.stdin)
         bridge = EditorBridge(self._place, self._directory, self._verdict, self._changes, editor, to_agent)
-        bridge.files = ForkFileCalls(session.forks.files(fork), session.project, fork)
+        bridge.files = ForkFileCalls(
+            session.forks.files(fork), session.project, fork, lambda: session.forks.flush(fork)
+        )
         bridge.terminals = terminals = ForkTerminals(
             session, fork, bridge.questions, bridge.terminal_changed, _shell(session), self._agent.actor
         )
