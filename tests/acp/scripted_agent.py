@@ -160,6 +160,20 @@ class Agent:
             made.append(terminal)
         return [self.call("terminal/output", **made[0]), self.call("terminal/output", **made[-1])]
 
+    def do_calls_beside(self, command: str, count: int) -> Any:
+        """Begin a command and so many writes and reads at once, then end it. Return its end, and the errors."""
+        made = self.begin("terminal/create", {"sessionId": self._session, "command": command})
+        calls = []
+        for number in range(count):
+            place = {"sessionId": self._session, "path": os.path.join(self._cwd, f"beside-{number % 3}")}
+            calls.append(self.begin("fs/write_text_file", {**place, "content": str(number)}))
+            calls.append(self.begin("fs/read_text_file", place))
+        terminal = self.wait(made)
+        results = [self.wait(identifier) for identifier in calls]
+        self.call("terminal/kill", **terminal)
+        end = self.call("terminal/wait_for_exit", **terminal)
+        return [end, [result for result in results if result and set(result) != {"content"}]]
+
     def do_cancelled_wait(self, command: str) -> Any:
         """Wait for a command, and cancel that call."""
         terminal = self.call("terminal/create", command=command)["terminalId"]

@@ -109,6 +109,15 @@ def test_a_write_is_on_disk_when_its_call_returns(place: Place, start: Start, op
     assert "+by a call" in mudroom(place, "diff", FORK)
 
 
+def test_file_calls_do_not_wait_for_a_command_that_begins(place: Place, start: Start) -> None:
+    for _round in range(4):
+        editor = start("--outside")
+        editor.open()
+        end, errors = editor.turn(["calls_beside", "sleep 8", 40])[0]
+        assert (end["signal"], errors) == ("SIGTERM", []), "it has not ended by itself"
+        assert editor.leave() == 0
+
+
 def test_a_running_agent_is_applied_by_a_fork_of_its_fork(place: Place, start: Start) -> None:
     editor = start()
     editor.open()

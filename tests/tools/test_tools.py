@@ -368,6 +368,16 @@ def test_a_cancelled_call_ends_its_command_alone(place: Place, desk: Desk) -> No
     assert desk("read", path="never").is_error
 
 
+def test_writes_beside_a_command_that_begins_are_all_there(desk: Desk) -> None:
+    for number in range(6):
+        thread = threading.Thread(target=lambda: desk("bash", command="sleep 0.2"))
+        thread.start()
+        while thread.is_alive():
+            assert not desk("write", path="beside", content=str(number)).is_error
+        thread.join()
+        assert desk("bash", command="cat beside").data["output"] == str(number)
+
+
 def test_two_threads_edit_one_file_and_no_edit_is_lost(desk: Desk) -> None:
     desk("write", path="n", content="".join(f"<{number}>\n" for number in range(20)))
 

@@ -32,7 +32,7 @@ _PIECE = 1 << 16
 class ForkFileCalls:
     """The files of a fork for calls of an agent. Thread-safe: its attributes are."""
 
-    def __init__(self, files: Files, project: bytes, fork: str, flush: Callable[[], None]) -> None:
+    def __init__(self, files: Files, project: bytes, fork: str, flush: Callable[[], object]) -> None:
         """``flush``: puts what was written on disk, where other processes see it and SIGKILL leaves it."""
         self._files, self._project, self._fork, self._flush = files, project, fork, flush
 

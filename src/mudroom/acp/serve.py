@@ -34,12 +34,15 @@ from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
 from mudroom.session import Actor, Session
 from mudroom.session.agents.run_agent import workspace
+from mudroom.session.changes import flush_write
 from mudroom.session.order import Pipes
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.forks.review import fingerprint
 
 PATIENCE = 5.0
 """Seconds that an agent has to end when its editor has gone."""
+FLUSH = 1.0
+"""Seconds that a file call waits for its write to be on disk: the agent may have to end a command in the way."""
 DRAIN = 5.0
 """Seconds that the editor has to read the last lines."""
 
@@ -139,7 +142,7 @@ class _Served:
         editor, to_agent = Outbox(self._stdout, end.editor_gone), Outbox(ours.stdin)
         bridge = EditorBridge(self._place, self._directory, self._verdict, self._changes, editor, to_agent)
         bridge.files = ForkFileCalls(
-            session.forks.files(fork), session.project, fork, lambda: session.forks.flush(fork)
+            session.forks.files(fork), session.project, fork, lambda: flush_write(session.forks, fork, FLUSH)
         )
         bridge.terminals = terminals = ForkTerminals(
             session, fork, bridge.questions, bridge.terminal_changed, _shell(session), self._agent.actor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mudroom.stage.buffer.files import Tree
     from mudroom.stage.views.live import LiveTree
     from mudroom.vault.forks.editor import Editor
+
+LOOK = 0.01
+"""Seconds between two looks at a lock that another thread may hold."""
 
 
 class FileTools:
@@ -52,27 +56,36 @@ class FileTools:
     def tree(self, name: str, vault: Vault | None = None) -> Tree:
         """Return the tree that holds the fork's present files: the live mount or the buffer. ``vault``: with another
         mask than the session's. Wait while another thread starts or ends a command in the fork."""
-        while (pause := self._paused.get(name)) is not None and pause[0] != _thread.get_ident():
-            with pause[1]:
-                pass
-        live = self._live.get(name)
-        if live is not None:
-            return live  # it passes calls on to the mount
-        mounted = self._mounted(name)
-        if mounted is not None:
-            return mounted
-        editor = self._editor(name)
-        if editor is None:
-            from mudroom.vault.forks.editor import Editor
+        while True:
+            while (pause := self._paused.get(name)) is not None and pause[0] != _thread.get_ident():
+                with pause[1]:
+                    pass
+            live = self._live.get(name)
+            if live is not None:
+                return live  # it passes calls on to the mount
+            mounted = self._mounted(name)
+            if mounted is not None:
+                return mounted
+            editor = self._editor(name) or self._made(name, vault or self._vault)
+            if editor is not None:
+                if editor.is_outdated:
+                    self._catch_up(name, editor)
+                return editor.buffer
+            time.sleep(LOOK)
 
-            fork = self._vault.fork(name)
-            with fork.lock("file tools"):
-                editor = self._editor(name)  # another thread may have made it while we waited
-                if editor is None:
-                    editor = self._editors[name] = Editor(vault or self._vault, fork, self._clock)
-        if editor.is_outdated:
-            self._catch_up(name, editor)
-        return editor.buffer
+    def _made(self, name: str, vault: Vault) -> Editor | None:
+        """Return a new editor, or None while somebody else has the fork's lock. A thread that waited for the lock would
+        wait for the end of a command that another one is just about to start, whose mount it can use."""
+        from mudroom.vault.forks.editor import Editor
+
+        fork = self._vault.fork(name)
+        with fork.lock_if_free("file tools") as free:
+            if not free:
+                return None
+            editor = self._editor(name)  # another thread may have made it meanwhile
+            if editor is None:
+                editor = self._editors[name] = Editor(vault, fork, self._clock)
+            return editor
 
     def _mounted(self, name: str) -> Tree | None:
         """Return the tree of a fork that is mounted for the user's own tools, with the writes that were in memory when

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkExists, MudroomError
+from mudroom.session.changes import flush_write
 from mudroom.tools.error import ToolError
 from mudroom.tools.path import inside, shown
 from mudroom.typing import TYPE_CHECKING
@@ -128,14 +129,14 @@ class ToolWorkspace:
         """Yield the tree for a change of files, which is on disk after the block."""
         with self.edits:
             yield self.tree()
-            self.session.forks.flush(self.fork)
+            flush_write(self.session.forks, self.fork)
 
     def write(self, path: bytes, content: bytes) -> None:
         """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""
         name, forks = self.fork, self.session.forks
         files = forks.files(name)
         files.write(path, content)
-        forks.flush(name)
+        flush_write(forks, name)
         try:
             is_ours = bounded(files.tree(), path, len(content)) == content
         except (OSError, ToolError):
