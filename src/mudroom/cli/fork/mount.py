@@ -10,6 +10,7 @@ from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.forks import mounting
 from mudroom.typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
+  mudroom fork new try-1             make the fork; a command in it does, too
   mudroom mount try-1                a directory of mudroom's own, the same each time; its path is printed
   mudroom mount try-1 ~/look -r      read-only, there
   mudroom mount                      list the mounted forks
@@ -55,6 +57,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.fork is None:
             _list_mounts(session, context)
             return 0
+        if session.vault.find(args.fork) is None:
+            raise UsageError(f"there is no fork named {args.fork}", f"mudroom fork new {args.fork}")
         place = None
         if args.directory is not None:
             place = os.path.join(working_directory(), os.fsencode(args.directory))
