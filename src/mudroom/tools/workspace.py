@@ -10,8 +10,9 @@ Rules of this file:
 from __future__ import annotations
 
 import _thread
+import errno
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.text.regex import regex
@@ -20,16 +21,20 @@ from mudroom.errors import ForkExists, MudroomError
 from mudroom.session.changes import flush_write
 from mudroom.tools.error import ToolError
 from mudroom.tools.path import inside, shown
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from mudroom.session import Session
     from mudroom.session.actor import Actor
     from mudroom.stage.buffer.files import Tree
 
+Answer = TypeVar("Answer")
+
 _UNUSUAL = regex(r"[^A-Za-z0-9_.]+")
 _STEM = 40
 _TRIES = 1_000
+_ENDS = 3
+"""Commands that may end, one after the other, while a file is written."""
 KEPT_OUTPUTS = 8
 """Outputs of ended commands that can still be read in parts."""
 
@@ -135,10 +140,10 @@ class ToolWorkspace:
         """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""
         name, forks = self.fork, self.session.forks
         files = forks.files(name)
-        files.write(path, content)
+        _again(lambda: files.write(path, content))
         flush_write(forks, name)
         try:
-            is_ours = bounded(files.tree(), path, len(content)) == content
+            is_ours = _again(lambda: bounded(files.tree(), path, len(content)) == content)
         except (OSError, ToolError):
             is_ours = False
         if not is_ours:
@@ -179,3 +184,14 @@ def words(argv: tuple[bytes, ...]) -> str:
     if len(argv) == 3 and argv[1] == b"-c":
         return show(argv[2])
     return show(b" ".join(argv))
+
+
+def _again(action: Callable[[], Answer]) -> Answer:
+    """Return the result of ``action``, which chooses a tree; repeat it while the command whose mount that is ends."""
+    for _try in range(_ENDS):
+        try:
+            return action()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return action()
