@@ -216,6 +216,31 @@ def test_the_end_of_stdin_ends_commands_and_leaves_the_fork_whole(place: Place, 
     assert _commands_of(place) == []
 
 
+def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> None:
+    """``printf … | mudroom mcp``: the end of stdin is there before the first request is read."""
+    lines = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+         "clientInfo": {"name": "pipe", "version": "1"}}},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "write", "arguments": {"path": "b.txt", "content": "b"}}},
+        {"id": 3, "method": "tools/call", "params": {"name": "bash", "arguments": {"command": "echo said"}}},
+    ]  # fmt: skip
+    said = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
+    done = subprocess.run(
+        [*MUDROOM, "mcp"],
+        cwd=place.project,
+        env=environment(place),
+        input=said.encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())}
+    assert sorted(answers) == [1, 2, 3]
+    assert answers[3]["structuredContent"]["output"] == "said\n"
+    assert place.session().run([b"cat", b"b.txt"], fork="pipe").stdout == b"b"  # a write is not lost either
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_server_that_is_killed_in_mid_command_leaves_no_process_and_the_same_bytes(
     place: Place, peer: Stdio, number: int

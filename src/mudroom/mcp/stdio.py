@@ -3,13 +3,17 @@
 1. Stdout carries messages alone: our own descriptor 1 leads to stderr from then on, and 0 to /dev/null, so neither a
    library nor a child can write into the stream, or read from it.
 2. A line is read up to ``message.MOST`` bytes; the rest of a longer one is skipped and not kept.
-3. The end of stdin is the end of the client: its requests are cancelled, their commands end, the session is closed.
+3. The end of stdin is the end of the client. Requests under way have ``LAST_WORDS`` seconds to be answered: in a pipe
+   of a shell the last request and the end come together. Clients wait longer than that before they send SIGTERM (2 s
+   in the official SDKs; specification, "Shutdown"). The rest is cancelled, its commands end, the session is closed.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import threading
+import time
 from collections.abc import Iterator
 
 from mudroom.mcp import message
@@ -18,7 +22,9 @@ from mudroom.mcp.connection import McpConnection
 from mudroom.mcp.message import MOST, Json, RpcError, RpcRequest, too_large
 from mudroom.mcp.server import AT_ONCE, Server
 
+LAST_WORDS = 1.0
 _PIECE = 1 << 16
+_LOOK = 0.05
 
 
 class Stream:
@@ -34,6 +40,12 @@ class Stream:
         with self._lock:
             while line:
                 line = line[os.write(self._descriptor, line) :]
+
+    def is_read(self) -> bool:
+        """Return whether somebody can still read: POLLERR is set on a pipe or socket without a reader (poll(2))."""
+        poll = select.poll()
+        poll.register(self._descriptor, 0)
+        return not poll.poll(0)
 
 
 def taken_streams() -> tuple[int, int]:
@@ -66,38 +78,51 @@ def lines(descriptor: int) -> Iterator[bytes | RpcError]:
 
 def serve(server: Server, read: int, write: int) -> None:
     """Serve one client until the end of ``read``."""
-    stream, connection = Stream(write), McpConnection()
+    stream, connection, threads = Stream(write), McpConnection(), list[threading.Thread]()
     try:
         for line in lines(read):
             if line == b"" or (isinstance(line, bytes) and line.isspace()):
                 continue
             try:
-                _take(server, connection, stream, line)
+                threads = [thread for thread in threads if thread.is_alive()]
+                threads += _take(server, connection, stream, line)
             except RpcError as problem:
                 stream.send(message.error(problem))
+        _let_end(threads, stream)
     except OSError:
         pass  # the client reads no more: as the end of its messages
     finally:
         server.close(connection)
 
 
-def _take(server: Server, connection: McpConnection, stream: Stream, line: bytes | RpcError) -> None:
+def _let_end(threads: list[threading.Thread], stream: Stream) -> None:
+    end = time.monotonic() + LAST_WORDS
+    for thread in threads:
+        while thread.is_alive() and stream.is_read() and (left := end - time.monotonic()) > 0:
+            thread.join(min(left, _LOOK))
+
+
+def _take(
+    server: Server, connection: McpConnection, stream: Stream, line: bytes | RpcError
+) -> tuple[threading.Thread, ...]:
+    """Answer a message, or begin to. Return the thread that answers, if there is one. Raise RpcError."""
     if isinstance(line, RpcError):
         raise line
     parsed = message.parse(line)
     if not isinstance(parsed, RpcRequest):
         server.take(connection, parsed)
-        return
+        return ()
     call = server.begin(connection, parsed, stream.send)
     if parsed.method in AT_ONCE:
         _answer(server, connection, stream, call)
-        return
+        return ()
     thread = threading.Thread(target=_answer, args=(server, connection, stream, call), daemon=True)
     try:
         thread.start()
     except RuntimeError:  # no more threads here
         connection.end(call)
         raise RpcError(message.INTERNAL_ERROR, "no thread can be started: try again", identity=call.id) from None
+    return (thread,)
 
 
 def _answer(server: Server, connection: McpConnection, stream: Stream, call: Call) -> None:
