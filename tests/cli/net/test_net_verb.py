@@ -126,7 +126,7 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     assert cli("net", "allow", "@npm", "a.com").stdout == (
         f"@npm is allowed: {NPM}\na.com is allowed on the ports 80 and 443\n"
     )
-    assert '  - "@npm"\n' in path.read_text(), "the word is kept: it follows the table of a later version"
+    assert '  - "@npm"  #' in path.read_text(), "the word is kept: it follows the table of a later version"
     assert cli("net", "allow", "@npm").stdout == f"@npm is allowed, as before: {NPM}\n"
     listed = cli("net", "ls")
     assert [line.split(maxsplit=3) for line in listed.stdout.splitlines()] == [
@@ -156,6 +156,7 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
 
 def test_a_word_that_a_project_brings_needs_trust(cli: Cli) -> None:
     """Its answers file may have come with a clone; the word of a policy is trusted as a word."""
+    del cli.environment["MUDROOM_TRUST_POLICY"]
     path = cli.place.write(".mudroom/local/permissions.yaml", 'allow:\n  - "@npm"\n', mode=0o600)
     path.parent.chmod(0o700)
     cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@pypi"]\n  deny: ["@github"]\n')
