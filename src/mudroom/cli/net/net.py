@@ -23,7 +23,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
-from mudroom.policy.host_answers import drop, keep, load, load_entries, missing_answers
+from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -232,8 +232,8 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
 
 def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
     """Return the answers given on this machine; print a note if others are left out."""
-    all_answers = load(project)
-    answers = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
+    all_answers = load_entries(project)
+    answers = load_entries(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
     if len(answers) < len(all_answers):
         vanished = missing_answers(project, places(context.environ).state)
         why = f"for it no longer says {vanished[0]}" if vanished else "that nobody has said on this machine"
@@ -241,7 +241,7 @@ def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
             f"not taken from .mudroom/local/permissions.yaml: {len(all_answers) - len(answers)} {why} "
             "(mudroom policy trust shows all and asks)"
         )
-    return answers
+    return tuple(expand(answers))
 
 
 def _list(_args: argparse.Namespace, context: Context) -> int:

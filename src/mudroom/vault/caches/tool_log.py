@@ -1,5 +1,5 @@
-"""The log that a tool wrote into the caches. npm prints its path below the sandbox's home, which the host does not have:
-the file comes to the pool of the commands, like every new entry of the caches."""
+"""The log that a tool wrote into the caches. npm prints its path below the sandbox's home, which the host has not: the
+file comes to the pool of the commands, like every new entry of the caches."""
 
 from __future__ import annotations
 
