@@ -411,11 +411,11 @@ def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
     first = standing()
     assert [one.pattern for one in first] == ["a.com"]
     assert standing() is first
-    (path.parent.parent / "policy.yaml").write_text("network: {deny: [a.com], presets: [npm]}\n")
+    (path.parent.parent / "policy.yaml").write_text("network: {deny: [a.com], presets: [node]}\n")
     second = standing()
     assert [(one.action, one.pattern) for one in second] == [
         ("deny", "a.com"),
-        ("allow", "registry.npmjs.org"),
+        ("allow", "nodejs.org"),
         ("allow", "a.com"),
     ]
     path.write_text(path.read_text())  # touched, and the same

@@ -149,7 +149,10 @@ def test_lists_add_up_and_rules_say_where_they_stand(files: Files) -> None:
         ("allow", "a.com", "policy.yaml:2"),
         ("deny", "b.com", "user policy.yaml:2"),
         ("allow", "c.com", "local policy.yaml:2"),
-        ("allow", "registry.npmjs.org", "preset npm"),
+        *(
+            ("allow", host, "local policy.yaml:3 @npm")
+            for host in ("registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org")
+        ),
     ]
     assert (found.environment, found.secrets_mask, found.secrets_show) == ((b"A", b"B"), (b"*.x",), (b".env",))
 

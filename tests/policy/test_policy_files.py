@@ -130,7 +130,10 @@ def test_the_rules_of_the_network() -> None:
             HostRule("ask", "*", source="policy.yaml:8"),
             HostRule("allow", "db.corp.example", (5432,), private=True, source="policy.yaml:10"),
             HostRule("allow", "10.1.0.0/16", private=True, source="policy.yaml:11"),
-            HostRule("allow", "registry.npmjs.org", source="preset npm"),
+            *(
+                HostRule("allow", host, source="policy.yaml:12 @npm")
+                for host in ("registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org")
+            ),
         ),
     )
 

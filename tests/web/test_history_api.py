@@ -99,7 +99,11 @@ def filled(ask: Asked) -> str:
         ("run", "a", {"command": ["npm", "install"], "agent": "claude", "exit_code": 0, "changed": 3}),
         ("verdict", "a", {"command": ["rm", "-rf", "/"], "agent": "claude", "verdict": verdict}),
         ("flow", "a", flow_to_json(Flow(NOW, "connect", "evil.example", 443, "deny", "", "no rule names it"))),
-        ("flow", "b", flow_to_json(Flow(NOW, "connect", "good.example", 443, "allow", "preset npm", "", sent=7))),
+        (
+            "flow",
+            "b",
+            flow_to_json(Flow(NOW, "connect", "good.example", 443, "allow", "policy.yaml:3 @npm", "", sent=7)),
+        ),
         ("run", "b", {"command": ["<b>\x1b[31m\u202e"], "exit_code": 2}),
     ]
     for number, (kind, fork, data) in enumerate(rows):

@@ -17,6 +17,7 @@ from mudroom.acp.message import notification, request
 from mudroom.acp.permission import one_line, text_content
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
+from mudroom.core.network.preset import offer_for
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.typing import Any
@@ -26,10 +27,12 @@ OF_A_HOST = 55.0
 _OPTIONS = {
     "once": ("Allow once", "allow_once"),
     "always": ("Always allow", "allow_always"),
+    "preset": ("Always allow the preset", "allow_always"),
     "no": ("Refuse", "reject_once"),
     "never": ("Always refuse", "reject_always"),
 }
 
+_ALLOWING = ("once", "always", "preset")
 _USUAL: Mapping[str, str] = {}
 _OF_A_HOST = {"once": "Allow while this sandbox lives", "no": "Refuse while this sandbox lives"}
 """Other names of options: the gate keeps an answer as long as it lives, which is as long as the agent inside."""
@@ -95,9 +98,12 @@ class Questions:
         if question is not None:
             question.end(chosen if isinstance(chosen, str) and chosen in _OPTIONS else "")
 
-    def put(self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL) -> EditorQuestion | None:
+    def put(
+        self, call: dict[str, Any], *, keeps: bool, names: Mapping[str, str] = _USUAL, preset: str = ""
+    ) -> EditorQuestion | None:
         """Put a question; None if there is no session to put it to. ``call``: the tool call that is shown. ``names``:
-        of options, where they are not the usual ones."""
+        of options, where they are not the usual ones. ``preset``: the name of the option that allows a preset; empty:
+        there is none."""
         session = getattr(self.here, "session", "")
         identifier = f"mudroom-{secrets.token_hex(16)}"
         with self._lock:
@@ -105,7 +111,8 @@ class Questions:
             if not session or self._closed:
                 return None
             question = self._open[identifier] = EditorQuestion(identifier, session, f"mudroom-{secrets.token_hex(8)}")
-        keys = ("once", "always", "no", "never") if keeps else ("once", "no")
+        keys = ("once", "always", *(("preset",) if preset else ()), "no", "never") if keeps else ("once", "no")
+        names = {**names, "preset": preset}
         options = [
             {"optionId": key, "name": names.get(key, _OPTIONS[key][0]), "kind": _OPTIONS[key][1]} for key in keys
         ]
@@ -120,7 +127,7 @@ class Questions:
             self._tell(notification("$/cancel_request", {"requestId": question.id}))
         with self._lock:
             self._open.pop(question.id, None)
-        status = "completed" if question.answer in ("once", "always") else "failed"
+        status = "completed" if question.answer in _ALLOWING else "failed"
         update = {"sessionUpdate": "tool_call_update", "toolCallId": question.call, "status": status}
         self._tell(notification("session/update", {"sessionId": question.session, "update": update}))
         return question.answer
@@ -165,7 +172,10 @@ class EditorForHosts:
         place = f"{question.host}:{question.port}"
         text = f"mudroom: a command in the fork {one_line(question.fork)} wants to reach {one_line(place)}."
         call = {"title": f"Reach {one_line(place)}", "kind": "fetch", "content": [text_content(text)]}
-        return HostWait(self._questions, self._questions.put(call, keeps=True, names=_OF_A_HOST))
+        offer = offer_for(question.host, question.port)
+        preset = f"Always allow the preset {offer.about}" if offer is not None else ""
+        put = self._questions.put(call, keeps=True, names=_OF_A_HOST, preset=preset)
+        return HostWait(self._questions, put, offer.word if offer is not None else "")
 
 
 class HostWait:
@@ -173,8 +183,9 @@ class HostWait:
 
     Owner: the thread that attends to the gate."""
 
-    def __init__(self, questions: Questions, question: EditorQuestion | None) -> None:
-        self._questions, self._question = questions, question
+    def __init__(self, questions: Questions, question: EditorQuestion | None, preset: str = "") -> None:
+        """``preset``: the word of the preset that the question offers."""
+        self._questions, self._question, self._preset = questions, question, preset
         self._until = time.monotonic() + OF_A_HOST
         self._answer: FlowAnswer | None = NOBODY if question is None else None
 
@@ -189,8 +200,11 @@ class HostWait:
         question = self._question
         if self._answer is None and question is not None and (question.is_over or time.monotonic() >= self._until):
             chosen = self._questions.settle(question)
-            why = "" if chosen else "the editor gave no answer"
-            self._answer = FlowAnswer(chosen in ("once", "always"), chosen in ("always", "never"), why)
+            chosen = "" if chosen == "preset" and not self._preset else chosen  # it was not offered
+            why = "" if chosen else "and the editor gave no answer"
+            preset = self._preset if chosen == "preset" else ""
+            allowed, keeps = chosen in _ALLOWING, chosen in ("always", "preset", "never")
+            self._answer = FlowAnswer(allowed, keeps, why, preset=preset)
         return self._answer
 
     def close(self) -> None:

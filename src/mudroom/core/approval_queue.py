@@ -52,6 +52,8 @@ class QueueDecision(NamedTuple):
     by: str
     reason: str = ""
     keep: bool = False
+    preset: str = ""
+    """As in ``FlowAnswer``."""
 
 
 def elapsed(since: Moment, now: Moment) -> float:

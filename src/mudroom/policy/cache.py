@@ -42,6 +42,7 @@ _SOURCES = (
         "policy/trust.py",
         "core/command/program/classification.py",
         "core/network/fork_host.py",
+        "core/network/host_entry.py",
         "core/network/host_rules.py",
         "core/command/policy.py",
         "core/network/preset.py",

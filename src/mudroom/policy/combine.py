@@ -174,8 +174,6 @@ def _with_rank(item: GivenSetting, rank: int) -> GivenSetting:
             prefix = ""
         floor = rank == PROJECT and rule.action == "require_approval"
         return item._replace(value=(rule._replace(rank=rank, floor=floor, source=prefix + rule.source),))
-    if rule.source.startswith("preset "):
-        return item
     return item._replace(value=(rule._replace(source=prefix + rule.source),))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POLICY = b".mudroom/policy.yaml"
 ANSWERS = b".mudroom/local/permissions.yaml"
-LOOPBACK_WORDS = (b"localhost", b"127.", b"::1")
+LOOPBACK_WORDS = (b"localhost", b"127.", b"::1", b"@ollama", b"@lmstudio", b"@vllm", b"@litellm")
 _SEARCHED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MOST_SEARCHED = 1 << 20
 """Bytes."""

@@ -3,13 +3,13 @@
 Rules of this file: users edit it, too, so it is parsed strictly, and all other content stays. A file that cannot be
 read or parsed is an error, never treated as missing: it may hold denials. A sandbox may read it and cannot change it,
 like all of ``.mudroom``. The new content is parsed before it is written: it must hold exactly the old rows and the
-change, or the file is not changed.
+change, or the file is not changed. A preset stands in it as its word (``"@npm"``), which follows a later table.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.tree.path import show
 from mudroom.policy.answer_file import AnswerFile
@@ -48,6 +48,11 @@ def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False
     were answered on this machine or trusted since (``policy/trust.py``), because the file may have come with the
     project. If a denial that was answered here is missing, no allow counts: another program has changed the file. Raise
     UsageError, one line that names the file and usually the line."""
+    return tuple(_expand(load_entries(project, state, trusts_all=trusts_all)))
+
+
+def load_entries(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
+    """As ``load``, with the words of presets as they stand in the file (``core/network/host_entry.py``)."""
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
@@ -55,6 +60,13 @@ def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False
 
     trusted = vouched(project, state) if not _missing_answers(project, state, rows) else frozenset()
     return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in trusted)
+
+
+def _expand(rules: Sequence[HostRule]) -> Iterator[HostRule]:
+    if rules:
+        from mudroom.core.network.host_entry import expand
+
+        yield from expand(rules)
 
 
 def missing_answers(project: bytes, state: bytes) -> list[str]:
@@ -148,7 +160,7 @@ def _stamp(path: bytes) -> tuple[int, ...] | int | None:
 
 def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
     """Return the rules of a file. ``name`` is the file's name in error messages."""
-    return tuple(rule for _section, rule in _rows(data, name))
+    return tuple(_expand([rule for _section, rule in _rows(data, name)]))
 
 
 def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> HostAnswerFile:
@@ -171,11 +183,11 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
     """Remove the rules for these hosts and ports from the file, and return them. Raise ValueError if the text is not a
-    rule (``parse_rule``), else as ``keep``."""
-    from mudroom.core.network.host_rules import parse_rule
+    rule (``parse_entry``), else as ``keep``."""
+    from mudroom.core.network.host_entry import parse_entry
 
-    wanted_text = _text(parse_rule(text, "deny"))
-    if not any(_text(rule) == wanted_text for rule in load(project)):
+    wanted_text = _text(parse_entry(text, "deny"))
+    if not any(_text(rule) == wanted_text for rule in load_entries(project)):
         return ()
     before = _rows(_FILE.change(project, lambda _key, rule: rule == wanted_text), os.fsdecode(NAME))
     gone = [(key, rule) for key, rule in before if _text(rule) == wanted_text]
@@ -198,11 +210,11 @@ def _vouch(
 
 def section_of(rule: HostRule) -> str:
     """Return the key under which a rule is stored."""
-    from mudroom.core.network.host_rules import parse_rule
+    from mudroom.core.network.host_entry import parse_entry
 
     if rule.action != "allow":
         return rule.action
-    return "private" if rule.private and not parse_rule(_text(rule), "allow").private else "allow"
+    return "private" if rule.private and not parse_entry(_text(rule), "allow").private else "allow"
 
 
 def _text(rule: HostRule) -> str:

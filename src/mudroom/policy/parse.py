@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from mudroom.core.command.policy import ClassRule, Role
+from mudroom.core.network.host_entry import expand
+from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -31,6 +33,8 @@ FILES = 64
 """The maximum number of included files."""
 DEPTH = 8
 """The maximum depth of includes."""
+_HOST_FIELDS = ("hosts", "never_inspect")
+"""Fields of the settings that hold host rules."""
 _ROLE = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -155,7 +159,7 @@ def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Ite
     elif key == "user_commands.trusted":
         for text, number in texts(node, where):
             yield GivenSetting(key, setting, (text_pattern(text, f"{name}:{number}: {key}"),), f"{name}:{number}")
-    elif setting.field in ("hosts", "never_inspect"):
+    elif setting.field in _HOST_FIELDS:
         for rule, number in _hosts(key, node, where, name):
             yield GivenSetting(key, setting, (rule,), f"{name}:{number}")
     elif setting.adds:
@@ -208,16 +212,18 @@ _ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "
 
 
 def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRule, int]]:
-    """Yield the host rules of a ``network`` key with their lines: hosts, or the presets that name them."""
+    """Yield the host rules of a ``network`` key with their lines. A preset is its word: trust and the merge of lists
+    are about the word, and ``settings_from`` puts its hosts in its place."""
     below = key.partition(".")[2]
     if below == "presets":
-        from mudroom.core.network.preset import PRESETS, preset_rules
+        from mudroom.core.network.host_rules import HostRule
+        from mudroom.core.network.preset import PRESETS
 
         for text, line in texts(node, where):
-            if text not in PRESETS:
-                raise unknown(f"{name}:{line}: {key}", "", text, PRESETS, "preset")
-            for rule in preset_rules(text):
-                yield rule, line
+            preset = text.removeprefix(PRESET)
+            if preset not in PRESETS:
+                raise unknown(f"{name}:{line}: {key}", "", preset, PRESETS, "preset")
+            yield HostRule("allow", PRESET + preset, source=f"{_short(name)}:{line}"), line
         return
     if below == "inspect":
         rules = inspect_rules(node, where, name)
@@ -251,7 +257,8 @@ def _with_item(settings: Settings, item: GivenSetting) -> Settings:
     elif item.setting is _RULES:
         commands = commands._replace(rules=(*commands.rules, *item.value))
     elif item.setting.adds:
-        return with_setting(settings, item.setting.field, (*getattr(settings, item.setting.field), *item.value))
+        value = expand(item.value) if item.setting.field in _HOST_FIELDS else item.value
+        return with_setting(settings, item.setting.field, (*getattr(settings, item.setting.field), *value))
     else:
         return with_setting(settings, item.setting.field, item.value)
     return settings._replace(commands=commands)

@@ -51,12 +51,16 @@ def compose(data: bytes, name: str) -> Node | None:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         if _TOO_DEEP in str(error.problem):
             raise UsageError(f"{name}:{line}: nested too deeply") from error
-        hint = _QUOTES if "alias" in f"{error.context} {error.problem}" else ""
+        problem = f"{error.context} {error.problem}"
+        hint = _QUOTES if "alias" in problem else _QUOTED_WORD if _CANNOT_START in problem else ""
         raise UsageError(f"{name}:{line}: this is not YAML: {error.problem}", hint) from error
 
 
 _TOO_DEEP = "nesting depth"
 """In what newer libyaml says of a thousand levels, before it gives the events of the first."""
+_CANNOT_START = "cannot start any token"
+"""In what libyaml says of a text that begins with an @."""
+_QUOTED_WORD = 'to YAML an @ begins no text; put a preset in quotes: "@npm"'
 _QUOTES = 'to YAML a * is a reference; put the text in quotes: "*.example.com"'
 
 
@@ -116,16 +120,16 @@ def texts(node: Node, where: str) -> list[YamlText]:
 
 
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
-    """Return a list of host rules. ``where``: the key, with file and line. Each rule has its position:
-    ``policy.yaml:12``."""
-    from mudroom.core.network.host_rules import parse_rule
+    """Return a list of host rules, words of presets as they are (``core/network/host_entry.py``). ``where``: the key,
+    with file and line. Each rule has its position: ``policy.yaml:12``."""
+    from mudroom.core.network.host_entry import parse_entry
 
     key = where.rpartition(": ")[2]
     short = name.rpartition("/")[2]
     rules = []
     for text, line in texts(node, where):
         try:
-            rules.append(parse_rule(text, action, f"{short}:{line}", private=private))
+            rules.append(parse_entry(text, action, f"{short}:{line}", private=private))
         except ValueError as error:
             raise UsageError(f"{name}:{line}: {key}: {error}") from error
     return rules

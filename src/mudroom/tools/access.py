@@ -49,6 +49,7 @@ def _of_path(workspace: ToolWorkspace, path: str) -> dict[str, Any]:
 
 
 def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
+    from mudroom.core.network.allowing import command_to_allow
     from mudroom.core.network.host_reason import look_at_host
     from mudroom.core.network.host_rules import show_rule
 
@@ -64,9 +65,9 @@ def _of_host(workspace: ToolWorkspace, host: str) -> dict[str, Any]:
     rules = session.machine.host_answers[0]()
     raw = host.encode("utf-8", "replace")
     authority, decision = look_at_host(raw, rules, actor.settings.agent_links)
-    instead = (
-        f"the user can allow it: mudroom net allow {authority}" if decision.action != "allow" and authority else ""
-    )
+    refused = decision.action != "allow" and authority is not None
+    command = command_to_allow(str(authority), decision.reason) if refused else ""
+    instead = f"the user can allow it: {command}" if command else ""
     rule = show_rule(decision.rule) if decision.rule is not None else ""
     return {"verdict": decision.action, "reason": f"{show(raw)}: {decision.reason}", "rule": rule, "instead": instead}
 

@@ -31,7 +31,7 @@ from test_vault_verb import Cli
         (
             b"[::1]:8377",
             "an address of this machine; a rule that names the address opens it",
-            " (mudroom net allow [::1]:8377)",
+            " (mudroom net allow '[::1]:8377')",
         ),
         (
             b"localhost:8377",

@@ -16,7 +16,9 @@ import pytest
 
 from conftest import Place
 from mudroom.core.network.flow import Flow, flow_to_json
+from mudroom.core.network.preset import PRESETS
 from mudroom.policy.config import answers_name_loopback
+from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
 
 NONE = "note: network.mode is none: commands have no network at all\n"
@@ -67,7 +69,14 @@ def test_allow_deny_ls_rm(cli: Cli) -> None:
 
 
 def test_every_answer_as_json(cli: Cli) -> None:
-    row = {"action": "allow", "host": "db.corp.example", "ports": [5432], "private": True, "source": ""}
+    row = {
+        "action": "allow",
+        "host": "db.corp.example",
+        "ports": [5432],
+        "private": True,
+        "source": "",
+        "preset": "",
+    }
     assert cli.json("net", "allow", "--private", "db.corp.example:5432") == {
         "schema": "mudroom.net/1",
         "rules": [{**row, "there": False, "replaced": []}],
@@ -109,13 +118,119 @@ def test_where_else_a_rule_is(cli: Cli) -> None:
     assert "(permissions.yaml:4 has b.com:22)" in cli("net", "rm", "b.com").stderr
 
 
-def test_a_preset_is_no_host(cli: Cli) -> None:
-    done = cli("net", "allow", "ollama", "jsr")
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
-        "note: this is a host; the preset ollama is: mudroom net allow localhost:11434",
-        "note: this is a host; the preset jsr is: mudroom net allow jsr.io npm.jsr.io",
+NPM = "registry.npmjs.org, registry.yarnpkg.com, nodejs.org"
+
+
+def test_a_preset_is_a_word(cli: Cli) -> None:
+    path = cli.place.project / ".mudroom/local/permissions.yaml"
+    assert cli("net", "allow", "@npm", "a.com").stdout == (
+        f"@npm is allowed: {NPM}\na.com is allowed on the ports 80 and 443\n"
+    )
+    assert '  - "@npm"  #' in path.read_text(), "the word is kept: it follows the table of a later version"
+    assert cli("net", "allow", "@npm").stdout == f"@npm is allowed, as before: {NPM}\n"
+    listed = cli("net", "ls")
+    assert [line.split(maxsplit=3) for line in listed.stdout.splitlines()] == [
+        ["allow", "@npm", "permissions.yaml:4", NPM],
+        ["allow", "a.com", "permissions.yaml:5"],
     ]
+    assert [(row["host"], row["preset"]) for row in cli.json("net", "ls")["rules"]] == [
+        *((host, "npm") for host in NPM.split(", ")),
+        ("a.com", ""),
+    ]
+    assert [one["name"] for one in cli.json("net", "presets")["presets"] if one["on"]] == ["npm"]
+    assert any(line.startswith("on @npm ") for line in cli("net", "presets").stdout.splitlines())
+    why = cli("net", "why", "@npm", "registry.npmjs.org")
+    assert why.returncode == 0
+    assert why.stdout.splitlines()[-1] == (
+        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it"
+    )
+    assert "mudroom net rm @npm" in cli("net", "rm", "nodejs.org").stderr
+    assert cli("net", "deny", "@npm").stdout == f"@npm is denied (was allowed): {NPM}\n"
+    assert cli("net", "why", "registry.npmjs.org:8080").returncode == 1
+    assert "deny" in cli("net", "why", "registry.npmjs.org:8080").stdout, "on every port"
+    assert cli("net", "rm", "@npm").stdout == "@npm is no longer denied\n"
+    assert "npm" not in path.read_text()
+    events = [line.split(maxsplit=4)[4] for line in cli("log").stdout.splitlines()]
+    assert (events[0].split()[-2:], events[-1].split()[-1]) == (["allow=@npm,", "a.com"], "rm=@npm")
+
+
+def test_a_word_that_a_project_brings_needs_trust(cli: Cli) -> None:
+    """Its answers file may have come with a clone; the word of a policy is trusted as a word."""
+    del cli.environment["MUDROOM_TRUST_POLICY"]
+    path = cli.place.write(".mudroom/local/permissions.yaml", 'allow:\n  - "@npm"\n', mode=0o600)
+    path.parent.chmod(0o700)
+    cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@pypi"]\n  deny: ["@github"]\n')
+    listed = cli("net", "ls")
+    assert [line.split()[:2] for line in listed.stdout.splitlines()] == [["deny", "@github"]]
+    assert "network.allow: @pypi (mudroom policy trust shows all and asks)" in listed.stderr
+    assert cli("policy", "trust", "--yes").returncode == 0
+    listed = cli("net", "ls")
+    assert [line.split()[:2] for line in listed.stdout.splitlines()] == [
+        ["allow", "@pypi"],
+        ["deny", "@github"],
+        ["allow", "@npm"],
+    ]
+    assert listed.stderr == ""
+
+
+def test_a_word_in_a_policy_stands_in_quotes(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "network:\n  allow: [@npm]\n")
+    done = cli("net", "ls")
+    assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+    assert done.stderr.endswith('(to YAML an @ begins no text; put a preset in quotes: "@npm")\n')
+
+
+def test_a_bare_word_that_is_a_preset_is_asked_about(cli: Cli) -> None:
+    for action in ("allow", "deny"):
+        done = cli("net", action, "jsr")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == (
+            "mudroom: jsr is a preset (jsr.io, npm.jsr.io), and may be a host "
+            f"(mudroom net {action} @jsr; the host: mudroom net {action} jsr.)\n"
+        )
+    assert cli("net", "allow", "jsr.").stdout.startswith("jsr is allowed on the ports"), "the host, as the error says"
+    assert cli("net", "rm", "jsr").stdout.startswith("jsr is no longer allowed")
+    cli("net", "allow", "@jsr")
+    assert cli("net", "rm", "jsr").stderr.endswith("(mudroom net rm @jsr)\n")
+
+
+@pytest.mark.skipif(not BASH, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("p", "@jsr is allowed: jsr.io"), ("x\nh", "jsr is allowed on the ports"), ("\x04", "is a preset")],
+)
+def test_the_question_about_a_bare_word(cli: Cli, typed: str, said: str) -> None:
+    screen = Screen(cli.place, *MUDROOM, "net", "allow", "jsr", columns=200)
+    screen.expect(r"jsr: the preset \(jsr.io, npm.jsr.io\), or a host of that name\?.*\[p\]reset  \[h\]ost: ")
+    screen.type(typed if typed == "\x04" else typed + "\n")
+    screen.expect(said)
+    assert screen.exit_code() == (125 if typed == "\x04" else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("allow", "@nmp"), "there is no preset @nmp (mudroom net allow @npm)"),
+        (("deny", "@pip"), "there is no preset @pip (mudroom net deny @pypi"),
+        (("allow", "@apt"), "there is no preset @apt (mudroom net allow @debian @ubuntu)"),
+        (("rm", "@NPM"), "there is no preset @NPM (mudroom net rm @npm)"),
+        (("why", "@carg"), "there is no preset @carg (mudroom net "),
+        (("allow", "@npm:443"), "@npm:443: a preset names its ports itself (mudroom net allow @npm)"),
+        (("allow", "@qqqqqq"), "there is no preset @qqqqqq (mudroom net presets lists them)"),
+        (("allow", "@"), "there is no preset @ (mudroom net presets lists them)"),
+    ],
+)
+def test_a_word_that_is_none(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    done = cli("net", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
+    assert said in done.stderr
+
+
+def test_a_policy_overrides_a_preset_and_it_is_said(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", GATE + "  deny: [nodejs.org]\n")
+    done = cli("net", "allow", "@npm")
+    assert done.returncode == 0
+    assert done.stderr == "note: nodejs.org, port 443 all the same: policy.yaml:3: nodejs.org denies it\n"
 
 
 def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
@@ -131,7 +246,7 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
         ("a.com", 0, "a.com:443: allow: policy.yaml:4: a.com allows it"),
         ("A.com.:80", 0, "a.com:80: allow: policy.yaml:4: a.com allows it"),
         ("a.com:22", 1, "a.com:22: ask: no rule names port 22 of it; policy.yaml:4: a.com is for other ports"),
-        ("registry.npmjs.org", 0, "registry.npmjs.org:443: allow: preset npm: registry.npmjs.org allows it"),
+        ("registry.npmjs.org", 0, "registry.npmjs.org:443: allow: policy.yaml:3 @npm: registry.npmjs.org allows it"),
         ("www.bad.com", 1, "www.bad.com:443: deny: policy.yaml:5: **.bad.com denies it"),
         ("b.com", 1, "b.com:443: ask: no rule names it"),
         ("c.com", 1, "c.com:443: ask: policy.yaml:6: c.com wants it asked about"),
@@ -139,7 +254,7 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
         (
             "::1",
             1,
-            "[::1]:443: deny: no rule names this port of this machine; to allow it: mudroom net allow [::1]:443",
+            "[::1]:443: deny: no rule names this port of this machine; to allow it: mudroom net allow '[::1]:443'",
         ),
         ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: no rule names this port of this machine"),
         ("0x7f.1", 1, "0x7f.1: deny: no host: 0x7f.1 is neither a name nor an address in its usual form"),
@@ -379,6 +494,12 @@ def _greet(server: socket.socket) -> None:
         (None, False),
         ("allow:\n  - registry.npmjs.org  # 2026-11-27\n", False),
         ("allow:\n  - '127.0.0.1:8377'\n", True),
+        ('allow:\n  - "@npm"\n', False),
+        *(
+            (f'allow:\n  - "@{name}"\n', True)
+            for name, preset in PRESETS.items()
+            if preset.hosts[0].startswith("localhost")
+        ),
         ("private:\n  - localhost:8377\n", True),
         ("allow: ['[::1]:8377']\n", True),
     ],

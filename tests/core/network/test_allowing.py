@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from mudroom.core.network.allowing import command_to_allow
@@ -14,7 +16,7 @@ def test_the_command_of_a_refusal_allows_it(host: str, port: int) -> None:
     decision = decide(Request(host, port), ())
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     command = command_to_allow(where, decision.reason)
-    rule = parse_rule(command.removeprefix("mudroom net allow "), "allow")
+    rule = parse_rule(shlex.split(command)[-1], "allow")
     assert decide(Request(host, port), [rule]).action == "allow"
 
 

@@ -422,7 +422,7 @@ PORTS = st.sampled_from([22, 80, 443, 8080])
 
 @st.composite
 def rules(draw: st.DrawFn) -> HostRule:
-    rule = parse_rule(draw(TEXTS), draw(ACTIONS), draw(st.sampled_from(["", "policy.yaml:1", "preset npm"])))
+    rule = parse_rule(draw(TEXTS), draw(ACTIONS), draw(st.sampled_from(["", "policy.yaml:1", "@npm"])))
     return rule._replace(
         ports=tuple(draw(st.lists(PORTS, max_size=2, unique=True).map(sorted))), private=draw(st.booleans())
     )

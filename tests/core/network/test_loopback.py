@@ -89,7 +89,7 @@ def test_a_name_needs_a_permission_of_its_own() -> None:
         (["[::1]:8377"], "localhost", 8377, "allow", "p.yaml:1: [::1]:8377 allows it"),
         (["[::1]:8377"], "127.0.0.1", 8377, "deny", "to allow it: mudroom net allow 127.0.0.1:8377"),
         (["127.0.0.1:8377"], "127.0.0.1", 8378, "deny", "to allow it: mudroom net allow 127.0.0.1:8378"),
-        ([], "::1", 8378, "deny", "to allow it: mudroom net allow [::1]:8378"),
+        ([], "::1", 8378, "deny", "to allow it: mudroom net allow '[::1]:8378'"),
         (["127.0.0.1:8377", "-localhost"], "127.0.0.1", 8377, "deny", "p.yaml:1: localhost denies it"),
         (["127.0.0.0/8:8377"], "127.0.0.1", 8377, "deny", "by the gate's proxy only; to allow it: mudroom net allow"),
         (["127.0.0.1:3128"], "127.0.0.1", 3128, "deny", "port 3128 inside is the gate's own"),

@@ -12,7 +12,7 @@ from mudroom.core.network.preset import PRESETS, preset_rules
 def test_a_preset(name: str) -> None:
     rules = preset_rules(name)
     assert [show_rule(rule) for rule in rules] == list(PRESETS[name].hosts)
-    assert {rule.source for rule in rules} == {f"preset {name}"}
+    assert {rule.source for rule in rules} == {f"@{name}"}
     for rule in rules:
         is_here = rule.pattern == "localhost"
         assert (rule.action, rule.private, rule.inspect) == ("allow", is_here, False)
@@ -20,6 +20,7 @@ def test_a_preset(name: str) -> None:
             "no wildcard over a whole top-level domain"
         )
     assert PRESETS[name].about
+    assert PRESETS[name].source.startswith("https://")
     assert sorted(PRESETS) == list(PRESETS)
 
 

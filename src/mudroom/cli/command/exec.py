@@ -15,6 +15,7 @@ from mudroom.cli.command.run import (
     own_stdio,
     print_json,
     show_result,
+    tool_log,
     warn_if_bare,
 )
 from mudroom.cli.plain_options import REMAINDER
@@ -126,11 +127,12 @@ def run_command(
             with command_signals(session) as signals, full_disk_hint(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
             commits = {} if context.as_json or quiet else commits_of(session, result)
+            log = "" if context.as_json or quiet else tool_log(session, result)
     finally:
         client.close()
     if quiet and result.ran and not context.as_json:
         return signals.exit_code(result)
-    return _print_outcome(result, argv, context, signals.exit_code(result), commits)
+    return _print_outcome(result, argv, context, signals.exit_code(result), commits, log)
 
 
 def _open(
@@ -188,14 +190,19 @@ def _print_piece(stream: str, data: bytes, context: Context) -> None:
 
 
 def _print_outcome(
-    result: Result, argv: list[bytes], context: Context, code: int, commits: Mapping[bytes, str] = MappingProxyType({})
+    result: Result,
+    argv: list[bytes],
+    context: Context,
+    code: int,
+    commits: Mapping[bytes, str] = MappingProxyType({}),
+    log: str = "",
 ) -> int:
     if context.as_json:
         print_json(result._replace(exit_code=code), None, context)
     elif not result.ran:
         print_refused(result, context)
     else:
-        show_result(result, argv, context, commits)
+        show_result(result, argv, context, commits, log)
     return code
 
 

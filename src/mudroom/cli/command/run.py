@@ -201,7 +201,7 @@ def _run_staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argpa
     outcome: dict[str, Any] | None = None
     code = signals.exit_code(result)
     if not context.as_json:
-        show_result(result, argv, context, commits_of(session, result))
+        show_result(result, argv, context, commits_of(session, result), tool_log(session, result))
     if not result.changeset.changes:
         session.forks.discard_unchanged(result.fork)
     else:
@@ -244,10 +244,29 @@ def commits_of(session: Session, result: Result) -> dict[bytes, str]:
     return commit_lines(session, result.fork, result.changeset.changes)
 
 
+def tool_log(session: Session, result: Result) -> str:
+    """Return a line about the log that a tool of a failed command has left, with its path on the host; empty if there
+    is none."""
+    if not result.exit_code or not result.ran or result.level == 0:
+        return ""
+    import time
+
+    from mudroom.vault.caches.tool_log import newest_log
+
+    path = newest_log(session.vault.cache, time.time() - result.duration)
+    from mudroom.core.tree.quote import show_words
+
+    return "" if path is None else f"npm's log of it, on this machine: {show_words((path,))}"
+
+
 def show_result(
-    result: Result, argv: Sequence[bytes], context: Context, commits: Mapping[bytes, str] = MappingProxyType({})
+    result: Result,
+    argv: Sequence[bytes],
+    context: Context,
+    commits: Mapping[bytes, str] = MappingProxyType({}),
+    log: str = "",
 ) -> None:
-    """``commits``: lines for the preview (``commit_lines``)."""
+    """``commits``: lines for the preview (``commit_lines``). ``log``: as ``tool_log`` returns it."""
     terminal = context.terminal
     for note in result.notes:
         if note != BARE:  # printed before the command
@@ -260,6 +279,8 @@ def show_result(
 
         for line in result_lines(result, argv, context):
             terminal.note(line)
+    if log:
+        terminal.note(log)
     title = show(b" ".join(argv))
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))

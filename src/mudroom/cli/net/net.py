@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
+from collections.abc import Sequence
 
 from mudroom.cli.net.credential import manage_credentials
 from mudroom.cli.net.log import print_log
 from mudroom.cli.net.open_port import open_port
+from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
+from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_host
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
-from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, trusts_any
-from mudroom.policy.host_answers import drop, keep, load, missing_answers
+from mudroom.policy.host_answers import drop, keep, load_entries, missing_answers
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,14 +31,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mudroom net allow registry.npmjs.org        on the ports 80 and 443, for this project on this machine
+  mudroom net allow @npm @github              presets: the hosts of a package manager or a forge (mudroom net presets)
+  mudroom net allow api.example.com           on the ports 80 and 443, for this project on this machine
   mudroom net allow github.com:22 '*.corp.example:443,8443'
   mudroom net allow --private db.corp.example:5432   it may be in a private network, or on this machine
   mudroom net allow localhost:11434           a server on this machine: commands reach it at 127.0.0.1:11434, too
   mudroom net deny gist.github.com            on every port; a deny beats every allow
-  mudroom net rm github.com:22                remove what allow and deny have written
+  mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
-  mudroom net presets                         names for the hosts of package managers and forges
+  mudroom net presets                         all presets with their hosts, and which are on
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
   mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
@@ -44,13 +47,13 @@ examples:
   mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
   mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
 
-A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8). Rules for everybody
-who works on the project stand in .mudroom/policy.yaml, in its section network."""
+A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8); @NAME is a preset.
+Rules for everybody who works on the project stand in .mudroom/policy.yaml, in its section network."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=_ACTIONS, metavar="|".join(_ACTIONS))
-    parser.add_argument("hosts", nargs="*", metavar="HOST[:PORT[,PORT]]")
+    parser.add_argument("hosts", nargs="*", metavar="HOST[:PORT[,PORT]]|@PRESET")
     parser.add_argument("--private", action="store_true", help="allow: also if it is in a private network, or here")
     parser.add_argument("--follow", action="store_true", help="log: go on until Ctrl-C")
     parser.add_argument("--fork", metavar="NAME", help="log, open: of commands in this fork")
@@ -97,16 +100,18 @@ _OPTIONS = {
 
 
 def _allow(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "allow", args.private) for text in args.hosts], context)
+    return _store([_rule(text, "allow", args.private, context) for text in args.hosts], context)
 
 
 def _deny(args: argparse.Namespace, context: Context) -> int:
-    return _store([_rule(text, "deny", False) for text in args.hosts], context)
+    return _store([_rule(text, "deny", False, context) for text in args.hosts], context)
 
 
-def _rule(text: str, action: Any, private: bool) -> HostRule:
+def _rule(text: str, action: Any, private: bool, context: Context) -> HostRule:
     try:
-        return parse_rule(text, action, private=private)
+        return parse_entry(chosen_entry(text, action, context), action, private=private)
+    except UnknownPreset as error:
+        raise unknown_preset(error, f"net {action}") from error
     except ValueError as error:
         raise UsageError(str(error), _international(text)) from error
 
@@ -131,8 +136,9 @@ def _store(rules: list[HostRule], context: Context) -> int:
         )
         if not context.as_json:
             context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
-            if about := about_rule(rule) or _about_preset(rule):
-                context.terminal.note(about)
+            for part in expand([rule]):
+                if about := about_rule(part):
+                    context.terminal.note(about)
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
     if context.as_json:
@@ -148,29 +154,27 @@ def _journal(rules: list[HostRule], what: str, context: Context) -> None:
 
 
 def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
+    was = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
+    before = ", as before" if there else ""
+    if preset_of(rule):
+        return f"{show_rule(rule)} is {_action_word(rule)}{was}{before}: {', '.join(map(show_rule, expand([rule])))}"
     ports = "" if rule.ports else " on every port" if rule.action == "deny" else " on the ports 80 and 443"
-    replaced_text = f" (was {', '.join(_action_word(old) for old in replaced)})" if replaced else ""
-    return f"{show_rule(rule)} is {_action_word(rule)}{ports}{replaced_text}{', as before' if there else ''}"
-
-
-def _about_preset(rule: HostRule) -> str:
-    """Return a note if the host has the name of a preset, which was perhaps meant."""
-    preset = PRESETS.get(rule.pattern)
-    if preset is None or rule.action != "allow":
-        return ""
-    hosts = " ".join(shlex.quote(host) for host in preset.hosts)
-    return f"this is a host; the preset {rule.pattern} is: mudroom net allow {hosts}"
+    return f"{show_rule(rule)} is {_action_word(rule)}{ports}{was}{before}"
 
 
 def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> None:
     """Print a note if another rule overrides an allow."""
-    if rule.action != "allow" or "*" in rule.pattern or "/" in rule.pattern:
+    if rule.action != "allow":
         return
     rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
-    for port in rule.ports or (443,):
-        decision = decide(Request(rule.pattern, port), rules)
-        if decision.action != "allow":
-            context.terminal.note(f"port {port} all the same: {decision.reason}")
+    for part in expand([rule]):
+        if "*" in part.pattern or "/" in part.pattern:
+            continue
+        where = f"{part.pattern}, " if part is not rule else ""
+        for port in part.ports or (443,):
+            decision = decide(Request(part.pattern, port), rules)
+            if decision.action != "allow":
+                context.terminal.note(f"{where}port {port} all the same: {decision.reason}")
 
 
 def _remove(args: argparse.Namespace, context: Context) -> int:
@@ -179,6 +183,8 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
     for text in args.hosts:
         try:
             dropped = drop(project, text, state=places(context.environ).state)
+        except UnknownPreset as error:
+            raise unknown_preset(error, "net rm") from error
         except ValueError as error:
             raise UsageError(str(error)) from error
         if not dropped:
@@ -204,10 +210,21 @@ def _action_word(rule: HostRule) -> str:
 
 
 def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
-    """Return where a rule for that host stands, or one for other ports."""
-    pattern = parse_rule(text, "deny").pattern
-    rules = [rule for rule in (*load(project), *settings_of(context, project).hosts) if rule.pattern == pattern]
-    return f"{rules[0].source} has {show_rule(rules[0])}" if rules else "mudroom net ls lists all rules"
+    """Return the command that has the effect, or where a rule for that host stands."""
+    pattern = parse_entry(text, "deny").pattern
+    answers = load_entries(project)
+    if any(rule.pattern == PRESET + pattern for rule in answers):
+        return f"mudroom net rm {PRESET}{pattern}"
+    rules = (*expand(answers), *settings_of(context, project).hosts)
+    for rule in rules:
+        word = PRESET + preset_of(rule) if preset_of(rule) else ""
+        if pattern not in (rule.pattern, word):
+            continue
+        place, _space, _word = rule.source.rpartition(" ") if word else (rule.source, "", "")
+        if word and any(answer.pattern == word for answer in answers):
+            return f"{place} has {word}: mudroom net rm {word}"
+        return f"{place} has {word or show_rule(rule)}"
+    return "mudroom net ls lists all rules"
 
 
 # --- looking ---
@@ -215,8 +232,8 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
 
 def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
     """Return the answers given on this machine; print a note if others are left out."""
-    all_answers = load(project)
-    answers = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
+    all_answers = load_entries(project)
+    answers = load_entries(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
     if len(answers) < len(all_answers):
         vanished = missing_answers(project, places(context.environ).state)
         why = f"for it no longer says {vanished[0]}" if vanished else "that nobody has said on this machine"
@@ -224,7 +241,7 @@ def _machine_answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
             f"not taken from .mudroom/local/permissions.yaml: {len(all_answers) - len(answers)} {why} "
             "(mudroom policy trust shows all and asks)"
         )
-    return answers
+    return tuple(expand(answers))
 
 
 def _list(_args: argparse.Namespace, context: Context) -> int:
@@ -240,14 +257,31 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         }
         context.terminal.out(json.dumps(report))
         return 0
-    for rule in rules:
-        context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_describe_limits(rule)}")
+    for line in _rule_lines(rules):
+        context.terminal.out(line)
     for link in settings.agent_links:
         context.terminal.out(f"allow  {link!s:<40}  network.agents")
     if not rules and not settings.agent_links:
-        context.terminal.say("no rules: nothing is let through (mudroom net allow HOST, mudroom net presets)")
+        context.terminal.say(
+            "no rules: nothing is let through (mudroom net allow @npm; mudroom net presets lists more)"
+        )
     _print_mode(settings, context)
     return 0
+
+
+def _rule_lines(rules: Sequence[HostRule]) -> list[str]:
+    """Return a line for each rule, and one for each preset with all its hosts."""
+    hosts: dict[tuple[str, ...], list[HostRule]] = {}
+    for number, rule in enumerate(rules):
+        key = (rule.action, rule.source) if preset_of(rule) else (str(number),)
+        hosts.setdefault(key, []).append(rule)
+    lines = []
+    for parts in hosts.values():
+        rule, name = parts[0], preset_of(parts[0])
+        shown, place = (PRESET + name, rule.source.rpartition(" ")[0]) if name else (show_rule(rule), rule.source)
+        of_preset = f"  {', '.join(map(show_rule, parts))}" if name else ""
+        lines.append(f"{rule.action:<5}  {shown:<40}  {place}{of_preset}{_describe_limits(rule)}")
+    return lines
 
 
 def _describe_limits(rule: HostRule) -> str:
@@ -270,33 +304,16 @@ def _print_mode(settings: Settings, context: Context) -> None:
 
 
 def _presets(_args: argparse.Namespace, context: Context) -> int:
-    active = {rule.source for rule in settings_of(context, project_of(context)).hosts}
-    if context.as_json:
-        rows = [
-            {
-                "name": name,
-                "about": preset.about,
-                "hosts": preset.hosts,
-                "takes": preset.takes,
-                "on": f"preset {name}" in active,
-            }
-            for name, preset in PRESETS.items()
-        ]
-        context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
-        return 0
-    for name, preset in PRESETS.items():
-        mark = "on " if f"preset {name}" in active else "   "
-        takes = "; takes what is sent, too" if preset.takes else ""
-        context.terminal.out(f"{mark}{name:<12} {preset.about}{takes}: {', '.join(preset.hosts)}")
-    context.terminal.say("network: {presets: [npm, pypi]} in .mudroom/policy.yaml turns them on")
-    return 0
+    project = project_of(context)
+    rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
+    return print_presets({preset_of(rule) for rule in rules if rule.action == "allow"}, context)
 
 
 def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
     rules = (*settings.hosts, *_machine_answers(project, context))
-    rows = [_why_row(text, rules, settings.agent_links) for text in args.hosts]
+    rows = [_why_row(text, rules, settings.agent_links) for text in _hosts_of(args.hosts)]
     if context.as_json:
         report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
         context.terminal.out(json.dumps(report))
@@ -306,6 +323,22 @@ def _why(args: argparse.Namespace, context: Context) -> int:
             context.terminal.out(f"{where}: {row['action']}: {row['reason']}")
         _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
+
+
+def _hosts_of(texts: Sequence[str]) -> list[str]:
+    """Return the texts, with its hosts in place of the word of a preset."""
+    hosts: list[str] = []
+    for text in texts:
+        try:
+            rules = expand([parse_entry(text, "allow")]) if text.startswith(PRESET) else None
+        except UnknownPreset as error:
+            raise unknown_preset(error, "net why") from error
+        if rules is None:
+            hosts.append(text)
+        else:
+            parts = [rule for rule in rules if "*" not in rule.pattern]
+            hosts += [f"{rule.pattern}:{port}" for rule in parts for port in rule.ports or (443,)]
+    return hosts
 
 
 def _why_row(text: str, rules: tuple[HostRule, ...], links: tuple[AgentLink, ...]) -> dict[str, Any]:
@@ -328,6 +361,7 @@ def rule_to_json(rule: HostRule) -> dict[str, Any]:
         "ports": list(rule.ports),
         "private": rule.private,
         "source": rule.source,
+        "preset": preset_of(rule),
     }
 
 

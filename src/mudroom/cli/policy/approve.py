@@ -8,7 +8,7 @@ import select
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
-from mudroom.cli.terminal.asking import CHOICES, describe_decision, text
+from mudroom.cli.terminal.asking import answers_to, describe_decision, text
 from mudroom.cli.terminal.command_approver import (
     KEYS,
     Keys,
@@ -20,7 +20,7 @@ from mudroom.cli.terminal.command_approver import (
     terms,
 )
 from mudroom.cli.terminal.context import Context
-from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
+from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offer_of, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
@@ -36,6 +36,7 @@ examples:
   mudroom approve                         list the waiting questions
   mudroom approve 3fa9c1                  allow it, this once
   mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
+  mudroom approve 3fa9c1 --preset         of a host: allow all hosts of the preset that the question offers
   mudroom approve 3fa9c1 --deny --reason "use the test database"
   mudroom approve --follow                asks on this terminal, as questions come"""
 
@@ -47,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, waiting questions are listed")
     parser.add_argument("--deny", action="store_true", help="the answer is no")
     parser.add_argument("--always", action="store_true", help="write a rule, too: for this machine, in .mudroom/local")
+    parser.add_argument("--preset", action="store_true", help="of a host: allow its preset, for this machine")
     parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
     parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")
     parser.add_argument("--all", action="store_true", help="list decided questions, too")
@@ -55,8 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.follow and (args.ids or context.as_json or not context.terminal.interactive):
         raise UsageError("--follow asks on a terminal, about all that comes", "mudroom approve --follow")
-    if (args.deny or args.always or args.reason) and not args.ids:
+    if (args.deny or args.always or args.preset or args.reason) and not args.ids:
         raise UsageError("which question is answered?", "mudroom approve lists them")
+    if args.deny and args.preset:
+        raise UsageError("--preset allows, and --deny does not", "mudroom net deny @NAME denies a preset")
     with open_session(context) as session:
         queue = session.vault.approvals
         if args.follow:
@@ -64,8 +68,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if not args.ids:
             queue.tidy()
             return _list([row for row in queue.rows() if args.all or row.state == "waiting"], queue, context)
-        answer = CommandAnswer(not args.deny, args.always, "mudroom approve", args.reason)
-        return max([_answer(name, answer, queue, session, context) for name in args.ids])
+        answer = CommandAnswer(not args.deny, args.always or args.preset, "mudroom approve", args.reason)
+        return max([_answer(name, answer, queue, session, context, preset=args.preset) for name in args.ids])
 
 
 # --- what waits ---
@@ -128,8 +132,15 @@ def _age(seconds: int) -> str:
 # --- an answer ---
 
 
-def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context, *, preset: bool) -> int:
     row = queue.row(name)
+    if preset:
+        offer = offer_of(row.asked.question)
+        if offer is None:
+            raise UsageError(
+                f"{name} offers no preset", f"mudroom approve {name} --always writes the rule that is shown"
+            )
+        answer = answer._replace(preset=offer.word)
     if not context.as_json:
         for line in _lines(row):
             context.terminal.say(line)
@@ -146,9 +157,10 @@ def _require_rule(row: QueueRow) -> None:
 
 def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
     if answer.keep and not context.as_json:
-        context.terminal.say(f"rule: {rule_of(row.asked.question, answer.allow)}")
+        rule = f"allow {answer.preset}" if answer.preset else rule_of(row.asked.question, answer.allow)
+        context.terminal.say(f"rule: {rule}")
     decision, is_first = queue.decide(
-        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep
+        row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep, preset=answer.preset
     )
     rule_written = _write_rule(row, answer, session, context) if is_first and answer.keep else False
     if context.as_json:
@@ -167,7 +179,7 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
     """Write the rule of an answer; return whether that succeeded. The answer counts in both cases."""
     try:
         if row.asked.host is not None:
-            keep_host(session, row.asked.host, answer.allow)
+            keep_host(session, row.asked.host, answer.allow, answer.preset)
         elif row.asked.command is not None:
             remember_command(session, row.asked.command.pattern, answer.allow)
     except MudroomError as error:
@@ -176,14 +188,18 @@ def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context:
     return True
 
 
-def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
-    """Write the rule of an answer about a host, for this machine. Raise MudroomError."""
+def keep_host(session: Session, host: HostQuestion, allow: bool, preset: str = "") -> None:
+    """Write the rule of an answer about a host, for this machine. ``preset``: the word of a preset, in place of the
+    host. Raise MudroomError."""
     import time
 
-    from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.network.host_entry import parse_entry
+    from mudroom.core.network.host_rules import ASKED, HostRule
     from mudroom.policy.host_answers import keep
 
-    rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")
+    rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source=ASKED)
+    if preset:
+        rule = parse_entry(preset, "allow", ASKED)
     state = os.path.dirname(os.path.dirname(session.vault.path))
     keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
 
@@ -253,6 +269,11 @@ def _lines(row: QueueRow) -> list[str]:
 
 def _choices(row: QueueRow) -> tuple[str, Keys]:
     skip: Keys = {"s": NoAnswer("waiting", "left"), "": NoAnswer("waiting", "left")}
-    if row.asked.command is None:
-        return f"{CHOICES}  [s]kip", {**KEYS, **skip}
+    host = row.asked.host
+    if host is not None:
+        shown, preset = answers_to(host.host, host.port)[1], offer_of(host)
+        by_preset = CommandAnswer(True, keep=True, by="terminal", preset=preset.word) if preset is not None else None
+        offered: Keys = {"p": by_preset, "preset": by_preset} if by_preset is not None else {}
+        return f"{shown}  [s]kip", {**KEYS, **offered, **skip}
+    assert row.asked.command is not None
     return f"{choices(row.asked.command)}  [s]kip", {**keys_of(row.asked.command), **skip}

@@ -37,6 +37,7 @@ ANSWERS = {
     "n": FlowAnswer(False),
     "N": FlowAnswer(False, keep=True),
 }
+"""``p`` is added where the question offers a preset (``answers_to``)."""
 _LOOK = 0.2
 """Seconds after which an answer given elsewhere, and a program that takes the terminal, are seen without a wakeup."""
 CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
@@ -64,7 +65,7 @@ def by_terminal(terminal: Terminal, question: FlowQuestion, over: int, is_taken:
     if pressed == _TAKEN:
         return None
     _print_refused(terminal, question)
-    return FlowAnswer(False)
+    return FlowAnswer(False, why=f"and {pressed}")
 
 
 def first_of(
@@ -108,7 +109,7 @@ def _ask_both(
     ours, decision = False, pressed
     if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
-        decision, ours = ticket.end(state, "", "terminal", pressed.keep)
+        decision, ours = ticket.end(state, "", "terminal", pressed.keep, pressed.preset)
     elif isinstance(pressed, str):
         decision, ours = ticket.end("expired" if pressed == _LATE else "withdrawn", pressed)
     assert isinstance(decision, QueueDecision)
@@ -138,7 +139,8 @@ def _read_answer(
         if not forget_typed(0):
             return "the terminal has gone"
         terminal.begin_line()
-        for line in _question_lines(terminal, f"Allow {_host_text(question)}?"):
+        answers, choices = answers_to(question.host, question.port)
+        for line in _question_lines(terminal, f"Allow {_host_text(question)}?", choices):
             terminal.say(line)
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
@@ -153,17 +155,28 @@ def _read_answer(
             if is_taken():
                 return _TAKEN
             if 0 in ready:
-                return ANSWERS.get(
+                return answers.get(
                     os.read(0, 4096).decode("utf-8", "replace").strip()[:1], "what was typed is no answer"
                 )
     return _LATE
 
 
-def _question_lines(terminal: Terminal, question: str) -> list[str]:
+def answers_to(host: str, port: int) -> tuple[dict[str, FlowAnswer], str]:
+    """Return the keys of a question about a host with their answers, and the keys as they are shown: ``p`` allows the
+    preset of the host for the project."""
+    from mudroom.core.network.preset import offer_for
+
+    offer = offer_for(host, port)
+    if offer is None:
+        return ANSWERS, CHOICES
+    return {**ANSWERS, "p": FlowAnswer(True, keep=True, preset=offer.word)}, f"{CHOICES}  [p]reset {offer.about}"
+
+
+def _question_lines(terminal: Terminal, question: str, choices: str) -> list[str]:
     """Return the question with its keys: one line, or one for each key on a narrow terminal."""
-    if len(question) + len(CHOICES) + len(ENTER) + 4 < terminal.columns(2):
-        return [f"{terminal.style(question, 'bold')}  {CHOICES}  {ENTER}"]
-    return [terminal.style(question, "bold"), *CHOICES.split("  "), ENTER]
+    if len(question) + len(choices) + len(ENTER) + 4 < terminal.columns(2):
+        return [f"{terminal.style(question, 'bold')}  {choices}  {ENTER}"]
+    return [terminal.style(question, "bold"), *choices.split("  "), ENTER]
 
 
 def _print_refused(terminal: Terminal, question: FlowQuestion) -> None:

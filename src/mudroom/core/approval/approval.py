@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.core.command.verdict import Verdict
-from mudroom.typing import Any, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.network.preset import Offer
 
 
 class CommandQuestion(NamedTuple):
@@ -64,6 +67,8 @@ class CommandAnswer(NamedTuple):
     by: str = ""
     """Source of the answer, for the journal: ``terminal``, ``queue``, ``nobody`` …"""
     reason: str = ""
+    preset: str = ""
+    """As in ``FlowAnswer``; only about a host."""
 
 
 CommandApprover = Callable[[CommandQuestion], CommandAnswer]
@@ -95,6 +100,15 @@ def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
     if isinstance(question, HostQuestion):
         return True
     return 0 < len(question.pattern) <= LONGEST_RULE and question.pattern.isprintable()
+
+
+def offer_of(question: CommandQuestion | HostQuestion) -> Offer | None:
+    """Return the preset that a question about a host offers; None for any other question."""
+    if not isinstance(question, HostQuestion):
+        return None
+    from mudroom.core.network.preset import offer_for
+
+    return offer_for(question.host, question.port)
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:

@@ -1,13 +1,19 @@
-"""The command that allows what the gate has refused, if one does. Pure."""
+"""The command that allows what the gate has refused, if one does. Pure.
+
+The command works when it is pasted into a shell. If the host is one of a preset's, the command names the preset: the
+tool that asked for one host of it needs the others next.
+"""
 
 from __future__ import annotations
 
 from mudroom.core.network.address import openable
-from mudroom.core.network.host import parse_host
+from mudroom.core.network.host import parse_authority, parse_host
 from mudroom.core.network.host_pattern import network_of
 
-_UNASKED = ("no rule", "asked, and nobody", "answered earlier", "the client, or the command, ended before")
+_UNASKED = ("no rule", "answered earlier", "the client, or the command, ended before")
 """Beginnings of the reasons that a rule for the host removes; their ends are in ``_NAMEABLE``."""
+_ASKED, _REFUSED = "asked, ", "asked, and refused"
+"""Beginnings of the reason if a question was asked; the second if it was answered."""
 _NAMEABLE = ("a rule that names the address opens it", "only a rule allows it")
 _USUAL = ("", ":80", ":443", ":53")
 """Ports that a command need not name. 53: a lookup was refused, whatever port was meant."""
@@ -17,9 +23,27 @@ def command_to_allow(target: str, reason: str) -> str:
     """Return the command for a refused ``host:port`` (an IPv6 address in brackets) by the reason of the refusal; empty
     if another rule, or no rule, could allow it."""
     where = next(target.removesuffix(port) for port in reversed(_USUAL) if target.endswith(port))
-    if reason.startswith(_UNASKED) or any(text in reason for text in _NAMEABLE):
-        return f"mudroom net allow {where}"
-    return f"mudroom net allow --private {where}" if _is_private(reason) else ""
+    is_unasked = reason.startswith(_ASKED) and not reason.startswith(_REFUSED)
+    if is_unasked or reason.startswith(_UNASKED) or any(text in reason for text in _NAMEABLE):
+        return f"mudroom net allow {_preset_word(where) or quoted(where)}"
+    return f"mudroom net allow --private {quoted(where)}" if _is_private(reason) else ""
+
+
+def quoted(where: str) -> str:
+    """Return a host, as a shell reads it: brackets are a pattern to it (sh(1))."""
+    return f"'{where}'" if "[" in where else where
+
+
+def _preset_word(where: str) -> str:
+    """Return the word of the preset of this host, if it has several hosts."""
+    try:
+        authority = parse_authority(where.encode("utf-8", "surrogateescape"), 443)
+    except ValueError:
+        return ""
+    from mudroom.core.network.preset import offer_for
+
+    offer = offer_for(authority.host.text, authority.port)
+    return offer.word if offer is not None and len(offer.hosts) > 1 else ""
 
 
 def _is_private(reason: str) -> bool:

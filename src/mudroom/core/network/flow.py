@@ -68,6 +68,8 @@ class FlowAnswer(NamedTuple):
     """Reason of a refusal, if it is not just a negative answer."""
     lasting: bool = True
     """False: refused because no question could be asked; the next connection is judged anew."""
+    preset: str = ""
+    """The word of the preset that the question offered (``preset.py:offer_for``), if all its hosts are allowed."""
 
 
 NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)

@@ -15,6 +15,8 @@ from mudroom.core.tree.path import show
 
 LOCALHOST, LOCALHOST_ADDRESSES = "localhost", ("127.0.0.1", "::1")
 """This machine by name, and the addresses that the name stands for."""
+PRESET = "@"
+"""Begins the word of a preset, which stands for several patterns (``core/network/preset.py``). No host begins so."""
 METADATA = {
     "metadata.google.internal": "the metadata service of Google's cloud",
     "metadata.goog": "the metadata service of Google's cloud",
@@ -49,7 +51,10 @@ def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
 
 
 def matches(pattern: str, host: HostName) -> bool:
-    """Return whether a canonical pattern matches this host."""
+    """Return whether a canonical pattern matches this host. Raise ValueError for the word of a preset: a deny that was
+    not expanded would hold for no host."""
+    if pattern.startswith(PRESET):
+        raise ValueError(f"{pattern} stands for other rules")
     if host.kind != "name":
         if pattern == LOCALHOST:
             return host.text in LOCALHOST_ADDRESSES

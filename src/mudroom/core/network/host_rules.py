@@ -17,6 +17,8 @@ from mudroom.typing import Literal, NamedTuple
 
 Action = Literal["allow", "ask", "deny"]
 
+ASKED = "asked"
+"""The source of a rule that was made of an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
 USUAL = (80, 443)
 """The ports of an allow rule without ports."""
 
@@ -82,7 +84,7 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
             if previous is None or _rank(rule) > _rank(previous):
                 best[rule.action] = rule
     if "deny" in best:
-        return HostDecision("deny", best["deny"], f"{_label(best['deny'])} denies it")
+        return HostDecision("deny", best["deny"], _reason(best["deny"]))
     metadata = METADATA.get(host.text)
     if metadata is not None:
         return HostDecision("deny", None, metadata)
@@ -102,7 +104,7 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
             "ask", asks._replace(private=asks.private or private), f"{_label(asks)} wants it asked about"
         )
     if allows is not None:  # a private address that one rule permits stays permitted if another rule allows the host
-        return HostDecision("allow", allows._replace(private=private), f"{_label(allows)} allows it")
+        return HostDecision("allow", allows._replace(private=private), _reason(allows))
     return HostDecision("ask", None, _no_rule(host, request, rules))
 
 
@@ -244,6 +246,16 @@ def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
     """Return a sort key that selects the rule to name among rules with the same action: the rule that opens or inspects
     more, then the narrowest."""
     return rule.inspect, rule.private, specificity(rule.pattern), show_rule(rule), rule.source
+
+
+def _reason(rule: HostRule) -> str:
+    """Return the reason of a decision by an allow or a deny. A rule that an answer made is told as the answer: the
+    question may have ended without one."""
+    if rule.source == ASKED:
+        return f"{ASKED}, and {'allowed' if rule.action == 'allow' else 'refused'}"
+    if rule.source.startswith(f"{ASKED}, "):
+        return rule.source
+    return f"{_label(rule)} {'allows' if rule.action == 'allow' else 'denies'} it"
 
 
 def _label(rule: HostRule) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.network.address import parse_ipv4
+from mudroom.core.network.allowing import quoted
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, matches, network_of
 from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, concerns, decide
@@ -101,7 +102,7 @@ def look_at_loopback(host: str, port: int, rules: Sequence[HostRule]) -> HostDec
     if any(place in opened for place in places):
         return HostDecision("deny", None, f"rules name more than {MOST} ports of this machine; this one is left out")
     decision = decide(Request(host, port), rules)
-    to_allow = f"to allow it: mudroom net allow {LoopbackPlace(host, port)}"
+    to_allow = f"to allow it: mudroom net allow {quoted(str(LoopbackPlace(host, port)))}"
     if decision.action == "allow":
         return HostDecision("deny", decision.rule, f"{decision.reason}, by the gate's proxy only; {to_allow}")
     if any(rule.action == "deny" and matches(rule.pattern, parse_host(host.encode())) for rule in rules):

@@ -431,16 +431,37 @@ class Doorkeeper:
         if not answer.lasting:
             door.refuse(question.identity, answer.why)
             return
-        from mudroom.core.network.host_rules import HostRule
+        from mudroom.core.network.host_rules import ASKED, HostRule
 
-        rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
-        self._answered.append(rule._replace(source=f"asked, {answer.why}") if answer.why else rule)
+        rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
+        kept = self._allow_preset(door, question, answer.preset) if answer.allowed and answer.preset else rule
+        self._answered.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
         door.answer(question.identity, answer.allowed, self._answered[-1])
         if answer.keep:
             try:
-                self._gateway.remember(rule)
+                self._gateway.remember(kept)
             except MudroomError as error:  # the answer is valid for this command
                 self.notes.append(f"the answer about {question.host} could not be kept: {error}")
+
+    def _allow_preset(self, door: Door, question: FlowQuestion, word: str) -> HostRule:
+        """Allow the hosts of the preset that the question offered, to this command. Return the rule to be remembered.
+        Questions about those hosts that wait elsewhere are answered by it."""
+        from mudroom.core.network.host_entry import expand, parse_entry
+        from mudroom.core.network.host_rules import concerns
+        from mudroom.core.network.preset import offer_for
+
+        offer = offer_for(question.host, question.port)
+        if offer is None or offer.word != word:
+            raise MudroomError(f"the answer about {question.host} names a preset that was not offered: {word}")
+        kept = parse_entry(word, "allow", "asked")
+        hosts = list(expand([kept]))
+        self._answered += hosts
+        door.update([*self._rules, *self._links, *self._answered])
+        for asked, waiting in list(self._waiting):
+            if any(concerns(rule, asked.host, asked.port) for rule in hosts):
+                self._waiting.remove((asked, waiting))
+                waiting.close()
+        return kept
 
     def _answer(
         self, approver: Callable[[FlowQuestion, int], Answer] | None, question: FlowQuestion

@@ -136,7 +136,8 @@ def host_answer(decision: QueueDecision) -> FlowAnswer:
     if decision.state not in ("allowed", "denied"):
         return FlowAnswer(False, why=f"and {decision.reason}")
     reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
-    return FlowAnswer(allowed, decision.keep, "" if allowed else f"and refused by {decision.by}{reason}")
+    why = "" if allowed else f"and refused by {decision.by}{reason}"
+    return FlowAnswer(allowed, decision.keep, why, preset=decision.preset if allowed else "")
 
 
 def failed(error: Exception) -> FlowAnswer:

@@ -173,9 +173,10 @@ class Queue:
         return row
 
     def decide(
-        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False
+        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False, preset: str = ""
     ) -> tuple[QueueDecision, bool]:
-        """Answer a question. Return its decision, and whether it is this one: another process may have answered before.
+        """Answer a question. ``preset``: as in ``FlowAnswer``. Return its decision, and whether it is this one:
+        another process may have answered before.
 
         Raise UsageError if there is no such question; MudroomError if the answer cannot be written, and then the
         question still waits.
@@ -185,7 +186,7 @@ class Queue:
             return row.decision, False
         if not row.waiter and age(row.asked.when, self._clock()) > ROOM.unanswered:
             return self.end(name, "expired", _GONE)
-        return self.end(name, "allowed" if allow else "denied", reason, by, keep)
+        return self.end(name, "allowed" if allow else "denied", reason, by, keep, preset)
 
     def tidy(self) -> None:
         """Remove old questions. Putting a question does that, too."""
@@ -214,10 +215,11 @@ class Queue:
     # --- for both ---
 
     def end(
-        self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False
+        self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False, preset: str = ""
     ) -> tuple[QueueDecision, bool]:
         """As ``decide``, with any state."""
-        decision = QueueDecision(FORMAT, state, self._clock(), storable_text(by), storable_text(reason[:2000]), keep)
+        by, reason = storable_text(by), storable_text(reason[:2000])
+        decision = QueueDecision(FORMAT, state, self._clock(), by, reason, keep, preset)
         try:
             if disk.decide(self._place(name), decision):
                 ring(self._bells)
@@ -345,11 +347,13 @@ class Ticket:
             self._queue.use(self.asked.name)
         return decision
 
-    def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[QueueDecision, bool]:
+    def end(
+        self, state: State, reason: str = "", by: str = "nobody", keep: bool = False, preset: str = ""
+    ) -> tuple[QueueDecision, bool]:
         """End the question and use up the decision. Return the decision, and whether it is this one: another process
         may have decided before.
         """
-        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep)
+        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep, preset)
         self._queue.use(self.asked.name)
         return decision, ours
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, rule_of
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offer_of, rule_of
 from mudroom.core.approval_queue import QueueRow
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import LONGEST, show_words
@@ -56,17 +56,21 @@ def answer(call: ApiCall) -> shape.AnsweredShape:
     with closing(call.server.vault(call.path["project"])) as vault:
         queue = vault.approvals
         row = _row(queue, call.path["question"])
-        if request.keep:
-            _require_shown(row, request)
+        preset = _require_shown(row, request) if request.keep else ""
         try:
             decision, is_first = queue.decide(
-                row.name, allow=request.allow, by="page", reason=request.reason.strip(), keep=request.keep
+                row.name,
+                allow=request.allow,
+                by="page",
+                reason=request.reason.strip(),
+                keep=request.keep,
+                preset=preset,
             )
         except UsageError as error:
             raise _unknown_question(error) from None
         if not is_first or decision.state not in ("allowed", "denied"):
             raise Refusal(409, "decided", _describe_end(row._replace(decision=decision)))
-        problem = _write_rule(call, row, request.allow) if request.keep else ""
+        problem = _write_rule(call, row, request.allow, preset) if request.keep else ""
         updated = question_of(vault, _row(queue, row.name))
     return shape.AnsweredShape(updated, is_first, request.keep and not problem, problem)
 
@@ -94,6 +98,9 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
     )
     if result.can_keep:
         result.allow_rule, result.deny_rule = rule_of(question, True), rule_of(question, False)
+        offer = offer_of(question)
+        if offer is not None:
+            result.preset_rule, result.preset_hosts = f"allow {offer.word}", list(offer.hosts)
     if decision is not None:
         result.by, result.reason, result.kept = _text(decision.by), _text(decision.reason), decision.keep
         result.ended = decision.when.time // _MS
@@ -136,13 +143,18 @@ def _unknown_question(error: UsageError) -> Refusal:
     return Refusal(404, "not-found", error.message, "questions are forgotten a day after they were asked")
 
 
-def _require_shown(row: QueueRow, request: shape.AnswerShape) -> None:
-    """Raise Refusal if the rule differs from the one that was shown, or none can be written."""
+def _require_shown(row: QueueRow, request: shape.AnswerShape) -> str:
+    """Return the word of the preset, if the rule allows one. Raise Refusal if the rule differs from those that were
+    shown, or none can be written."""
     question = row.asked.question
     if not can_be_kept(question):
         raise Refusal(400, "bad-request", "no rule can be written for this command", "answer it for this once")
+    offer = offer_of(question)
+    if offer is not None and request.allow and request.rule == f"allow {offer.word}":
+        return offer.word
     if request.rule != rule_of(question, request.allow):
         raise Refusal(409, "moved", "the rule is not the one that was shown", "nothing was answered; look again")
+    return ""
 
 
 def _describe_end(row: QueueRow) -> str:
@@ -152,13 +164,13 @@ def _describe_end(row: QueueRow) -> str:
     return f"it has ended already: {row.state} by {_text(row.decision.by)}{why}"
 
 
-def _write_rule(call: ApiCall, row: QueueRow, allow: bool) -> str:
+def _write_rule(call: ApiCall, row: QueueRow, allow: bool, preset: str) -> str:
     """Return why the rule could not be written; empty if it was."""
     question, environment = row.asked.question, call.server.environment
     try:
         with call.server.session(call.path["project"]) as session:
             if isinstance(question, HostQuestion):
-                environment.keep_host(session, question, allow)
+                environment.keep_host(session, question, allow, preset)
             else:
                 environment.keep_command(session, question.pattern, allow)
     except (MudroomError, Refusal, OSError) as error:

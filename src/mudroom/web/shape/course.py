@@ -33,6 +33,9 @@ class QuestionShape(Struct):
     allow_rule: str = ""
     """The rule that ``always`` writes."""
     deny_rule: str = ""
+    preset_rule: str = ""
+    """The rule that allows all hosts of the host's preset; empty: it is in none."""
+    preset_hosts: list[str] = []
     by: str = ""
     reason: str = ""
     until: int = 0
@@ -61,7 +64,8 @@ class AnswerShape(Struct, forbid_unknown_fields=True):
     allow: bool
     keep: bool = False
     rule: str = ""
-    """With ``keep``: the rule that was shown. Another rule is not written."""
+    """With ``keep``: the rule that was shown, ``allow_rule``, ``deny_rule`` or ``preset_rule``. Another rule is not
+    written."""
     reason: str = ""
 
 

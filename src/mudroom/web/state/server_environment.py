@@ -22,8 +22,9 @@ class ServerEnvironment(NamedTuple):
     """Real paths of directories; a project is chosen at or below one of them."""
     open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
     """Open a session on a project with the settings of its policy files; return it with notes. Raise MudroomError."""
-    keep_host: Callable[[Session, HostQuestion, bool], None]
-    """Write the rule of an answer (True: allow) about a host, for this machine. Raise MudroomError."""
+    keep_host: Callable[[Session, HostQuestion, bool, str], None]
+    """Write the rule of an answer (True: allow) about a host, or of the word of its preset (empty: of the host), for
+    this machine. Raise MudroomError."""
     keep_command: Callable[[Session, str, bool], None]
     """The same for the pattern of a command."""
     start: Callable[[bytes, str, Sequence[bytes], float | None], str]

@@ -1,0 +1,71 @@
+"""Presets on the command line: the list of them, a word that may be a preset or a host, and a word that is neither."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection
+
+from mudroom.cli.terminal.context import Context
+from mudroom.core.network.host_entry import UnknownPreset
+from mudroom.core.network.host_pattern import PRESET
+from mudroom.core.network.preset import PRESETS
+from mudroom.errors import UsageError
+
+_ASKED = 3
+"""Times that the question is repeated after an answer that is none."""
+
+
+def print_presets(active: Collection[str], context: Context) -> int:
+    """List all presets. ``active``: the names of those that a rule allows."""
+    if context.as_json:
+        rows = [
+            {
+                "name": name,
+                "about": preset.about,
+                "hosts": preset.hosts,
+                "takes": preset.takes,
+                "source": preset.source,
+                "on": name in active,
+            }
+            for name, preset in PRESETS.items()
+        ]
+        context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
+        return 0
+    for name, preset in PRESETS.items():
+        mark = "on " if name in active else "   "
+        takes = "; takes what is sent, too" if preset.takes else ""
+        context.terminal.out(f"{mark}{PRESET + name:<13} {preset.about}{takes}: {', '.join(preset.hosts)}")
+    context.terminal.say("mudroom net allow @npm @pypi turns them on for this project, on this machine")
+    return 0
+
+
+def chosen_entry(text: str, action: str, context: Context) -> str:
+    """Return the text that is meant: where a bare word is the name of a preset, the user is asked. Raise UsageError,
+    with the command for each meaning, if there is no terminal or no answer."""
+    if text.lower() not in PRESETS:
+        return text
+    name, host = text.lower(), f"{text.lower()}."
+    hosts = PRESETS[name].hosts
+    unclear = UsageError(
+        f"{name} is a preset ({', '.join(hosts)}), and may be a host",
+        f"mudroom net {action} {PRESET}{name}; the host: mudroom net {action} {host}",
+    )
+    terminal = context.terminal
+    if context.as_json or not terminal.interactive:
+        raise unclear
+    for _time in range(_ASKED):
+        question = terminal.style(f"{name}: the preset ({', '.join(hosts)}), or a host of that name?", "bold")
+        reply = terminal.ask(f"{question}  [p]reset  [h]ost: ")
+        if reply.strip() in ("p", "h"):
+            return PRESET + name if reply.strip() == "p" else host
+        if not reply:
+            terminal.say()
+            break
+    raise unclear
+
+
+def unknown_preset(error: UnknownPreset, words: str) -> UsageError:
+    """Return the error with the command that may be meant. ``words``: those before the host, ``net allow``."""
+    meant = " ".join(shlex.quote(PRESET + name) for name in error.near)
+    return UsageError(error.problem, f"mudroom {words} {meant}" if meant else "mudroom net presets lists them")

@@ -1,0 +1,56 @@
+"""One text of a list of hosts: a host rule, or the word of a preset (``@npm``), which stands for rules of its hosts.
+
+The table of presets is loaded where a word is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mudroom.core.network.host_pattern import PRESET
+from mudroom.core.network.host_rules import Action, HostRule, parse_rule
+from mudroom.core.tree.path import show
+
+
+class UnknownPreset(ValueError):
+    """There is no such preset."""
+
+    def __init__(self, problem: str, near: tuple[str, ...] = ()) -> None:
+        """``near``: names of presets that may be meant."""
+        super().__init__(problem + (f" (did you mean {PRESET}{near[0]}?)" if near else ""))
+        self.problem, self.near = problem, near
+
+
+def parse_entry(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
+    """Return the rule of a text. For the word of a preset it is a rule whose pattern is the word; ``expand`` puts the
+    rules of the hosts in its place. Raise ValueError as ``parse_rule`` does, UnknownPreset if there is no such
+    preset."""
+    if not text.startswith(PRESET):
+        return parse_rule(text, action, source, private=private)
+    from mudroom.core.network.preset import PRESETS, near_presets
+
+    name, shown = text[len(PRESET) :], show(text.encode("utf-8", "surrogateescape"))
+    if name in PRESETS:
+        return HostRule(action, PRESET + name, private=private, source=source)
+    host = name.partition(":")[0]
+    if host in PRESETS:
+        raise UnknownPreset(f"{shown}: a preset names its ports itself", (host,))
+    raise UnknownPreset(f"there is no preset {shown}", near_presets(name.lower()))
+
+
+def expand(rules: Iterable[HostRule]) -> Iterator[HostRule]:
+    """Yield the rules, with those of its hosts in place of each word of a preset. Their ``source`` ends with the word:
+    ``permissions.yaml:4 @npm``."""
+    for rule in rules:
+        if rule.pattern.startswith(PRESET):
+            from mudroom.core.network.preset import rules_of
+
+            yield from rules_of(rule)
+        else:
+            yield rule
+
+
+def preset_of(rule: HostRule) -> str:
+    """Return the name of the preset that a rule stands for, or comes from; empty if neither."""
+    word = rule.pattern if rule.pattern.startswith(PRESET) else rule.source.rpartition(" ")[2]
+    return word[len(PRESET) :] if word.startswith(PRESET) else ""
