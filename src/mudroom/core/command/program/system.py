@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mudroom.core.command.program.account import ACCOUNTS
 from mudroom.core.command.program.file_command import (
     chmod,
     date,
@@ -195,12 +196,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         " vagrant minikube kind",
         ProgramRule(ESCAPE, "runs containers: past this sandbox"),
     ),
-    **entries(
-        "kubectl helm oc kustomize terraform tofu pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl"
-        " flyctl fly heroku"
-        " vercel netlify firebase wrangler eb sam cdk serverless",
-        ProgramRule(("networked", "host_escape_risk"), "acts with an account of a remote service"),
-    ),
+    **ACCOUNTS,
     **entries(
         "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
         " cryptsetup"
