@@ -31,6 +31,7 @@ from mudroom.vault.store.fork import Fork
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
     from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.command.protection import Protections
     from mudroom.core.command.verdict import Classification
     from mudroom.stage.source import Source
 
@@ -117,9 +118,27 @@ class Approval:
         if has_aims and not has_rule(policy, "host_escape_risk", agent) and not joins():
             from mudroom.core.command.program.aim import at_level
 
-            classified, relies = at_level(classified, self._machine.protections(order))
+            classified, relies = at_level(classified, self.protections(order))
         verdict = decide(classified, policy, agent)
         return _Judgement(_in_background(verdict, order) if order.stays else verdict, classified, relies)
+
+    def protections(self, order: Order) -> Protections:
+        """Return the protections of a command that starts now in a sandbox of its own."""
+        from mudroom.session.confinement.protections import Confined, protections_of
+        from mudroom.vault.store.credentials import has_credentials
+
+        confinement, grant = self._machine.confinement, order.grant
+        command = Confined(
+            confinement.mode_contained if grant.level == 2 else confinement.mode,
+            order.actor.settings,
+            grant,
+            self._forks.vault.project,
+            confinement.home,
+            confinement.variables,
+            has_card=order.actor.card is not None,
+            is_credited=has_credentials(self._forks.vault.path),
+        )
+        return protections_of(command, lambda: confinement.host)
 
     # --- asking ---
 

@@ -41,7 +41,6 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.command.protection import Protections
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
@@ -160,24 +159,6 @@ class Machine:
         Refused if the policy refuses, Unsupported if the machine cannot."""
         confinement = self.confinement
         return granted(actor.settings, actor.card, actor.level, confinement.home, confinement.variables)
-
-    def protections(self, order: Order) -> Protections:
-        """Return the protections of a command that starts now in a sandbox of its own."""
-        from mudroom.session.confinement.protections import Confined, protections_of
-
-        confinement, grant = self.confinement, order.grant
-        mode = confinement.mode_contained if grant.level == 2 else confinement.mode
-        command = Confined(
-            mode,
-            order.actor.settings,
-            grant,
-            self._vault.project,
-            confinement.home,
-            confinement.variables,
-            has_card=order.actor.card is not None,
-            is_credited=has_credentials(self._vault.path),
-        )
-        return protections_of(command, lambda: confinement.host)
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
         """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as

@@ -23,6 +23,8 @@ class Protections(NamedTuple):
     """Places in them that are not the command's own: of the host, of the fork, caches that later commands use."""
     own_processes: bool = False
     """No process of the host or of another command is in the pid namespace."""
+    no_privileges: bool = False
+    """No capability over the host's kernel, and none to be gained."""
     no_sockets: bool = False
     """No socket of a server of the host can be reached, by path, by abstract name or by an address from settings."""
     no_accounts: bool = False
@@ -37,11 +39,13 @@ def hold(aim: Aim, protections: Protections) -> str:
     """Return the protection that holds the aim, as a clause for people; empty if none does."""
     if aim.kind == "path":
         return _hold_path(aim.path, protections)
-    if aim.kind == "processes":
-        return "its own processes only: the sandbox has a pid namespace of its own" if protections.own_processes else ""
-    if aim.kind == "account":
-        return "the sandbox has no account: no credentials are in it" if protections.no_accounts else ""
-    return "the sandbox shows no socket of this machine's servers" if protections.no_sockets else ""
+    is_held, clause = {
+        "processes": (protections.own_processes, "its own processes only: the sandbox has a pid namespace of its own"),
+        "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers"),
+        "account": (protections.no_accounts, "the sandbox has no account: no credentials are in it"),
+        "kernel": (protections.no_privileges, "the sandbox has no privilege to change that"),
+    }[aim.kind]
+    return clause if is_held else ""
 
 
 def _hold_path(path: bytes, protections: Protections) -> str:
@@ -51,13 +55,11 @@ def _hold_path(path: bytes, protections: Protections) -> str:
         path = protections.home + path[1:]
     place = run_path(path)
     if is_below(place, protections.project):
-        return f"{show(path)} is in the project, which is staged"
+        return "in the project, which is staged"
     own = next((private for private in protections.private if is_below(place, private)), None)
     if own is None or any(is_below(place, shown) or is_below(shown, place) for shown in protections.shown):
         return ""
-    if is_below(place, protections.home):
-        return f"the sandbox has a home of its own, without the user's {show(path)}"
-    return f"the sandbox has {show(own)} of its own"
+    return f"the sandbox has {'a home' if own == protections.home else show(own)} of its own"
 
 
 def run_path(path: bytes) -> bytes:

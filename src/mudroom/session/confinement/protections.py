@@ -66,9 +66,10 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
     return Protections(
         project=command.project,
         home=command.home,
-        private=(*_PRIVATE, command.home),
+        private=(command.home, *_PRIVATE),
         shown=shown,
         own_processes=True,
+        no_privileges=True,
         no_sockets=is_apart
         and is_bare
         and hides_sockets

@@ -5,7 +5,7 @@ Only the listed subcommands with the listed options are local. Everything else a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
 from mudroom.core.command.table_rule import (
@@ -15,13 +15,11 @@ from mudroom.core.command.table_rule import (
     READ,
     UNSURE,
     Classes,
-    ProgramRule,
-    entries,
     names,
     operands,
     tidy,
 )
-from mudroom.core.command.word import Word
+from mudroom.core.command.word import Word, program_name
 from mudroom.typing import NamedTuple
 
 _ACTS: Classes = ("networked", "host_escape_risk")
@@ -69,23 +67,20 @@ _SUBCOMMANDS: dict[bytes, dict[bytes, _Local]] = {
 """Local subcommands by program."""
 
 
-def _acting(program: bytes) -> Callable[[Sequence[Word], CommandContext], CommandFinding]:
-    subcommands = _SUBCOMMANDS[program]
-
-    def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-        if len(words) > 1 and all(word.literal and word.text in INFORMS for word in words[1:]):
-            return CommandFinding(READ, "prints its version or help")
-        local = subcommands.get(words[1].text) if len(words) > 1 and words[1].literal else None
-        if local is None or not _is_local(words[2:], local):
-            return CommandFinding(_ACTS, _REASON)
-        classes = set(local.classes)
-        if local.classes == CHANGE:
-            classes |= set(write_classes(operands(words[2:]), context)[0])
-        if any(names_credentials(word) for word in words[2:]):
-            return CommandFinding(tidy({*classes, "host_escape_risk"}), f"{local.reason}, names a credential file")
-        return CommandFinding(tidy(classes), local.reason)
-
-    return judge
+def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge a program of ``_SUBCOMMANDS``."""
+    if len(words) > 1 and all(word.literal and word.text in INFORMS for word in words[1:]):
+        return CommandFinding(READ, "prints its version or help")
+    subcommands = _SUBCOMMANDS[program_name(words[0].text)]
+    local = subcommands.get(words[1].text) if len(words) > 1 and words[1].literal else None
+    if local is None or not _is_local(words[2:], local):
+        return CommandFinding(_ACTS, _REASON)
+    classes = set(local.classes)
+    if local.classes == CHANGE:
+        classes |= set(write_classes(operands(words[2:]), context)[0])
+    if any(names_credentials(word) for word in words[2:]):
+        return CommandFinding(tidy({*classes, "host_escape_risk"}), f"{local.reason}, names a credential file")
+    return CommandFinding(tidy(classes), local.reason)
 
 
 def _is_local(words: Sequence[Word], local: _Local) -> bool:
@@ -107,13 +102,3 @@ def _is_local(words: Sequence[Word], local: _Local) -> bool:
             return False
         is_value = True
     return is_required
-
-
-ACCOUNTS: dict[bytes, ProgramRule] = {
-    **{name: ProgramRule(_ACTS, _REASON, judge=_acting(name)) for name in _SUBCOMMANDS},
-    **entries(
-        "oc pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl flyctl fly heroku vercel netlify firebase"
-        " wrangler eb sam cdk serverless",
-        ProgramRule(_ACTS, _REASON),
-    ),
-}
