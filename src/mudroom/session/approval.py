@@ -3,7 +3,9 @@
 Rules of this file:
 1. Only an agent's commands are judged; the user's own commands are the user's decision.
 2. A command is refused if there is no approver, if the approver fails, or if the command has changed since the answer.
-3. While the approver decides, no lock is held and no fork is made. The approved command is compared with the present
+3. Protections of the sandbox make a verdict milder only if they are in force for this command; with the fork taken
+this is checked again (``holds``), and when a sandbox falls back (``own_sandbox.py``).
+4. While the approver decides, no lock is held and no fork is made. The approved command is compared with the present
 one when the fork has been taken (``holds``).
 """
 
@@ -17,18 +19,28 @@ from mudroom.core.command.verdict import Verdict
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError
 from mudroom.session.actor import Actor
+from mudroom.session.confinement.grant import PLAIN
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
-from mudroom.session.order import OWN, Case, Order
-from mudroom.typing import TYPE_CHECKING
+from mudroom.session.order import OWN, Case, Order, ProtectionLost
+from mudroom.session.users import is_shared
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
     from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.command.protection import Protections
     from mudroom.core.command.verdict import Classification
     from mudroom.stage.source import Source
+
+
+class _Judgement(NamedTuple):
+    verdict: Verdict
+    classified: Classification
+    relies: bool
+    """Whether protections of the sandbox made the classes milder."""
 
 
 class Approval:
@@ -68,22 +80,65 @@ class Approval:
 
     # --- judging ---
 
-    def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None, actor: Actor | None = None) -> Verdict:
+    def decide_on(
+        self, argv: Sequence[bytes], cwd: bytes | None = None, actor: Actor | None = None, *, at_level: bool = False
+    ) -> Verdict:
         """Return the policy's verdict about a command of an agent (default: this session's). The command is not run,
-        and no approver is asked."""
-        return self._judged(Order(tuple(argv), cwd or self._forks.vault.project, actor or self.actor))[0]
+        and no approver is asked. ``at_level``: it would be run by this session, in a sandbox of its own; otherwise no
+        protection of a sandbox makes the verdict milder."""
+        actor = actor or self.actor
+        grant = self._machine.granted(actor) if at_level else PLAIN
+        order = Order(tuple(argv), cwd or self._forks.vault.project, actor, grant)
+        return self._judged(order, lambda: not at_level).verdict
 
     def judge(self, order: Order) -> Case:
         """Return the case of a command before it runs."""
-        return OWN if order.actor.agent is None else Case(self._judged(order)[0])
+        if order.actor.agent is None:
+            return OWN
+        judgement = self._judged(order, lambda: self._joins(order))
+        return Case(judgement.verdict, relies=judgement.relies)
 
-    def _judged(self, order: Order) -> tuple[Verdict, Classification]:
-        from mudroom.core.command.policy import decide
+    def _joins(self, order: Order) -> bool:
+        """Return whether the command would share its sandbox with others, as far as is known before its fork is
+        taken."""
+        try:
+            return _shares(order, None if order.fork is None else self._forks.vault.find(order.fork))
+        except ForkGone:
+            return True
+
+    def _judged(self, order: Order, joins: Callable[[], bool]) -> _Judgement:
+        """``joins``: returns whether the command shares its sandbox with others; then no protection makes the verdict
+        milder: processes of others are in it, and another session may have made it in a weaker mode."""
+        from mudroom.core.command.policy import decide, has_rule
         from mudroom.core.command.program.classification import classify_words
 
-        classified = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd)
-        verdict = decide(classified, self.policy(), order.actor.agent)
-        return (_in_background(verdict, order) if order.stays else verdict), classified
+        classified, relies = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd), False
+        policy, agent = self.policy(), order.actor.agent
+        has_aims = any(part.aims for part in classified.parts)
+        if has_aims and not has_rule(policy, "host_escape_risk", agent) and not joins():
+            from mudroom.core.command.program.aim import at_level
+
+            classified, relies = at_level(classified, self.protections(order))
+        verdict = decide(classified, policy, agent)
+        return _Judgement(_in_background(verdict, order) if order.stays else verdict, classified, relies)
+
+    def protections(self, order: Order) -> Protections:
+        """Return the protections of a command that starts now in a sandbox of its own."""
+        from mudroom.session.confinement.protections import Confined, protections_of
+        from mudroom.vault.store.credentials import has_credentials
+
+        confinement, grant = self._machine.confinement, order.grant
+        command = Confined(
+            confinement.mode_contained if grant.level == 2 else confinement.mode,
+            order.actor.settings,
+            grant,
+            self._forks.vault.project,
+            confinement.home,
+            confinement.variables,
+            has_card=order.actor.card is not None,
+            is_credited=has_credentials(self._forks.vault.path),
+        )
+        return protections_of(command, lambda: confinement.host)
 
     # --- asking ---
 
@@ -105,7 +160,7 @@ class Approval:
         if answer.keep and question.pattern:
             answer = self._keep(question.pattern, answer, remember)
         self._journal(name, question, answer)
-        return Case(question.verdict, question, answer)
+        return Case(question.verdict, question, answer, case.relies)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -147,7 +202,7 @@ class Approval:
         from mudroom.core.command.policy import exact_pattern
 
         agent = order.actor.agent
-        verdict, classified = self._judged(order)
+        verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
         pattern = exact_pattern(classified, self.policy(), agent) or ""
         # A new fork will have another name when the command is asked about again.
         question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
@@ -235,13 +290,20 @@ class Approval:
 
     def holds(self, order: Order, case: Case, fork: Fork) -> bool:
         """Return whether the command is still the approved one, and the policy does not deny it by now. A milder
-        verdict is fine: an answer of "always" has written a rule that allows it. Hold the fork."""
+        verdict is fine: an answer of "always" has written a rule that allows it. Raise ProtectionLost if the verdict of
+        a command that was not asked about has become stricter. Hold the fork."""
         question = case.question
+        if question is None and not case.relies:
+            return True
+        from mudroom.core.command.policy import STRICTNESS
+
+        verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
         if question is None:
+            if STRICTNESS[verdict.action] > STRICTNESS[case.verdict.action]:
+                raise ProtectionLost
             return True
         from mudroom.core.approval.fingerprint import Uncovered, still_applies
 
-        verdict, classified = self._judged(order)
         try:
             mark, _files = self._mark(order, fork, question, classified)
         except Uncovered:
@@ -261,6 +323,10 @@ class Approval:
             **answer._asdict(),
         }
         self._forks.journal("approval", fork, data)
+
+
+def _shares(order: Order, fork: Fork | None) -> bool:
+    return order.stays or (fork is not None and is_shared(fork))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from mudroom.session.confinement.confinement import Confinement, Rlimits
 from mudroom.session.confinement.crowd import Crowd
 from mudroom.session.confinement.grant import Grant, granted
 from mudroom.session.confinement.standing import StandingSandboxes
-from mudroom.session.order import Order, Outcome
+from mudroom.session.order import Order, Outcome, ProtectionLost
 from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.caches.fork_cache import CacheUse, ForkCache, note_pool
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 
 MOST_HELD = 64
 """Ended commands whose mounts may not be gone yet."""
+
+
+def _require_relied(mode: Mode, outcome: Outcome) -> None:
+    if outcome.relies and (mode in ELSEWHERE or mode in CONTAINERS):
+        raise ProtectionLost
 
 
 def _secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
@@ -156,7 +161,8 @@ class Machine:
         return granted(actor.settings, actor.card, actor.level, confinement.home, confinement.variables)
 
     def first_mode(self, fork: Fork, order: Order, outcome: Outcome) -> Mode:
-        """Return the mode of the first attempt, and note why it is not the strongest."""
+        """Return the mode of the first attempt, and note why it is not the strongest. Raise ProtectionLost as
+        ``weaker`` does."""
         level = order.grant.level
         if level == 2 and self.containers.engine.remote:
             self.confinement.mode_contained = "remote"
@@ -168,16 +174,19 @@ class Machine:
         is_copy = fork.is_copy or outcome.mounted is not None
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
         outcome.notes += notes
+        _require_relied(mode, outcome)
         return mode
 
     def weaker(self, mode: Mode, failure: StepFailed, order: Order, outcome: Outcome) -> Mode:
         """Return the next weaker mode, and note and journal it. Raise Unsupported if the policy does not permit it,
-        ``failure`` if no weaker mode exists, UsageError if the directory of the command cannot be entered."""
+        ``failure`` if no weaker mode exists, UsageError if the directory of the command cannot be entered,
+        ProtectionLost if the verdict about the command relies on namespaces, which the weaker mode does not have."""
         if failure.op == "cwd":
             raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
-        outcome.notes.append(lost)
+        outcome.note(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
+        _require_relied(following, outcome)
         return following
 
     # --- limits ---

@@ -60,6 +60,8 @@ class Case(NamedTuple):
     verdict: Verdict
     question: CommandQuestion | None = None
     answer: CommandAnswer | None = None
+    relies: bool = False
+    """Whether the verdict is milder because of protections of the sandbox. If one is lost, the verdict is void."""
 
     @property
     def allowed(self) -> bool:
@@ -84,6 +86,10 @@ class Case(NamedTuple):
         """Return the case as refused: the command has changed since the answer."""
         assert self.answer is not None
         return self._replace(answer=self.answer._replace(allow=False, keep=False, reason=CHANGED))
+
+
+class ProtectionLost(Exception):
+    """The sandbox of a command lacks a protection that its verdict relies on. The command has not run."""
 
 
 CHANGED = "what it would run has changed since it was approved: run it again to be asked about that"
@@ -143,6 +149,8 @@ class Outcome:
         """The mount of the fork in which the command works. It stays what it is while the fork's lock is held."""
         self.flows: tuple[Flow, ...] = ()
         self.running: Running | None = None
+        self.relies = False
+        """Whether the verdict relies on namespaces of the command's own."""
         self.merged: str | None = None
         """A layer that was merged from many while the command ran, to become the fork's base afterwards."""
         self.is_networked = False

@@ -14,7 +14,7 @@ from mudroom.errors import FULL, ForkGone, MudroomError
 from mudroom.session.approval import Approval
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
-from mudroom.session.order import Case, CommandEnd, Order, Outcome
+from mudroom.session.order import Case, CommandEnd, Order, Outcome, ProtectionLost
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand
@@ -42,10 +42,20 @@ def run(parts: Parts, order: Order) -> Result:
     outcome.cancellation = order.cancellation
     outcome.notes += parts.forks.unsaid()
     name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
-    case = parts.approval.asked(order, parts.approval.judge(order), name)
-    outcome.is_networked = "networked" in case.verdict.classes
-    if not case.allowed:
-        return refused(parts, order, case)
+    for _try in range(_TRIES):
+        case = parts.approval.asked(order, parts.approval.judge(order), name)
+        outcome.is_networked, outcome.relies = "networked" in case.verdict.classes, case.relies
+        if not case.allowed:
+            return refused(parts, order, case)
+        try:
+            return _run_until_free(parts, order, case, outcome, name)
+        except ProtectionLost:  # judged again, without that protection
+            outcome.has_fork, outcome.checkpoint, outcome.mounted = False, None, None
+    raise MudroomError("the sandbox of the command loses protections again and again", "mudroom doctor says why")
+
+
+def _run_until_free(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
+    """Run an allowed command in the fork with this name, which is made again if another process discards it."""
     for _try in range(_TRIES):
         try:
             return _run_in(parts, order, case, outcome, name)
@@ -57,26 +67,31 @@ def run(parts: Parts, order: Order) -> Result:
 
 def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str) -> Result:
     """Run an allowed command in the fork with this name. Raise ForkGone if another process discards that before the
-    command has it; then nothing was run."""
+    command has it, ProtectionLost if its verdict is void; then nothing was run."""
     end, changeset, duration = None, Changeset(), 0.0
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
-        with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
-            outcome.has_fork = True
-            if parts.approval.holds(order, case, fork):
-                if order.cancellation is not None:
-                    order.cancellation.require_unset()
-                if case.wants_checkpoint:
-                    outcome.checkpoint = sandbox.checkpoint_before()
-                began = time.monotonic()
-                end = sandbox.run(order, outcome)
-                command = CollectedCommand(order.argv, end.exit.status, parts.forks.clock(), order.grant.level)
-                try:
-                    changeset = sandbox.collect(command)
-                except (MudroomError, OSError) as error:
-                    ran = result_of(fork.name, order, case, outcome, end)
-                    _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
-                    raise
-                duration = time.monotonic() - began
+        try:
+            with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
+                outcome.has_fork = True
+                if parts.approval.holds(order, case, fork):
+                    if order.cancellation is not None:
+                        order.cancellation.require_unset()
+                    if case.wants_checkpoint:
+                        outcome.checkpoint = sandbox.checkpoint_before()
+                    began = time.monotonic()
+                    end = sandbox.run(order, outcome)
+                    command = CollectedCommand(order.argv, end.exit.status, parts.forks.clock(), order.grant.level)
+                    try:
+                        changeset = sandbox.collect(command)
+                    except (MudroomError, OSError) as error:
+                        ran = result_of(fork.name, order, case, outcome, end)
+                        _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
+                        raise
+                    duration = time.monotonic() - began
+        except ProtectionLost:
+            if is_new and order.fork is not None:  # ``taken`` discards an unnamed one
+                parts.forks.take_back(fork)
+            raise
         if end is None:
             if is_new:
                 parts.forks.take_back(fork)

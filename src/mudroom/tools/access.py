@@ -31,7 +31,7 @@ def _why(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: ToolCo
 
 def _of_command(workspace: ToolWorkspace, line: str) -> dict[str, Any]:
     words = [b"bash", b"-c", line.encode("utf-8", "replace")]
-    verdict = workspace.session.approval.decide_on(words, actor=workspace.actor)
+    verdict = workspace.session.approval.decide_on(words, actor=workspace.actor, at_level=True)
     return {
         "verdict": verdict.action,
         "reason": f"{', '.join(verdict.classes)}: {verdict.reason}" if verdict.classes else verdict.reason,

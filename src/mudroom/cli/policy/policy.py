@@ -8,6 +8,7 @@ import os
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
@@ -25,6 +26,7 @@ examples:
   mudroom policy check                read all policy files, try their examples, look for contradictions
   mudroom policy show                 the settings in force, each with its file and line
   mudroom policy why -- git push -f   the verdict about an agent's command, with its reason (--agent ID)
+  mudroom policy why --level 0 -- kill 42    the same at another level: what the sandbox holds is not asked about
   mudroom policy trust                show what the project's policy loosens, and trust it here (distrust)
   mudroom policy schema               the JSON Schema of the file, for editors
   mudroom policy why                  the refusals of the last command, with reasons
@@ -56,6 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
     parser.add_argument("--agent", metavar="ID", help="of why -- CMD: as this agent's command")
+    parser.add_argument(
+        "--level", type=int, choices=LEVELS, help="of why -- CMD: as if it ran at this level; default: the policy's"
+    )
     parser.add_argument("--yes", "-y", action="store_true", help="of trust: without asking")
 
 

@@ -1,13 +1,17 @@
-"""``mudroom policy why -- CMD``: the verdict about an agent's command. The command is not run."""
+"""``mudroom policy why -- CMD``: the verdict about an agent's command at the level that it would have.
+
+The command is not run. Protections count as if the sandbox can be made as planned; a command whose sandbox falls back
+is judged again before it runs.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 
-from mudroom.cli.project_session import project_of, settings_of, working_directory
+from mudroom.cli.project_session import open_session, project_of, settings_of, working_directory
 from mudroom.cli.terminal.context import Context
-from mudroom.core.command.policy import decide
+from mudroom.core.command.policy import CommandPolicy, decide, has_rule
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
@@ -27,21 +31,44 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     argv = [os.fsencode(word) for word in args.command]
     is_line = len(argv) == 1 and b" " in argv[0].strip()
     classification = classify_line(argv[0], project, directory) if is_line else classify_words(argv, project, directory)
-    verdict = decide(classification, settings_of(context, project).commands, args.agent)
+    commands = settings_of(context, project).commands
+    classification, level = _at_level(classification, commands, argv, args, context)
+    verdict = decide(classification, commands, args.agent)
     if context.as_json:
-        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent)))
+        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent, level)))
     else:
         context.terminal.out("\n".join(_as_text(classification, verdict)))
     return 0
 
 
+def _at_level(
+    classification: Classification,
+    commands: CommandPolicy,
+    argv: list[bytes],
+    args: argparse.Namespace,
+    context: Context,
+) -> tuple[Classification, int | None]:
+    """Return the classification at the level of the command, and the level if it was asked for or matters."""
+    has_aims = any(part.aims for part in classification.parts)
+    if not has_aims or has_rule(commands, "host_escape_risk", args.agent):
+        return classification, args.level
+    from mudroom.core.command.program.aim import at_level
+    from mudroom.session.order import Order
+
+    with open_session(context, level=args.level) as session:
+        grant = session.machine.granted(session.actor)
+        order = Order(tuple(argv), session.project, session.actor, grant)
+        return at_level(classification, session.approval.protections(order))[0], grant.level
+
+
 def _as_json(
-    argv: list[bytes], classification: Classification, verdict: Verdict, agent: str | None
+    argv: list[bytes], classification: Classification, verdict: Verdict, agent: str | None, level: int | None
 ) -> dict[str, object]:
     return {
         "schema": "mudroom.verdict/1",
         "command": [text(word) for word in argv],
         "agent": agent,
+        "level": level,
         **verdict._asdict(),
         "classes": list(verdict.classes),
         "parts": [

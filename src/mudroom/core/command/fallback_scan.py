@@ -35,5 +35,7 @@ def scan_line(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:
         for part in context.words(words, context._replace(depth=context.depth + 2)):
             strict = [name for name in part.classes if name in ("destructive", "host_escape_risk")]
             if strict and part.reason not in parts_by_reason:
-                parts_by_reason[part.reason] = part._replace(complete=False, reason=part.reason + " (at a guess)")
+                # its paths are guessed, too: no aim is certain
+                reason = part.reason + " (at a guess)"
+                parts_by_reason[part.reason] = part._replace(complete=False, reason=reason, aims=(), otherwise=())
     return tuple(parts_by_reason.values())

@@ -121,6 +121,11 @@ def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[Comma
     return _rules_of_agent(policy, agent)[1]
 
 
+def has_rule(policy: CommandPolicy, name: CommandClass, agent: str | None = None) -> bool:
+    """Return whether a policy file sets the action of this class. It holds for the class at every level then."""
+    return class_actions(policy, agent)[name].rank > 0
+
+
 def matches(rule: CommandRule, part: CommandPart) -> bool:
     """Return whether the rule's pattern is a prefix of the part's known words (for an exact rule: equals all of
     them)."""

@@ -22,6 +22,17 @@ CLASSES: tuple[CommandClass, ...] = (
     "host_escape_risk",
 )
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
+AimKind = Literal["processes", "path", "server", "account", "kernel"]
+"""processes: sends signals. path: reads or writes outside the project. server: asks a server of this machine. account:
+reads with an account of a remote service. kernel: changes mounts, the network or settings of the kernel."""
+
+
+class Aim(NamedTuple):
+    """The target of a command outside the project. A sandbox may hold it (``core/command/protection.py``)."""
+
+    kind: AimKind
+    path: bytes = b""
+    """Of ``path``: absolute and normal, or ``~`` and the rest for a path in the home."""
 
 
 class CommandPart(NamedTuple):
@@ -34,6 +45,10 @@ class CommandPart(NamedTuple):
     classes: tuple[CommandClass, ...]
     reason: str
     """A clause for people, such as ``removes files``."""
+    aims: tuple[Aim, ...] = ()
+    """All targets that make the part a ``host_escape_risk``; empty: it stays one at every level."""
+    otherwise: tuple[CommandClass, ...] = ()
+    """The classes if all aims are held."""
 
 
 class Classification(NamedTuple):

@@ -65,6 +65,10 @@ def _words(words: Sequence[Word], context: CommandContext) -> Sequence[CommandPa
     finding = _finding(words, context)
     names = known_words(words)
     part = CommandPart(names, len(names) == len(words), finding.classes, finding.reason)
+    if "host_escape_risk" in finding.classes:
+        from mudroom.core.command.program.aim import add_aims
+
+        part = add_aims(part, words, context, _finding)
     return (part, *finding.parts)
 
 

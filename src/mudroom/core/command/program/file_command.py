@@ -104,6 +104,8 @@ def rsync(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         classes, reason = classes | {"networked"}, "copies files over the network"
     if plain and b":" not in plain[-1].text:
         classes |= set(write_classes(plain[-1:], context)[0])
+    elif plain:
+        classes, reason = classes | {"host_escape_risk"}, "copies files to another machine"
     if any(could_be(w.text, b"--del") or w.text.startswith((b"--delete", b"--remove-source")) for w in rest):
         classes, reason = classes | {"destructive"}, "removes files"
     if any(could_be(w.text, name) for w in rest for name in (b"-e", b"--rsh", b"--rsync-path", b"--daemon")) or any(

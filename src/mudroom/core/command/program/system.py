@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import CommandContext, CommandFinding
 from mudroom.core.command.program.file_command import (
     chmod,
     date,
@@ -21,17 +24,28 @@ from mudroom.core.command.table_rule import (
     REACH,
     READ,
     UNSURE,
+    Classes,
     ProgramRule,
     entries,
     names,
     option,
 )  # fmt: skip
+from mudroom.core.command.word import Word
 
 _READS = ProgramRule(READ, "only reads")
 _WRITES_ALL = ProgramRule(CHANGE, "writes files", targets="all")
 _OUT = "writes a file"
 _RUNS = "runs a program"
 _WRITES_OUT = option("-o --output", CHANGE, _OUT)
+
+_ACCOUNT: Classes = ("networked", "host_escape_risk")
+
+
+def _of_account(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    from mudroom.core.command.program.account import judge
+
+    return judge(words, context)
+
 
 READERS = """
     ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl strings stat du df pwd echo basename dirname
@@ -195,11 +209,11 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         " vagrant minikube kind",
         ProgramRule(ESCAPE, "runs containers: past this sandbox"),
     ),
+    **entries("kubectl helm kustomize terraform tofu", ProgramRule(_ACCOUNT, "", judge=_of_account)),
     **entries(
-        "kubectl helm oc kustomize terraform tofu pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl"
-        " flyctl fly heroku"
-        " vercel netlify firebase wrangler eb sam cdk serverless",
-        ProgramRule(("networked", "host_escape_risk"), "acts with an account of a remote service"),
+        "oc pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl flyctl fly heroku vercel netlify firebase"
+        " wrangler eb sam cdk serverless",
+        ProgramRule(_ACCOUNT, "acts with an account of a remote service"),
     ),
     **entries(
         "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"

@@ -46,6 +46,7 @@ _APART = names_of("subshell command_substitution process_substitution")
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
 _REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
+_LONE_DASH = regex(rb"[ \t]+-[ \t]+")
 _DOES_NOTHING = regex(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
 
@@ -197,8 +198,8 @@ class CommandReader:
 
     def on_redirected_statement(self, node: Node, depth: int) -> None:
         body = node.child_by_field_name("body")
-        extra: list[Word] = []
-        self.tree.gaps(node)
+        extra = self.lone_dash(node, body)
+        self.tree.gaps(node, known=body.end_byte if body is not None and extra else -1)
         for child in node.children:
             if body is not None and child.id == body.id:
                 continue
@@ -216,6 +217,17 @@ class CommandReader:
                 self.tree.unread()
         else:
             self.simple(extra)
+
+    def lone_dash(self, node: Node, body: Node | None) -> list[Word]:
+        """Return the word ``-`` if it is the last of the command before a here-document: the grammar has no node for it
+        then (``python3 - <<END``)."""
+        after = node.children[1] if len(node.children) > 1 else None
+        if body is None or after is None or body.type != "command" or node.children[0].id != body.id:
+            return []
+        is_alone = after.type == "heredoc_redirect" and _LONE_DASH.fullmatch(
+            self.tree.source, body.end_byte, after.start_byte
+        )
+        return [Word(b"-")] if is_alone else []
 
     def on_file_redirect(self, node: Node, depth: int) -> None:
         self.simple(self.redirect(node, depth, bare=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mudroom.core.command.locations import CommandContext, locate, names_credentials
+from mudroom.core.command.path_aim import add_path_aims
 from mudroom.core.command.table_rule import tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
@@ -42,7 +43,8 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
     if names_credentials(target):
         classes.add("host_escape_risk")
     if classes:
-        yield CommandPart((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
+        part = CommandPart((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
+        yield add_path_aims(part, (target,), context) if "host_escape_risk" in classes else part
 
 
 def heredoc_is_plain(node: Node, source: bytes) -> bool:

@@ -137,14 +137,14 @@ class TreeReader:
             if strict or child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
 
-    def gaps(self, node: Node, apart: bool = False, lines: bool = False) -> None:
+    def gaps(self, node: Node, apart: bool = False, lines: bool = False, known: int = -1) -> None:
         """Check that only blanks stand between children. ``apart``: words may not touch. ``lines``: newlines count as
-        blanks."""
+        blanks. ``known``: the start of a gap whose text the caller has read."""
         blank = BLANK if lines else BLANK_IN_LINE
         at, last = node.start_byte, ""
         self.tokens(node)
         for child in node.children:
-            if child.start_byte > at and not blank.match(self.source, at, child.start_byte):
+            if child.start_byte > at != known and not blank.match(self.source, at, child.start_byte):
                 self.unread()
             if apart and child.start_byte == at and last in WORDS and child.type in WORDS:
                 self.unread("words that touch")

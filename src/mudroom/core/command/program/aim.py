@@ -1,0 +1,263 @@
+"""The aims of a command that is a ``host_escape_risk``: its targets outside the project, as far as its words name them.
+
+Rules of this file:
+1. Aims explain a part completely, or there are none. A program of ``_ROWS`` has the aim of its row. Any other is judged
+   again with a plain file name in place of each path outside the project: if it still is a risk, it has another reason,
+   and no aims.
+2. Words that lead a program to a server, an account or a machine that they name (``docker -H``, ``kubectl
+   --kubeconfig``) leave it without aims. So does a line that changes the variables or functions of its shell in a way
+   that is not known, except for signals: ``HOME`` and ``DOCKER_HOST`` may be among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mudroom.core.command.locations import CommandContext, CommandFinding
+from mudroom.core.command.path_aim import aim_of, is_outside, with_aims
+from mudroom.core.command.protection import Protections, hold
+from mudroom.core.command.table_rule import CHANGE, FETCH, REACH, READ, UNSURE, Classes, could_be, names
+from mudroom.core.command.verdict import Aim, AimKind, Classification, CommandPart, join_parts
+from mudroom.core.command.word import Word, program_name
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
+
+Judge = Callable[[Sequence[Word], CommandContext], CommandFinding]
+_MOST_PATHS = 8
+_PLAIN = b"x"
+"""A file name in the project, in place of a path outside."""
+_REACHING: Classes = ("networked", "unknown")
+
+
+class _Row(NamedTuple):
+    aims: tuple[Aim, ...]
+    otherwise: Classes
+    """The classes if the aims are held."""
+    verbs: frozenset[bytes] = frozenset()
+    """Subcommands with these aims, of one word or of two joined by ``-``; empty: all but ``never``."""
+    never: frozenset[bytes] = frozenset()
+    """Subcommands that have other aims, too."""
+    reads: frozenset[bytes] = frozenset()
+    """Subcommands that only read."""
+    reading: Classes = READ
+    """The classes of those if the aims are held."""
+    leads: tuple[bytes, ...] = ()
+    """Options that lead to a server or an account that the words name."""
+    takes: frozenset[bytes] = frozenset()
+    """Options before the subcommand, which take a value and do not matter. Any other leaves the part without aims."""
+    has_verbs: bool = True
+
+
+def _aims(*kinds: AimKind) -> tuple[Aim, ...]:
+    return tuple(Aim(kind) for kind in kinds)
+
+
+_SIGNALS = _Row(_aims("processes"), CHANGE, has_verbs=False)
+_KERNEL = _Row(_aims("kernel"), CHANGE, has_verbs=False)
+_CONTAINERS = _Row(
+    _aims("server"),
+    UNSURE,
+    never=names("login logout push scout trust context hub"),
+    reads=names(
+        "ps images logs inspect version info search history stats top port diff events compose-ps compose-logs"
+        " compose-config compose-ls compose-images compose-top compose-version network-ls network-inspect volume-ls"
+        " volume-inspect image-ls image-inspect image-history container-ls container-inspect container-logs system-df"
+        " system-info"
+    ),
+)
+_COMPOSE = _CONTAINERS._replace(
+    takes=names("-f --file -p --project-name --profile --env-file --project-directory"),
+    reads=names("ps logs config ls images top version port events"),
+)
+_SERVICES = _Row(
+    _aims("server"),
+    UNSURE,
+    reads=names(
+        "status is-active is-enabled is-failed list-units list-unit-files list-timers list-sockets show cat"
+        " list-sessions list-users show-timezones -l"
+    ),
+    leads=(b"-H", b"--host", b"-M", b"--machine", b"--address", b"--peer", b"--bus"),
+    has_verbs=False,
+)
+_KEYS = _Row(
+    (Aim("path", b"~/.gnupg"), Aim("path", b"~/.ssh"), *_aims("server")),
+    UNSURE,
+    reads=names("-l -L --list-keys --list-secret-keys -k -K"),
+    has_verbs=False,
+)
+_KUBERNETES_READS = names(
+    "get describe logs top version explain api-resources api-versions cluster-info events config-view"
+    " config-get-contexts config-current-context rollout-status rollout-history auth-can-i"
+)
+_KUBERNETES = _Row(
+    _aims("account"),
+    _REACHING,
+    _KUBERNETES_READS | names("diff"),
+    reads=_KUBERNETES_READS,
+    reading=REACH,
+    leads=(
+        b"--kubeconfig", b"--token", b"-s", b"--server", b"--as", b"--as-group", b"--as-uid", b"--user", b"--cluster",
+        b"--context", b"--username", b"--password", b"--client-key", b"--client-certificate", b"--plugin",
+    ),
+    takes=names("-n --namespace"),
+)  # fmt: skip
+_HELM_READS = names(
+    "list ls status get history search show inspect lint env version repo-list repo-add repo-update"
+    " dependency-update dependency-build dependency-list dep-update dep-build dep-list"
+)
+_HELM = _Row(
+    _aims("account"),
+    _REACHING,
+    _HELM_READS | names("pull template"),
+    reads=_HELM_READS,
+    reading=FETCH,
+    leads=(
+        b"--kubeconfig", b"--kube-context", b"--kube-token", b"--kube-apiserver", b"--kube-as-user", b"--username",
+        b"--password", b"--registry-config", b"--repository-config", b"--key-file", b"--cert-file",
+    ),
+    takes=names("-n --namespace"),
+)  # fmt: skip
+_TERRAFORM = _Row(
+    _aims("account"),
+    _REACHING,
+    names("init plan validate show output providers graph get version state-list state-show workspace-list")
+    | names("workspace-show"),
+    leads=(b"-backend-config", b"-state", b"-chdir"),
+)
+_AWS = _Row(_aims("account"), REACH, takes=names("--profile --region --output"))
+_AWS_READS = regex(rb"(?:ls|(?:list|describe|get|head|lookup|filter|search|help)(?:-[a-z0-9-]+)?)\Z")
+
+_ROWS: dict[bytes, _Row] = {
+    **dict.fromkeys(names("kill pkill killall skill killall5"), _SIGNALS),
+    **dict.fromkeys(names("ip ifconfig route arp iptables ip6tables sysctl mount umount"), _KERNEL),
+    **dict.fromkeys(names("docker nerdctl ctr crictl podman buildah"), _CONTAINERS),
+    **dict.fromkeys(names("docker-compose podman-compose"), _COMPOSE),
+    **dict.fromkeys(names("systemctl service loginctl timedatectl hostnamectl localectl crontab at batch"), _SERVICES),
+    **dict.fromkeys(names("dbus-send busctl gdbus xdg-open open"), _SERVICES),
+    **dict.fromkeys(names("gpg gpg2 gpgconf ssh-keygen ssh-add ssh-agent"), _KEYS),
+    **dict.fromkeys(names("kubectl oc"), _KUBERNETES),
+    b"helm": _HELM,
+    **dict.fromkeys(names("terraform tofu"), _TERRAFORM),
+    b"aws": _AWS,
+}
+"""Rows by program."""
+
+
+def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, judge: Judge) -> CommandPart:
+    """Return the part with its aims. ``judge`` finds the classes of words."""
+    row = _ROWS.get(program_name(words[0].text)) if words and words[0].literal else None
+    if row is not None and (aims := _aims_of_row(words, row, context)):
+        verb, second, both = _verbs(words, row)
+        is_reading = verb in row.reads or both in row.reads or (words[0].text == b"service" and second in row.reads)
+        return part._replace(aims=aims, otherwise=row.reading if is_reading else row.otherwise)
+    if row is not None:
+        return part
+    return _judged_again(part, words, context, judge)
+
+
+def at_level(classified: Classification, protections: Protections) -> tuple[Classification, bool]:
+    """Return the classification with the milder classes of the parts whose aims are all held, and whether there are
+    any. Their reasons name the protections."""
+    is_shifting = any(_is_shifting(part) for part in classified.parts)
+    parts = [_held(part, protections, is_shifting) for part in classified.parts]
+    changed = any(new is not old for new, old in zip(parts, classified.parts, strict=True))
+    return (join_parts(parts), True) if changed else (classified, False)
+
+
+def _held(part: CommandPart, protections: Protections, is_shifting: bool) -> CommandPart:
+    if not part.aims or (is_shifting and any(aim.kind != "processes" for aim in part.aims)):
+        return part
+    reasons = [hold(aim, protections) for aim in part.aims]
+    if not all(reasons):
+        return part
+    reason = "; ".join((part.reason, *dict.fromkeys(reasons)))
+    return part._replace(classes=part.otherwise, reason=reason, aims=(), otherwise=())
+
+
+def _is_shifting(part: CommandPart) -> bool:
+    """Return whether the part may change variables or functions of the shell, or the environment of a command that it
+    starts, in a way that is not known."""
+    if "unknown" not in part.classes or part.aims:
+        return False
+    from mudroom.core.command.program.wrapper import WRAPPERS
+    from mudroom.core.command.shell.builtin import BUILTINS
+
+    return not part.words or part.words[0] in BUILTINS or part.words[0] in WRAPPERS
+
+
+# --- programs of the table ---
+
+
+def _aims_of_row(words: Sequence[Word], row: _Row, context: CommandContext) -> tuple[Aim, ...]:
+    if any(could_be(word.text, name) for word in words[1:] for name in row.leads):
+        return ()
+    if row.leads and any(not word.literal and word.may_be_option for word in words[1:]):
+        return ()
+    if row.has_verbs and not _is_listed(words, row):
+        return ()
+    aims = list(row.aims)
+    if row.aims[0].kind in ("account", "path"):
+        for word in words[1:]:
+            found = [aim_of(piece) for piece in _outside(word, context)]
+            if None in found:
+                return ()
+            aims += [aim for aim in found if aim is not None]
+    return tuple(dict.fromkeys(aims))
+
+
+def _is_listed(words: Sequence[Word], row: _Row) -> bool:
+    """Return whether the row holds for this subcommand."""
+    verb, second, both = _verbs(words, row)
+    if row is _AWS:
+        return verb == b"help" or (bool(verb) and _AWS_READS.match(second) is not None)
+    if row.verbs:
+        return verb in row.verbs or both in row.verbs
+    return len(words) == 1 or (bool(verb) and verb not in row.never and second not in row.never)
+
+
+def _verbs(words: Sequence[Word], row: _Row) -> tuple[bytes, bytes, bytes]:
+    """Return the subcommand, the word behind it, and both joined by ``-``; empty if they are not known, or if options
+    before the subcommand matter."""
+    at = 1
+    while at + 1 < len(words) and words[at].literal and words[at].text in row.takes and words[at + 1].literal:
+        at += 2
+    if at >= len(words) or not words[at].literal or (row.has_verbs and words[at].text.startswith(b"-")):
+        return b"", b"", b""
+    verb = words[at].text
+    second = words[at + 1].text if at + 1 < len(words) and words[at + 1].literal else b""
+    return verb, second, verb + b"-" + second
+
+
+# --- paths ---
+
+
+def _judged_again(part: CommandPart, words: Sequence[Word], context: CommandContext, judge: Judge) -> CommandPart:
+    plain = list(words)
+    found: dict[int, list[Aim]] = {}
+    for at, word in enumerate(words[1:], 1):
+        for piece in _outside(word, context):
+            aim = aim_of(piece)
+            if aim is None:
+                return part
+            found.setdefault(at, []).append(aim)
+            plain[at] = Word(word.text[: len(word.text) - len(piece.text)] + _PLAIN)
+    if not 0 < len(found) <= _MOST_PATHS or "host_escape_risk" in judge(plain, context).classes:
+        return part
+    for at in list(found):
+        trial = [words[at] if index == at else word for index, word in enumerate(plain)]
+        if "host_escape_risk" not in judge(trial, context).classes:
+            plain = trial  # a path that is only read, such as /usr/share/x
+            del found[at]
+    aims = [aim for at in found for aim in found[at]]
+    return with_aims(part, aims, judge(plain, context).classes)
+
+
+def _outside(word: Word, context: CommandContext) -> list[Word]:
+    """Return the ends of the word that are paths outside the project (``--file=PATH``, ``@PATH``), or the word itself
+    if it is one."""
+    ends = []
+    for sign in (b"=", b"@"):
+        head, separator, tail = word.text.partition(sign)
+        if separator and tail:
+            ends.append(Word(tail, word.kind, max(0, word.fixed - len(head) - 1)))
+    return [end for end in ends if is_outside(end, context)] or ([word] if is_outside(word, context) else [])

@@ -1,0 +1,112 @@
+"""The protections that are in force for a command: of its level, mode, grant and settings on this machine.
+
+Rules of this file:
+1. Only modes with namespaces of the command's own, at level 1 and 2, have protections. Level 0 and every fallback
+   without namespaces have none.
+2. The mode is the strongest that has not failed in this session. If it fails for the command, the command is judged
+   again before it runs (``session/run.py``).
+3. A command that joins a shared sandbox has none: it is not asked for here.
+4. A doubt means that the protection is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from mudroom.core.command.protection import NO_PROTECTIONS, Protections, run_path
+from mudroom.core.confinement.cache_place import CACHES
+from mudroom.core.confinement.environment import select_variables
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.settings import Settings
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import is_below
+from mudroom.sandbox.host.host import Host
+from mudroom.sandbox.linux.plan import SOCKETS_SINCE
+from mudroom.session.confinement.grant import Grant
+from mudroom.typing import NamedTuple
+
+NAMESPACED: tuple[Mode, ...] = ("overlay", "copy")
+"""Modes in which the command has namespaces of its own."""
+_PRIVATE = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm")
+"""With the home, the directories in memory of ``sandbox/linux/plan.py``."""
+_STORES = tuple(
+    b".aws .azure .kube .config/gcloud .config/helm .config/containers .docker .terraform.d .terraformrc .boto".split()
+)
+_OF_ACCOUNTS = regex(rb"(?i).*(token|key|secret|passw|cred|kube|aws|google|gcloud|azure|arm_|tf_|helm|profile|account)")
+_OF_SERVERS = regex(rb"(?i).*(_host\Z|_sock|address|dbus|docker|container|podman|systemd)")
+
+
+class Confined(NamedTuple):
+    """A command in a sandbox of its own, as far as its protections depend on it."""
+
+    mode: Mode
+    settings: Settings
+    grant: Grant
+    project: bytes
+    home: bytes
+    variables: Mapping[bytes, bytes]
+    """The environment of mudroom itself."""
+    has_card: bool = False
+    is_credited: bool = True
+    """Whether the gate inserts credentials."""
+
+
+def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
+    """Return the protections. ``survey``: returns the host as sandboxes show it."""
+    grant, settings = command.grant, command.settings
+    if grant.level == 0 or command.mode not in NAMESPACED or grant.image:
+        return NO_PROTECTIONS
+    host = survey()
+    shown = tuple(map(run_path, _shown(command, host)))
+    extra = (*settings.environment, *grant.variables)
+    environment = select_variables(command.variables, home=command.home, cwd=b"/", network=False, extra=extra)
+    is_apart = settings.network_at(grant.level) != "open"
+    is_bare = not (grant.live or grant.abstract or settings.credentials)
+    hides_sockets = not settings.read or host.landlock_abi >= SOCKETS_SINCE
+    return Protections(
+        project=command.project,
+        home=command.home,
+        private=(command.home, *_PRIVATE),
+        shown=shown,
+        own_processes=True,
+        no_privileges=True,
+        no_sockets=is_apart
+        and is_bare
+        and hides_sockets
+        and not any(is_below(path, b"/run") for path in shown)
+        and not _meets(shown, command.home, (b".docker",))
+        and not any(map(_OF_SERVERS.match, environment)),
+        no_accounts=is_apart
+        and is_bare
+        and not (command.is_credited or grant.credentials or grant.variables)
+        and not _meets(shown, command.home, _STORES)
+        and not any(map(_OF_ACCOUNTS.match, environment)),
+    )
+
+
+def _shown(command: Confined, host: Host) -> Iterable[bytes]:
+    """Yield the places in private directories that are not the command's own."""
+    settings, grant, home = command.settings, command.grant, command.home
+    yield command.project
+    yield from (bind.path for bind in (*host.home, *grant.live))
+    yield from (path for path, _content in host.files)
+    yield from (path for _target, path in grant.links)
+    yield from settings.read
+    yield from (home + name[1:] for name in settings.credentials)
+    yield from (home + b"/" + place for place, _name in CACHES)
+    if command.has_card:
+        yield from _of_agents(command)
+
+
+def _of_agents(command: Confined) -> Iterable[bytes]:
+    """Yield the places of a fork's own copies of settings and stores: what a command writes there lands later."""
+    from mudroom.vault.homes.dotfiles import PLACE, SETTINGS
+
+    yield from (command.home + b"/" + place for place in (PLACE, *SETTINGS))
+    yield from (command.home + b"/" + place.path for staged in command.grant.staged for place in staged.places)
+
+
+def _meets(shown: Iterable[bytes], home: bytes, stores: Iterable[bytes]) -> bool:
+    """Return whether a shown path is in one of these stores of the home, or contains it."""
+    places = [home + b"/" + store for store in stores]
+    return any(is_below(path, place) or is_below(place, path) for path in shown for place in places)

@@ -1,0 +1,174 @@
+"""The aims of commands, and the protections that hold them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, decide, has_rule
+from mudroom.core.command.program.aim import at_level
+from mudroom.core.command.program.classification import classify_line, classify_words
+from mudroom.core.command.protection import NO_PROTECTIONS, Protections
+from test_everyday import LEVEL_1, PROJECT
+
+
+def classes(line: str, protections: Protections = LEVEL_1) -> str:
+    found, _relies = at_level(classify_line(line.encode(), PROJECT, PROJECT), protections)
+    return ",".join(name for name in found.classes if name != "read_only") or "read_only"
+
+
+HELD = """\
+mutating                    kill 42
+mutating                    kill -9 -1
+mutating                    kill $(lsof -ti:3000)
+mutating                    pkill -f 'node server.js'
+mutating                    lsof -ti:3000 | xargs kill -9
+mutating,unknown            npm test; pkill -f vite
+read_only                   ls -la ~/.ssh
+read_only                   cat $HOME/.aws/credentials
+read_only                   cat "${HOME}/.netrc"
+read_only                   head ~/.ssh/*.pub
+read_only                   cat /home/dev/.ssh/id_rsa
+read_only                   cat /home/dev/shop/.npmrc
+read_only                   ls /run/user/1000
+read_only                   ls /var/run/docker.sock
+networked                   curl -d x --netrc-file=/home/dev/.netrc https://example.com
+mutating,unknown            echo x >> ~/.profile
+mutating,unknown            mv src ~/old
+mutating,unknown            cp /usr/share/x ~/x
+destructive,unknown         rm -rf ~/old
+unknown                     docker build -t x .
+read_only                   docker ps -a
+unknown                     docker-compose -f test.yml up -d
+networked                   kubectl get pods -n x
+networked                   aws s3 ls
+networked,unknown           terraform plan
+read_only                   systemctl status nginx
+read_only                   service nginx status
+mutating                    ip addr show
+networked                   helm template . -f values.yaml"""
+
+
+@pytest.mark.parametrize("row", HELD.splitlines())
+def test_what_the_level_holds_is_not_a_risk(row: str) -> None:
+    expected, line = row.split(maxsplit=1)
+    assert classes(line) == expected
+    bare = classes(line, NO_PROTECTIONS)
+    assert "host_escape_risk" in bare or line.startswith("helm template")
+
+
+ASKED = [
+    "sudo kill 42",
+    "ssh host ls",
+    "cat ~/.gitconfig ~/.ssh/x ~root/.ssh/y",
+    "cat ~bob/.ssh/id_rsa",
+    "cat ../../.ssh/id_rsa",
+    "cat ~/../root/.ssh/id_rsa",
+    "cat ~/.ssh/$f",
+    "rm -rf ~/{old,.cache}",
+    "cat /etc/shadow",
+    "cat /proc/1/environ",
+    "rm -rf ~",
+    "rm -rf ~/.cache",
+    "rm -rf ~/.cache/pip",
+    "rm -rf /",
+    "cd ~ && rm -rf x",
+    "cp x /usr/local/bin",
+    "HOME=/live; rm -rf ~/old",
+    "export HOME=/live; rm -rf ~/old",
+    "read HOME < x; rm -rf ~/old",
+    "for HOME in /live; do rm -rf ~/old; done",
+    ". ./x.sh; rm -rf ~/old",
+    'eval "$x"; cat ~/.ssh/x',
+    "env HOME=/live bash -c 'rm -rf ~/old'",
+    "docker -H tcp://10.0.0.1:2375 ps",
+    "docker --context prod ps",
+    "docker $x ps",
+    "docker login",
+    "docker push x",
+    "docker image push x",
+    "docker compose push",
+    "DOCKER_HOST=tcp://10.0.0.1:2375 docker ps",
+    "export DOCKER_HOST=ssh://h; docker ps",
+    "env DOCKER_CONTEXT=prod docker ps",
+    "docker-compose -H tcp://x up",
+    "kubectl --kubeconfig=./k get pods",
+    "kubectl get pods --kubeconfig ./k",
+    "kubectl get pods --kubeconf ./k",
+    "kubectl get pods --token x",
+    "kubectl get pods $x",
+    "KUBECONFIG=./k kubectl get pods",
+    "kubectl delete pod x",
+    "kubectl exec -it x -- sh",
+    "kubectl config set-credentials x",
+    "helm install x .",
+    "helm uninstall search",
+    "HELM_PLUGINS=./p helm list",
+    "terraform apply",
+    "terraform init -backend-config=x",
+    "TF_CLI_ARGS=-x terraform plan",
+    "AWS_CONFIG_FILE=./c aws s3 ls",
+    "aws s3 cp x s3://y",
+    "aws s3api get-object x ../y",
+    "aws configure",
+    "systemctl -H host restart x",
+    "dbus-send --address=unixexec:path=./x a",
+    "DBUS_SESSION_BUS_ADDRESS=unixexec:path=./x gdbus call",
+    "gpg --homedir /etc/x --import y",
+    "npm publish",
+]
+
+
+@pytest.mark.parametrize("line", ASKED)
+def test_what_it_does_not_hold_stays_a_risk(line: str) -> None:
+    assert "host_escape_risk" in classes(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("pkill -f vite", {"own_processes": False}),
+        ("ls ~/.ssh", {"project": b""}),
+        ("ls ~/.ssh", {"shown": (b"/home/dev/.ssh/config",)}),
+        ("ls ~/.ssh", {"shown": (b"/home/dev",)}),
+        ("cat ~/.ssh/x", {"shown": (b"/home/dev/.ssh",)}),
+        ("ls /var/run/docker.sock", {"shown": (b"/run/docker.sock",)}),
+        ("docker ps", {"no_sockets": False}),
+        ("systemctl status x", {"no_sockets": False}),
+        ("kubectl get pods", {"no_accounts": False}),
+        ("ip addr", {"no_privileges": False}),
+        ("gpg --verify x", {"shown": (b"/home/dev/.gnupg",)}),
+        ("gpg --verify x", {"no_sockets": False}),
+    ],
+)
+def test_each_aim_needs_its_own_protection(line: str, lost: dict[str, object]) -> None:
+    assert "host_escape_risk" not in classes(line)
+    assert "host_escape_risk" in classes(line, LEVEL_1._replace(**lost))  # type: ignore[arg-type]
+
+
+def test_the_reason_names_the_protection() -> None:
+    found, relies = at_level(classify_words([b"pkill", b"-f", b"vite"]), LEVEL_1)
+    assert relies
+    assert decide(found, CommandPolicy()).reason == (
+        "pkill -f vite: sends signals to processes; its own processes only: the sandbox has a pid namespace of its own"
+    )
+    assert at_level(classify_words([b"sudo", b"ls"]), LEVEL_1)[1] is False
+
+
+def test_the_classes_of_the_words_do_not_depend_on_the_level() -> None:
+    assert classify_words([b"kill", b"42"]).classes == ("host_escape_risk",)
+
+
+def test_a_rule_by_pattern_counts_as_before() -> None:
+    rule = CommandRule(((b"pkill",),), "require_approval", "policy.yaml:3")
+    found, _relies = at_level(classify_words([b"pkill", b"-f", b"vite"]), LEVEL_1)
+    assert decide(found, CommandPolicy(rules=(rule,))).action == "require_approval"
+
+
+def test_a_rule_of_the_milder_class_counts() -> None:
+    found, _relies = at_level(classify_words([b"kill", b"42"]), LEVEL_1)
+    assert decide(found, CommandPolicy((ClassRule("mutating", "deny", "x:1"),))).action == "deny"
+
+
+def test_a_class_rule_of_a_file_is_known() -> None:
+    assert not has_rule(CommandPolicy(), "host_escape_risk")
+    assert has_rule(CommandPolicy((ClassRule("host_escape_risk", "require_approval", "x:1"),)), "host_escape_risk")

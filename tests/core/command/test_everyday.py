@@ -1,0 +1,89 @@
+"""Everyday lines: how often an agent is asked about, and gets a checkpoint, without need (tests/core/everyday.txt)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from mudroom.core.command.policy import CommandPolicy, decide
+from mudroom.core.command.program.aim import at_level
+from mudroom.core.command.program.classification import classify_line
+from mudroom.core.command.protection import NO_PROTECTIONS, Protections
+from mudroom.core.command.verdict import Action
+
+Wanted = Literal["allow", "checkpoint", "ask"]
+ORDER: tuple[Wanted, ...] = ("allow", "checkpoint", "ask")
+OF_ACTION: dict[Action, Wanted] = {
+    "allow": "allow",
+    "allow_with_checkpoint": "checkpoint",
+    "require_approval": "ask",
+    "deny": "ask",
+}
+HOME = b"/home/dev"
+PROJECT = HOME + b"/shop"
+LEVEL_1 = Protections(
+    project=PROJECT,
+    home=HOME,
+    private=(HOME, b"/tmp", b"/run", b"/var/tmp", b"/dev/shm"),
+    shown=(PROJECT, HOME + b"/.cache", HOME + b"/.npm", HOME + b"/.local/bin", HOME + b"/.gitconfig"),
+    own_processes=True,
+    no_privileges=True,
+    no_sockets=True,
+    no_accounts=True,
+)
+"""As ``session/confinement/protections.py`` finds them for a user with a few toolchains and nothing else in the home."""
+LEAST_SHAPES, LEAST_LINES = 1175, 5000
+MOST_ASKED, MOST_NEEDLESSLY_ASKED, MOST_NEEDLESS_CHECKPOINTS = 208, 36, 560
+"""Lines of the corpus. These may only fall."""
+ASKED_WITHOUT_A_SANDBOX = 582
+
+
+class EverydayLine(NamedTuple):
+    wanted: Wanted
+    shape: str
+    line: str
+
+
+def corpus() -> list[EverydayLine]:
+    rows: list[EverydayLine] = []
+    wanted, shape = "allow", ""
+    for row in (Path(__file__).parents[1] / "everyday.txt").read_text(encoding="utf-8").splitlines():
+        head, colon, text = row.partition(": ")
+        if colon and head in ("# allow", "# checkpoint", "# ask"):
+            wanted, shape = head[2:], text
+        elif not row.startswith("#"):
+            rows.append(EverydayLine(wanted, shape, row))  # type: ignore[arg-type]
+    return rows
+
+
+def actions(rows: list[EverydayLine], protections: Protections) -> list[Wanted]:
+    found = []
+    for row in rows:
+        classified = classify_line(row.line.replace("␤", "\n").encode(), PROJECT, PROJECT)
+        found.append(OF_ACTION[decide(at_level(classified, protections)[0], CommandPolicy()).action])
+    return found
+
+
+def test_everyday_lines_are_seldom_asked_about() -> None:
+    rows = corpus()
+    assert len({row.line for row in rows}) == len(rows) >= LEAST_LINES
+    assert len({row.shape for row in rows}) >= LEAST_SHAPES
+    found = actions(rows, LEVEL_1)
+    too_mild = [row for row, action in zip(rows, found, strict=True) if ORDER.index(action) < ORDER.index(row.wanted)]
+    assert too_mild == []
+    asked = [row for row, action in zip(rows, found, strict=True) if action == "ask"]
+    needless = [row for row in asked if row.wanted != "ask"]
+    checkpoints = [
+        row for row, action in zip(rows, found, strict=True) if (action, row.wanted) == ("checkpoint", "allow")
+    ]
+    figures = f"{len(asked)} of {len(rows)} asked ({len(asked) / len(rows):.1%}), {len(needless)} without need, " + (
+        f"{len(checkpoints)} checkpoints without need; the shapes: {Counter(row.shape for row in needless)}"
+    )
+    counts = (len(asked), len(needless), len(checkpoints))
+    assert counts == (MOST_ASKED, MOST_NEEDLESSLY_ASKED, MOST_NEEDLESS_CHECKPOINTS), figures
+
+
+def test_without_a_sandbox_all_of_it_is_asked_about() -> None:
+    """The protections are the only reason: without them the same lines get the classes of their words."""
+    assert actions(corpus(), NO_PROTECTIONS).count("ask") == ASKED_WITHOUT_A_SANDBOX
