@@ -18,6 +18,7 @@ from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
+from mudroom.errors import MudroomError
 from mudroom.policy import private_file
 from mudroom.typing import Any
 
@@ -87,6 +88,7 @@ def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
 def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], began: int) -> None:
     """Store the settings. ``stamps``: of all source files. ``began``: time in nanoseconds before the first was read; if
     a file has changed since, or just before, no entry is stored. An entry that cannot be written is ignored."""
+    from mudroom.stage.private_directory import make_private, require_private
     from mudroom.stage.stamp import is_settled
 
     stamp_rows = list(stamps)
@@ -97,12 +99,13 @@ def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tu
     data = marshal.dumps((key, stamp_rows, body))
     beside = path + b".%d" % os.getpid()
     try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        require_private(os.path.dirname(os.path.dirname(path)))
+        make_private(os.path.dirname(path))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(beside, flags, 0o600), "wb") as stream:
             stream.write(_checked(data))
         os.rename(beside, path)
-    except OSError:
+    except (OSError, MudroomError):  # opening the vault names what is wrong with the state directory
         return
 
 

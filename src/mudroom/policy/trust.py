@@ -193,7 +193,10 @@ def _edit_record(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
 def _lock(path: bytes) -> Iterator[None]:
     import fcntl
 
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    from mudroom.stage.private_directory import make_private, require_private
+
+    require_private(os.path.dirname(os.path.dirname(path)))
+    make_private(os.path.dirname(path))
     lock = os.open(path + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

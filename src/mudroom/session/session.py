@@ -37,7 +37,7 @@ from mudroom.session.sandboxes import Sandboxes
 from mudroom.stage.views.preflight import check_project
 from mudroom.typing import TYPE_CHECKING, Any
 from mudroom.vault.forks.collection import Progress
-from mudroom.vault.store.store import Later, Vault, open_vault
+from mudroom.vault.store.store import Later, Vault, open_vault, require_private_state
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -162,6 +162,7 @@ class Session:
         platform without a sandbox."""
         options["platform"] = options.get("platform") or platform_here(sys.platform)
         real, real_home, real_state = require_project(project, state, home, options["platform"])
+        require_private_state(state)
         return cls(open_vault(real_state, real), home=real_home, environ=environ, **options)
 
     def __enter__(self) -> Session:

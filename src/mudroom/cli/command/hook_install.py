@@ -40,6 +40,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.session import require_project
+from mudroom.stage.private_directory import make_private, require_private
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.store import vault_path
 
@@ -301,7 +302,9 @@ def _remember(setup: HookSetup, record: Mapping[str, Any], changes: Sequence[_Ch
         files[change.path] = {"original": original, "installed": change.after}
     text = json.dumps({"agent": setup.agent, "fork": setup.fork, "tools": setup.tools, "files": files}, indent=1)
     path = f"{setup.own}/record.json"
-    os.makedirs(setup.own, mode=0o700, exist_ok=True)
+    own = os.fsencode(setup.own)
+    require_private(os.path.dirname(os.path.dirname(own)))
+    make_private(own)
     _write(_Change(path, "", (OwnFile(path, "", 0o600),), None, text))
     os.chmod(path, 0o600)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 
 from mudroom.cli.project_session import project_of, settings_of
@@ -12,6 +11,7 @@ from mudroom.core.settings import EngineChoice
 from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
+from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if args.table:
         return _table(context)
     place = places(context.environ)
-    os.makedirs(place.state, mode=0o700, exist_ok=True)
+    require_private(place.state)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
         findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
     if context.as_json:

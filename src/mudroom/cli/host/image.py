@@ -15,6 +15,7 @@ from mudroom.core.confinement.image_recipe import KINDS, Recipe, split_names
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.session.images import MadeImage, listed, make, remove
+from mudroom.stage.private_directory import require_private
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _build(args: argparse.Namespace, context: Context) -> int:
+    state = places(context.environ).state
+    require_private(state)
     recipe = Recipe(
         args.kind or _kind(args),
         args.name or "",
@@ -87,7 +90,7 @@ def _build(args: argparse.Namespace, context: Context) -> int:
     )
     image = make(
         recipe,
-        state=os.path.realpath(places(context.environ).state),
+        state=os.path.realpath(state),
         environ=context.environ,
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         progress=context.terminal.progress,

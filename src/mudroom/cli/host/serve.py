@@ -66,10 +66,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
+    from mudroom.stage.private_directory import require_private
     from mudroom.web.server.cookie_key import CookieKey
     from mudroom.web.server.registry import ServerRegistry
 
-    directory = os.path.realpath(places(context.environ).state) + b"/serve"
+    state = places(context.environ).state
+    require_private(state)
+    directory = os.path.realpath(state) + b"/serve"
     registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
         key.renew()

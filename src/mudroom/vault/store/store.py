@@ -349,6 +349,19 @@ def project_of(vault: bytes) -> bytes:
         return b""
 
 
+def require_private_state(state: bytes) -> None:
+    """Make the state directory if it is missing, and close it to other users: one call of lstat(2) where nothing is to
+    be done. Raise MudroomError as ``stage/private_directory.py`` says."""
+    try:
+        info = os.lstat(state)
+    except OSError:
+        info = None
+    if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != os.geteuid():
+        from mudroom.stage.private_directory import require_private
+
+        require_private(state)
+
+
 def vault_path(state: bytes, project: bytes) -> bytes:
     """Return the path of a project's vault: a readable name with a hash of the project's path."""
     digest = blake2b(project, digest_size=6).hexdigest().encode()
@@ -416,12 +429,13 @@ def _unable(vault: bytes, what: str) -> MudroomError:
 
 
 def _make_vault(path: bytes, project: bytes) -> Vault:
+    from mudroom.stage.private_directory import make_private
     from mudroom.vault.sync import sync_directory
 
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_private(path)
         for name in _DIRECTORIES:
-            os.makedirs(path + b"/" + name, mode=0o700, exist_ok=True)
+            make_private(path + b"/" + name)
         _require_ability(path)
         note(path)
         # format last: it marks the vault as complete, also after a power loss

@@ -1,0 +1,340 @@
+"""Secrets by their place in a command: options and arguments that programs take passwords in, and what is piped into
+a program that reads one. Pure.
+
+The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command, ``find_in_line``
+on a line of shell, in which it finds the simple commands; it is no parser of the shell: what it takes for a word may be
+a word more or less, and only what it hides depends on that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+from mudroom.core.text.regex import regex
+from mudroom.typing import NamedTuple
+
+_OPTIONS_OF = """
+curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie --pass -E@user
+wget wget2                        --password --http-password --ftp-password --proxy-password
+http https                        -a+@user --auth@user
+xh xhs                            -a+@user --auth@user
+lftp                              -u+@comma
+ncftp ncftpget ncftpput           -p
+sshpass                           -p+
+plink pscp psftp putty            -pw
+redis-cli valkey-cli keydb-cli    -a --pass
+mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh mariadb mariadb-dump mariadb-admin   -p*
+mongo mongosh mongodump mongorestore mongoexport mongoimport   -p+
+sqlcmd bcp osql isql go-sqlcmd    -P+
+cqlsh clickhouse-client influx    -p -password
+psqlodbc tsql                     -P+
+ldapsearch ldapmodify ldapadd ldapdelete ldappasswd ldapwhoami ldapcompare   -w+ -s
+smbclient rpcclient smbget net    -U+@percent --user@percent
+smbmap crackmapexec nxc           -p
+snmpget snmpwalk snmpset snmpbulkwalk snmpgetnext snmptable   -c+ -A -X
+ipmitool                          -P
+rdesktop                          -p+
+xfreerdp xfreerdp3 wlfreerdp      /p:*
+zip unzip zipcloak                -P+
+7z 7za 7zr 7zz                    -p*
+rar unrar                         -p* -hp*
+keytool jarsigner apksigner       -storepass -keypass -srcstorepass -deststorepass -srckeypass -destkeypass
+mosquitto_pub mosquitto_sub mosquitto_rr   -P
+mqttx                             -P
+useradd usermod groupmod groupadd   -p+
+gpg gpg2                          --passphrase
+security                          -w -p
+svn                               --password
+hg                                --password
+ansible ansible-playbook          --become-password
+vncviewer xtightvncviewer         -password
+openvpn-pass                      -p
+docker/login podman/login nerdctl/login buildah/login skopeo/login helm/login oras/login crane/login regctl/login   -p+
+az/login oc/login cf/login ibmcloud/login bx/login astro/login   -p+ --apikey -a@cf
+gh/secret gh/variable             -b --body
+gh/login glab/login               -t
+aws/put-parameter                 --value
+aws/create-secret aws/put-secret-value aws/update-secret   --secret-string
+az/keyvault                       --value
+doppler/login doppler/configure   -t
+sentry-cli                        --auth-token
+twine                             -p
+poetry                            -p
+pulumi/set                        --secret
+"""
+"""Programs, of which a name behind a slash is a subcommand, and their options. A word follows the option; with ``+`` it
+may be attached, with ``*`` it must be. Behind ``@``: the part of the value that is secret, if not all of it."""
+
+_ARGUMENTS = """
+vault/login                       1
+wpa_passphrase                    2
+mkpasswd                          1
+rabbitmqctl/add_user              2
+rabbitmqctl/change_password       2
+rabbitmqctl/authenticate_user     2
+net/user                          2
+smbclient                         2
+pdbedit/set-password              1
+sqlplus                           1@slash
+sqlldr                            1@slash
+expdp                             1@slash
+impdp                             1@slash
+rman/target                       1@slash
+htpasswd/-b                       -1
+htpasswd/-nb                      -1
+htpasswd/-bc                      -1
+htpasswd/-nbB                     -1
+htpasswd/-bB                      -1
+htpasswd/-nbm                     -1
+openssl/passwd                    1
+pm2/link                          1
+nmcli/password                    1
+nmcli/wifi-sec.psk                1
+nmcli/802-11-wireless-security.psk  1
+iwconfig/key                      1
+credential/password               1
+"""
+"""Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the last."""
+
+_ASSIGNING = """
+fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
+kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set
+"""
+"""Programs whose arguments of the form ``NAME=VALUE`` have a secret value, whatever the name."""
+
+_READING = """
+sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--password-stdin buildah/--password-stdin
+skopeo/--password-stdin helm/--password-stdin oras/--password-stdin crane/--password-stdin regctl/--pass-stdin
+gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit su cryptsetup gpg/--passphrase-fd
+gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
+secret-tool/store docker/secret podman/secret sshpass npm/login ssh-add gocryptfs restic borg mount.cifs age/-p
+"""
+"""Programs, with a word of theirs, that read a secret from their standard input."""
+
+_FIRST = 8
+"""Words in which a program is looked for: others may stand before it, as sudo, env and timeout do."""
+_TOKEN = regex(
+    r"(?s)(?P<space>(?:[ \t\r]|\\\n)+)|(?P<end>\|[|&]?|&&?|;+|\n|[()])|(?P<here><<<)|(?P<redirect>\d?[<>]{1,2}&?)"
+    r"|(?P<word>(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|['\"\\])+)|(?P<other>.)"
+)
+"""Tokens of a line of shell."""
+
+
+class Secret(NamedTuple):
+    """Characters of a word that are secret."""
+
+    word: int
+    start: int
+    end: int
+
+
+class _Option(NamedTuple):
+    name: str
+    way: str
+    """Part of the value that is secret."""
+    apart: bool
+    """Whether the value may be the next word."""
+    attached: bool
+
+
+@functools.cache
+def _options() -> dict[str, list[tuple[str, tuple[_Option, ...]]]]:
+    """Return the options by program, with the subcommand that they need."""
+    table: dict[str, list[tuple[str, tuple[_Option, ...]]]] = {}
+    for line in _OPTIONS_OF.splitlines():
+        fields = line.split()
+        options = tuple(_option(field) for field in fields if field.startswith(("-", "/")))
+        for field in fields:
+            if not field.startswith(("-", "/")):
+                program, _slash, needed = field.partition("/")
+                table.setdefault(program, []).append((needed, options))
+    return table
+
+
+def _option(field: str) -> _Option:
+    name, _at, way = field.partition("@")
+    bare = name.rstrip("+*")
+    return _Option(bare, way or "all", not name.endswith("*"), name.endswith(("+", "*")))
+
+
+@functools.cache
+def _arguments() -> dict[str, list[tuple[str, int, str]]]:
+    table: dict[str, list[tuple[str, int, str]]] = {}
+    for line in _ARGUMENTS.splitlines():
+        if line:
+            place, field = line.split()
+            program, _slash, keyword = place.partition("/")
+            number, _at, way = field.partition("@")
+            table.setdefault(program, []).append((keyword, int(number), way or "all"))
+    return table
+
+
+@functools.cache
+def _pairs(text: str) -> dict[str, list[str]]:
+    table: dict[str, list[str]] = {}
+    for field in text.split():
+        program, _slash, word = field.partition("/")
+        table.setdefault(program, []).append(word)
+    return table
+
+
+@functools.cache
+def programs() -> frozenset[str]:
+    """Return the names of all programs in the tables."""
+    return frozenset((*_options(), *_arguments(), *_pairs(_ASSIGNING), *_pairs(_READING)))
+
+
+def find_in_words(words: Sequence[str]) -> list[Secret]:
+    """Return the secrets in the words of one command."""
+    found: list[Secret] = []
+    for index, word in enumerate(words[:_FIRST]):
+        program = word.rpartition("/")[2]
+        if program in programs():
+            rest = words[index + 1 :]
+            for secret in (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest)):
+                found.append(secret._replace(word=secret.word + index + 1))
+    return found
+
+
+def _of_options(program: str, words: Sequence[str]) -> Iterator[Secret]:
+    for needed, options in _options().get(program, ()):
+        if needed and needed not in words:
+            continue
+        for index, word in enumerate(words):
+            for option in options:
+                if option.apart and word == option.name and index + 1 < len(words):
+                    yield from _part(index + 1, words[index + 1], 0, option.way)
+                elif word.startswith(option.name + "="):
+                    yield from _part(index, word, len(option.name) + 1, option.way)
+                elif option.attached and word.startswith(option.name) and len(word) > len(option.name):
+                    yield from _part(index, word, len(option.name), option.way)
+
+
+def _of_arguments(program: str, words: Sequence[str]) -> Iterator[Secret]:
+    for keyword, number, way in _arguments().get(program, ()):
+        if keyword and keyword not in words:
+            continue
+        start = words.index(keyword) + 1 if keyword and number > 0 else 0
+        plain = [index for index in range(start, len(words)) if not words[index].startswith("-")]
+        if len(plain) >= abs(number):
+            index = plain[number - 1 if number > 0 else number]
+            if not words[index].startswith("$"):
+                yield from _part(index, words[index], 0, way)
+
+
+def _assigned(program: str, words: Sequence[str]) -> Iterator[Secret]:
+    wanted = _pairs(_ASSIGNING).get(program)
+    if wanted is None or not any(word.partition("=")[0] in wanted for word in words):
+        return
+    for index, word in enumerate(words):
+        name, sign, value = word.removeprefix("--from-literal=").partition("=")
+        if sign and value and not name.startswith("-") and not value.startswith(("$", "@")):
+            yield Secret(index, len(word) - len(value), len(word))
+
+
+_SEPARATORS = {"user": ":", "cookie": "=", "percent": "%", "comma": ",", "slash": "/"}
+
+
+def _part(index: int, word: str, start: int, way: str) -> Iterator[Secret]:
+    """Yield the secret part of a value that begins at ``start``."""
+    end = len(word)
+    quote = word[start : start + 1]
+    if quote in ("'", '"') and end - start > 1 and word[-1] == quote:  # a word of a line, as it is written
+        start, end = start + 1, end - 1
+    elif word[:1] in ("'", '"') and end > 1 and word[-1] == word[0] and start:
+        end -= 1
+    separator = _SEPARATORS.get(way, "")
+    if separator:
+        at = word.find(separator, start, end)
+        start = at + 1 if at >= 0 else end
+    value = word[start:end]
+    if way == "slash" and "@" in value:
+        end = start + value.rindex("@")
+    if start < end and not value.startswith(("$", "`")) and (start or not value.startswith("-")):
+        yield Secret(index, start, end)
+
+
+# --- a line of shell ---
+
+
+class _Word(NamedTuple):
+    text: str
+    start: int
+    is_input: bool
+    """Whether it is a here string."""
+
+
+def find_in_line(line: str) -> list[tuple[int, int]]:
+    """Return the secrets in a line of shell, as positions in it."""
+    found: list[tuple[int, int]] = []
+    before: list[_Word] = []
+    for words, piped in _commands(line):
+        texts = [word.text for word in words]
+        found += [
+            (words[secret.word].start + secret.start, words[secret.word].start + secret.end)
+            for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)])
+        ]
+        reader = _reader([_bare(text) for text in texts])
+        if reader:
+            inputs = [word for word in words if word.is_input]
+            for word in inputs or (_written(before) if piped else []):
+                found += [
+                    (word.start + secret.start, word.start + secret.end)
+                    for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all")
+                ]
+        before = words
+    return found
+
+
+def _bare(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] in "'\"" and word[-1] == word[0] else word
+
+
+def _commands(line: str) -> Iterator[tuple[list[_Word], bool]]:
+    """Yield the words of each simple command, and whether it reads what the one before writes."""
+    words: list[_Word] = []
+    piped = is_input = False
+    for match in _TOKEN.finditer(line):
+        if match["word"] is not None:
+            words.append(_Word(match["word"], match.start(), is_input))
+            is_input = False
+        elif match["here"] is not None:
+            is_input = True
+        elif match["end"] is not None:
+            if words:
+                yield words, piped
+            piped = match["end"] in ("|", "|&") and bool(words)
+            words, is_input = [], False
+    if words:
+        yield words, piped
+
+
+def _reader(words: Sequence[str]) -> str:
+    """Return the program of a command that reads a secret from its standard input; empty if it reads none."""
+    table = _pairs(_READING)
+    for index, word in enumerate(words[:_FIRST]):
+        program = word.rpartition("/")[2]
+        for needed in table.get(program, ()):
+            if not needed or needed in words or (needed == "-S" and _has_letter(words[index + 1 :], "S")):
+                return program
+    return ""
+
+
+def _has_letter(words: Sequence[str], letter: str) -> bool:
+    """Return whether a cluster of short options before the first argument has a letter."""
+    for word in words:
+        if not word.startswith("-"):
+            return False
+        if letter in word and not word.startswith("--"):
+            return True
+    return False
+
+
+def _written(words: Sequence[_Word]) -> list[_Word]:
+    """Return the words that echo or printf writes."""
+    if not words or _bare(words[0].text).rpartition("/")[2] not in ("echo", "printf"):
+        return []
+    plain = [word for word in words[1:] if not word.text.startswith("-")]
+    is_format = words[0].text.endswith("printf") and len(plain) > 1
+    return plain[is_format:]

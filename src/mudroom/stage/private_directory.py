@@ -1,0 +1,100 @@
+"""The state directory: its user's alone, from its root.
+
+Rules of this file:
+1. A missing directory, and each missing one above it, is made with mode 0700: mkdir(2) gives no more at any moment, and
+   a umask only takes away. The XDG Base Directory Specification asks for 0700, too.
+2. A directory of this user that others may enter is closed to them if it is empty, or if it has no other names than
+   mudroom's own. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, its mode stays.
+3. A directory of another user is refused, and so is a symbolic link: its target may be replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, UsageError
+
+PRIVATE = 0o700
+_OTHERS = 0o077
+_NAMES = frozenset(
+    b"agents compiled doors engines hooks images keeper lost+found runtime serve trust variables vaults".split()
+)
+"""Names in a state directory. mkfs makes ``lost+found`` in the root of a volume."""
+_PREFIXES = (b"doctor-",)
+_O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def require_private(state: bytes) -> None:
+    """Make the state directory if it is missing, and close it to other users.
+
+    Raise UsageError if it may not be this user's alone, MudroomError if it cannot be made or closed.
+    """
+    state = state.rstrip(b"/") or b"/"
+    try:
+        try:
+            info = os.lstat(state)
+        except FileNotFoundError:
+            make_private(state)
+            info = os.lstat(state)
+        if not stat.S_ISDIR(info.st_mode) or info.st_mode & _OTHERS or info.st_uid != os.geteuid():
+            _close(state, info)
+    except OSError as error:
+        hint = "set MUDROOM_STATE to a directory you may write to"
+        raise MudroomError(f"the state directory {show(state)} cannot be used: {error.strerror}", hint) from error
+
+
+def make_private(path: bytes) -> None:
+    """Make a directory, and each missing one above it. Raise OSError, and UsageError if the umask takes this user's own
+    rights; no directory is made then."""
+    above = os.path.dirname(path)
+    if above != path and not os.path.lexists(above):
+        make_private(above)
+    try:
+        os.mkdir(path, PRIVATE)
+    except FileExistsError:
+        return  # another process made it at the same time; or it is no directory, which its user finds
+    mode = stat.S_IMODE(os.lstat(path).st_mode)
+    if mode & PRIVATE != PRIVATE:
+        os.rmdir(path)
+        raise without_own_rights(PRIVATE & ~mode)
+
+
+def without_own_rights(mask: int) -> UsageError:
+    """Return the error about a umask that takes the user's own rights to new files."""
+    return UsageError(f"the umask {mask:04o} takes your own rights to new files", "umask 077 leaves them")
+
+
+def _close(state: bytes, info: os.stat_result) -> None:
+    name = f"the state directory {show(state)}"
+    if stat.S_ISLNK(info.st_mode):
+        raise UsageError(
+            f"{name} is a symbolic link", f"MUDROOM_STATE={show(os.path.realpath(state))} names its target"
+        )
+    if not stat.S_ISDIR(info.st_mode):
+        raise UsageError(f"{name} is not a directory", "set MUDROOM_STATE to a directory of your own")
+    if info.st_uid != os.geteuid():
+        raise UsageError(
+            f"{name} belongs to another user (uid {info.st_uid})", "set MUDROOM_STATE to a directory of your own"
+        )
+    opened = os.open(state, _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not os.path.samestat(os.fstat(opened), info):
+            raise UsageError(f"{name} is being replaced", "run the command again")
+        foreign = [entry for entry in os.listdir(state) if entry not in _NAMES and not entry.startswith(_PREFIXES)]
+        if foreign or info.st_mode & stat.S_ISVTX:
+            held = f"holds {show(min(foreign))}, which is not mudroom's" if foreign else "it is meant for all of them"
+            raise UsageError(
+                f"{name} is open to other users (mode {stat.S_IMODE(info.st_mode):04o}), and {held}",
+                f"MUDROOM_STATE={show(os.path.join(state, b'mudroom'))} is made for you alone",
+            )
+        place = b"/proc/self/fd/%d" % opened
+        os.chmod(place if os.path.exists(place) else state, PRIVATE)  # fchmod(2) refuses O_PATH
+        if os.fstat(opened).st_mode & _OTHERS:
+            raise MudroomError(
+                f"{show(state)} is on a file system that does not keep permissions",
+                "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
+            )
+    finally:
+        os.close(opened)
