@@ -319,6 +319,25 @@ def test_a_proxy_that_cannot_be_one_is_said_so(street: Street, monkeypatch: pyte
         assert [note for note in result.notes if "the proxy of this machine" in note], result.notes
 
 
+HAMMER = """
+import socket, sys
+for _ in range(int(sys.argv[2])):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1].rpartition(":")[2]))) as client:
+        client.sendall(b"CONNECT bank.example:443 HTTP/1.1\\r\\nHost: bank.example:443\\r\\n\\r\\n")
+        assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
+"""
+
+
+def test_a_command_that_is_refused_again_and_again_is_one_event(street: Street) -> None:
+    script = f"import os, sys; sys.argv[1:] = [os.environ['http_proxy'], '300']{HAMMER}"
+    with street.session() as session:
+        result = session.run([sys.executable.encode(), b"-c", script.encode()])
+        assert (result.exit_code, [denial.times for denial in result.denials]) == (0, [300]), result
+        (flow,) = flows(session)
+        assert (flow["host"], flow["verdict"], flow["repeats"]) == ("bank.example", "deny", 299)
+        assert session.vault.journal.verify() is None
+
+
 def test_flows_as_denials() -> None:
     from mudroom.session import refused_hosts
 
@@ -326,9 +345,9 @@ def test_flows_as_denials() -> None:
         return Flow(0, "connect", host, port, verdict, "", "no rule names it")
 
     twice = [flow("a", 443, "deny"), flow("b", 443, "allow"), flow("a", 443, "deny")]
-    found = refused_hosts([*twice, flow("c", 0, "deny")])
+    found = refused_hosts([*twice, flow("a", 443, "deny")._replace(repeats=5), flow("c", 0, "deny")])
     assert found == [
-        Denial("network", b"a:443", "no rule names it", 2),
+        Denial("network", b"a:443", "no rule names it", 8),
         Denial("network", b"c", "no rule names it"),
     ]
 

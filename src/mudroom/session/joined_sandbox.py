@@ -98,7 +98,7 @@ class JoinedSandbox:
         self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone, waiting=self._forks.waiting))
         self.require_same()
         outcome.notes += order.grant.notes
-        before = len(standing.flows())
+        before = standing.flows()
         with self._relay(order) as relay:
             descriptors = relay.descriptors if relay is not None else order.stdio[:3]
             own = relay.own if relay is not None else ()
@@ -107,7 +107,11 @@ class JoinedSandbox:
                 ended, timed_out = self._attend(order, outcome, output, relay)
             note_failures(output, outcome)
         limits = reached_beside(order, ended, timed_out=timed_out, output=output)
-        outcome.flows = tuple(standing.flows()[before:])
+        now = standing.flows()
+        if now:
+            from mudroom.core.network.flow_log import flows_since
+
+            outcome.flows = tuple(flows_since(before, now))
         return CommandEnd(ended, timed_out, output, limits, None, outcome.flows)
 
     @contextmanager

@@ -528,13 +528,14 @@ def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outco
         return ()
     keeper.close()
     outcome.notes += keeper.notes
-    if not keeper.flows:
+    flows = keeper.flows()
+    if not flows:
         return ()
     from mudroom.core.network.flow import flow_to_json
 
-    events = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
+    events = [("flow", fork.name, flow_to_json(flow)) for flow in flows]
     try:
         forks.vault.journal.append_all(events, time=forks.clock())
     except MudroomError as error:
         outcome.unwritten = error
-    return tuple(keeper.flows)
+    return tuple(flows)

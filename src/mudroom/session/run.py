@@ -168,7 +168,7 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
         if flow.verdict == "deny":
             host = f"[{flow.host}]" if ":" in flow.host else flow.host
             key = (f"{host}:{flow.port}" if flow.port else flow.host, flow.reason)
-            times[key] = times.get(key, 0) + 1
+            times[key] = times.get(key, 0) + 1 + flow.repeats
     return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
 
 

@@ -361,6 +361,12 @@ def test_log(cli: Cli) -> None:
     assert set(rows(cli("net", "log", "--json"))[0]) == {"number", "fork", *Flow._fields}
 
 
+def test_repeats_are_told_with_their_number(cli: Cli) -> None:
+    journal(cli, ("a", DENIED._replace(repeats=9_999, seconds=150.2)))
+    assert cli("net", "log").stdout.endswith("no rule names it  10,000 times in 150 s\n")
+    assert rows(cli("net", "log", "--json"))[0]["repeats"] == 9_999
+
+
 def test_the_journal_tells_flows_in_the_same_words(cli: Cli) -> None:
     journal(cli, ("a", DENIED._replace(way="dns", port=0)))
     cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=DENIED.started)

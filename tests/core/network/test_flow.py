@@ -18,7 +18,8 @@ def test_a_flow_and_back() -> None:
     full = FLOW._replace(
         address="8.8.8.8", method="GET", path="/x", status=200, sent=120, received=4096, seconds=0.25, error="reset"
     )
-    for flow in (FLOW, full, FLOW._replace(rule="", reason="", seconds=2.0, port=0, started=0)):
+    counted = FLOW._replace(verdict="deny", repeats=9)
+    for flow in (FLOW, full, counted, FLOW._replace(rule="", reason="", seconds=2.0, port=0, started=0)):
         data = json.loads(json.dumps(flow_to_json(flow)))
         assert flow_from_json(data) == flow
     inspected = full._replace(

@@ -208,6 +208,8 @@ def flow_text(flow: Flow) -> str:
         parts.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
     else:
         parts.append(printable(flow.reason))
+    if flow.repeats:
+        parts.append(f"{flow.repeats + 1:,} times in {flow.seconds:.0f} s")
     if flow.error:
         parts.append(printable(flow.error))
     return "  ".join(parts)

@@ -47,6 +47,9 @@ class Flow(NamedTuple):
     """The client's headers, if inspected: headers that are secret by their kind are left out, and credentials are
     placeholders."""
     response: Fields = ()
+    repeats: int = 0
+    """The number of further requests that were refused in the same way; they have no flows of their own. ``seconds`` is
+    then the time from the first to the end of the last."""
 
 
 class FlowQuestion(NamedTuple):
@@ -120,7 +123,7 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
 _FIELDS: dict[str, type] = {
     "started": int, "way": str, "host": str, "port": int, "verdict": str, "rule": str, "reason": str, "address": str,
     "method": str, "path": str, "status": int, "sent": int, "received": int, "seconds": float, "error": str,
-    "version": str,
+    "version": str, "repeats": int,
 }  # fmt: skip
 _HEADERS = ("request", "response")
 _CHOICES: dict[str, tuple[str, ...]] = {"way": get_args(Way), "verdict": ("allow", "deny")}

@@ -72,6 +72,8 @@ def _entry(flow: Flow) -> dict[str, Any]:
         "_rule": flow.rule,
         "_reason": flow.reason,
     }
+    if flow.repeats:
+        entry["_repeats"] = flow.repeats
     if flow.address:
         entry["serverIPAddress"] = flow.address
     if flow.error:

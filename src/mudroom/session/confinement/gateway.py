@@ -29,6 +29,7 @@ from mudroom.typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
+    from mudroom.core.network.flow_log import FlowLog
     from mudroom.core.network.fork_host import ForkDial
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
@@ -199,7 +200,8 @@ class Doorkeeper:
         """The command's user and network namespaces, in this order."""
         self._entrance = entrance
         self._door: Door | None = None
-        self.flows: list[Flow] = []
+        self._log: FlowLog | None = None
+        """None until there is a flow. Read by other threads, too (``FlowLog``)."""
         self.notes: list[str] = []
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
@@ -344,13 +346,24 @@ class Doorkeeper:
                 os.close(descriptor)
         self._listeners = [listener for listener in self._listeners if listener[0] not in kinds]
 
+    def flows(self) -> list[Flow]:
+        """Return the flows until now."""
+        return [] if self._log is None else self._log.flows()
+
+    def _keep(self, flow: Flow) -> None:
+        if self._log is None:
+            from mudroom.core.network.flow_log import FlowLog
+
+            self._log = FlowLog()
+        self._log.add(flow)
+
     def _hear(self, door: Door) -> None:
         from mudroom.core.network.flow import Flow
         from mudroom.core.network.fork_host import ForkDial
 
         for message in door.receive():
             if isinstance(message, Flow):
-                self.flows.append(message)
+                self._keep(message)
             elif isinstance(message, ForkDial):
                 self._dial(door, message)
             else:
@@ -486,7 +499,8 @@ class Doorkeeper:
             self._dials.pop()[1].close()
         if door is not None:
             try:
-                self.flows += door.shut(LAST_FLOWS)
+                for flow in door.shut(LAST_FLOWS):
+                    self._keep(flow)
             except MudroomError as error:
                 self.notes.append(f"the gate: {error}")
         while self._listeners:

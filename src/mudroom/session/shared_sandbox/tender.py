@@ -212,7 +212,7 @@ class SharedSandbox:
 
     def flows(self) -> list[Flow]:
         """Return the flows of all commands until now."""
-        return list(self.gate.flows) if self.gate is not None else []
+        return self.gate.flows() if self.gate is not None else []
 
     def join(
         self,

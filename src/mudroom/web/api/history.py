@@ -200,8 +200,9 @@ def _flow(event: Event) -> shape.FlowShape:
         return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", printable(error), 0, 0, printable(error))
     port, sent, received = (_bounded(number, 0, 1 << 53) for number in (flow.port, flow.sent, flow.received))
     rule, reason = printable(flow.rule), printable(flow.reason)
-    host, verdict = printable(flow.host), flow.verdict
-    return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, flow_text(flow))
+    host, verdict, times = printable(flow.host), flow.verdict, 1 + _bounded(flow.repeats, 0, 1 << 53)
+    line = flow_text(flow)
+    return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, line, times)
 
 
 _FORK = "/projects/{project}/forks/{fork}"

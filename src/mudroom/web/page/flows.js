@@ -19,7 +19,7 @@ export function Flows({ project, fork }) {
         <td class="dim small"><time datetime=${iso(one.time)}>${clock(one.time)}</time></td>
         <td><span class=${"tag " + (one.verdict === "allow" ? "intact" : "bad")}>${one.verdict === "allow" ? "allowed" : one.verdict === "deny" ? "refused" : one.verdict}</span></td>
         <td class="host"><span class="name mono">${one.host}${one.port ? `:${one.port}` : ""}</span></td>${!fork && html`<td class="dim small name">${one.fork}</td>`}
-        <td class="small why"><span class="name">${[one.reason, one.rule].filter(Boolean).join(" · ")}</span></td>
+        <td class="small why"><span class="name">${[one.times > 1 && `${one.times.toLocaleString("en")} times`, one.reason, one.rule].filter(Boolean).join(" · ")}</span></td>
         <td class="number small">${one.sent ? size(one.sent) : ""}</td><td class="number small">${one.received ? size(one.received) : ""}</td></tr>`)}</tbody></table></div>`}
     ${following !== null && following !== undefined && html`<p><button type="button" disabled=${busy} onClick=${more}>${busy ? "Looking…" : "Older ones"}</button></p>`}
   </section>`;

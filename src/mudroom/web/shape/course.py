@@ -198,6 +198,8 @@ class FlowShape(Struct):
     sent: int
     received: int
     line: str
+    times: int = 1
+    """More than 1: so many requests were refused in the same way."""
 
 
 class FlowsShape(Struct):
