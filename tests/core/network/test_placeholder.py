@@ -19,7 +19,6 @@ from mudroom.core.network.placeholder import (
     insert_credentials,
     make_placeholder,
     parse_credential,
-    restore_placeholders,
     with_value,
 )
 
@@ -152,10 +151,3 @@ def test_bodies_without_it_pass(one: Credential) -> None:
     for watch in (PlaceholderScan([one]), PlaceholderScan([])):
         for _ in range(100):
             watch.see(one.placeholder[:-1].encode())
-
-
-def test_what_a_server_sends_back_is_a_placeholder_again(one: Credential) -> None:
-    assert restore_placeholders([(b"x-you", b"are " + REAL.encode())], [one]) == [
-        (b"x-you", b"are " + one.placeholder.encode())
-    ]
-    assert restore_placeholders([(b"a", b"b")], []) == [(b"a", b"b")]

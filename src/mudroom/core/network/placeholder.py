@@ -20,6 +20,8 @@ from mudroom.typing import NamedTuple
 MARK = "mudroom"
 """Part of every placeholder, so that people can tell its origin."""
 SHORTEST = 40
+SHORTEST_VALUE = 8
+"""Characters of a real value."""
 _RANDOM = 20
 """Least number of random bytes in a placeholder."""
 _PREFIXES = (
@@ -100,6 +102,11 @@ def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credentia
     if not is_value(value):
         problem = "holds characters that a header cannot hold" if value else "is empty"
         raise ValueError(f"the credential {rule.name} {problem}")
+    if len(value) < SHORTEST_VALUE:
+        raise ValueError(
+            f"the credential {rule.name} is too short to be told from other text in a response: at least"
+            f" {SHORTEST_VALUE} characters"
+        )
     return Credential(rule.name, rule.host, rule.port, rule.header, make_placeholder(value, randomness), value)
 
 
@@ -214,21 +221,6 @@ class PlaceholderScan:
             if raw in text:
                 raise MisusedPlaceholder(f"the placeholder of {name} is in the body; the credential is for a header")
         self._tail = text[-self._keep :]
-
-
-def restore_placeholders(
-    fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]
-) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a response with placeholders instead of real values, in case a server echoes a
-    credential."""
-    if not credentials:
-        return list(fields)
-    replaced = []
-    for name, value in fields:
-        for credential in credentials:
-            value = value.replace(credential.value.encode(), credential.placeholder.encode())
-        replaced.append((name, value))
-    return replaced
 
 
 def _shown(text: str) -> str:

@@ -1,7 +1,8 @@
 """One HTTP/1 request and its response, through h11 on both sides.
 
 Rules of this file: no bytes are passed on unparsed. h11 reads the input and writes the output: framing, Host and
-hop-by-hop fields are the gate's own on either side. A truncated response is never made to look complete.
+hop-by-hop fields are the gate's own on either side. A truncated response is never made to look complete. Bytes for the
+client go through ``ResponseWriter``, and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import h11
 
 from mudroom.core.network.placeholder import MisusedPlaceholder
 from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.message_relay import relay_messages
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.relay import relay
+from mudroom.net.gate.response_writer import ResponseWriter
 from mudroom.net.gate.rewrite import Rewrite
-from mudroom.net.protocol.head import LIMIT, RequestHead, end_to_end
+from mudroom.net.protocol.head import RequestHead, end_to_end
 from mudroom.net.protocol.target import Target
 from mudroom.typing import NamedTuple
 
@@ -44,13 +47,15 @@ class Dialogue:
         self._rewrite = rewrite
         self._refusal: RefusedExchange | None = None
         """Set if the body was refused after the request had been let through."""
-        self._toward_client = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
+        must_search = rewrite.must_search(exchange)
+        self._answer = ResponseWriter(client, rewrite.sanitizer, must_search=must_search)
+        self._from_client = self._answer.connection
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 
     async def run(self) -> bool:
         """Pass the request and the response. Return whether another request may follow on the client's connection."""
-        self._toward_client.receive_data(self._head.raw)
-        self._toward_client.next_event()
+        self._from_client.receive_data(self._head.raw)
+        self._from_client.next_event()
         request = h11.Request(method=self._head.method, target=self._target.path, headers=self._fields())
         received = self._server.count
         await self._to_server(request)
@@ -71,13 +76,13 @@ class Dialogue:
 
     async def _may_continue(self, body: asyncio.Task[None]) -> bool:
         if body.done():
-            rest, _ = self._toward_client.trailing_data
+            rest, _ = self._from_client.trailing_data
             self._client.buffer[:0] = rest
         done = (h11.DONE, h11.DONE)
         server = self._toward_server
         if (server.our_state, server.their_state) != done or server.trailing_data[0]:
             self._server.end()
-        client = self._toward_client
+        client = self._from_client
         return body.done() and (client.our_state, client.their_state) == done
 
     def _fields(self) -> list[tuple[bytes, bytes]]:
@@ -95,11 +100,6 @@ class Dialogue:
             self._exchange.sent += len(data)
             await self._server.write(data)
 
-    async def _to_client(self, event: h11.Event) -> None:
-        data = self._toward_client.send(event)
-        if data:
-            await self._client.write(data)
-
     # --- the request's body ---
 
     async def _body(self) -> None:
@@ -115,13 +115,13 @@ class Dialogue:
     async def _pass_body(self) -> None:
         watch = self._rewrite.watch()
         while True:
-            event = self._toward_client.next_event()
+            event = self._from_client.next_event()
             if event is h11.NEED_DATA:
                 if not self._client.buffer and not await self._client.more():
                     self._exchange.error = "the client ended within a request"
                     self._server.cut()
                     return
-                self._toward_client.receive_data(self._client.take(len(self._client.buffer)))
+                self._from_client.receive_data(self._client.take(len(self._client.buffer)))
             elif isinstance(event, h11.Data):
                 if watch is not None:
                     watch.see(bytes(event.data))
@@ -144,15 +144,16 @@ class Dialogue:
                 if event.status_code == 101:
                     return await self._switch(event)
                 if self._head.minor:
-                    fields = end_to_end(event.headers.raw_items())
-                    await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
+                    await self._answer.informational(event.status_code, end_to_end(event.headers.raw_items()))
             elif isinstance(event, h11.Response):
+                fields = self._response_fields(event)
+                self._answer.check(fields)
                 self._exchange.status = event.status_code
-                await self._to_client(self._answer(event))
+                await self._answer.head(event.status_code, fields, event.reason)
             elif isinstance(event, h11.Data):
-                await self._to_client(h11.Data(data=event.data))
+                await self._answer.data(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                await self._to_client(h11.EndOfMessage())
+                await self._answer.end()
                 return False
             else:
                 raise PeerGone("the server ended without a response")
@@ -171,29 +172,32 @@ class Dialogue:
             raise PeerGone(server.error)
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
-    def _answer(self, event: h11.Response) -> h11.Response:
+    def _response_fields(self, event: h11.Response) -> list[tuple[bytes, bytes]]:
         fields = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
         chunked = any(name == b"transfer-encoding" for name, _value in event.headers)
         if chunked:
             fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]
             fields.append((b"Transfer-Encoding", b"chunked"))
-        return h11.Response(status_code=event.status_code, headers=fields, reason=event.reason)
+        return fields
 
     async def _switch(self, event: h11.InformationalResponse) -> bool:
         fields = dict(event.headers)
         if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
             raise PeerGone("the server switched to a protocol that nobody asked for")
+        answer = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
+        self._answer.check(answer)
         self._exchange.status = 101
-        headers = [*end_to_end(event.headers.raw_items()), (b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
-        head = [b"HTTP/1.1 101 Switching Protocols", *(b"%s: %s" % field for field in headers), b"", b""]
-        await self._client.write(b"\r\n".join(head))
+        await self._answer.switch(answer)
         return True
 
     async def _relay(self) -> None:
-        for peer, side in ((self._client, self._toward_client), (self._server, self._toward_server)):
+        for peer, side in ((self._client, self._from_client), (self._server, self._toward_server)):
             peer.buffer[:0] = side.trailing_data[0]
         before = self._client.count - len(self._client.buffer)
         try:
-            await relay(self._client, self._server)
+            if self._rewrite.sanitizer:
+                await relay_messages(self._client, self._server, self._rewrite.sanitizer)
+            else:
+                await relay(self._client, self._server)
         finally:
             self._exchange.sent += self._client.count - before

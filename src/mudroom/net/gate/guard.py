@@ -1,7 +1,8 @@
 """A door inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
 Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
-not read its messages, no new connection is served: a connection that could not be journalled is refused.
+not read its messages, no new connection is served: a connection that could not be journalled is refused. A flow leaves
+the gate without the values of credentials, whoever has written it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
 from mudroom.core.network.placeholder import Credential
+from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
@@ -59,6 +61,7 @@ class DoorGuard:
         self.rules: list[HostRule] = message.rules
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.inspection: Inspection | None = message.inspection
+        self.sanitizer = Sanitizer(self.credentials)
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
@@ -215,11 +218,14 @@ class DoorGuard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        self._send(wire.BeganMessage(number, flow))
+        self._send(wire.BeganMessage(number, self._clean(flow)))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        self._send(wire.EndedMessage(number, flow))
+        self._send(wire.EndedMessage(number, self._clean(flow)))
+
+    def _clean(self, flow: Flow) -> Flow:
+        return self.sanitizer.flow(flow) if self.sanitizer else flow
 
     def dropped(self, number: int) -> None:
         self._send(wire.DroppedMessage(number))

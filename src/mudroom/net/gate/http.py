@@ -17,6 +17,7 @@ from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
+from mudroom.net.gate.response_writer import Unsearchable, send_refusal
 from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.head import BadHead, RequestHead, end_to_end
@@ -46,7 +47,7 @@ async def serve_http(
     """Serve the requests of a client connection to its end. ``head``: the first request's head, if already read.
     ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP if not
     given."""
-    rewrite = rewrite or Rewrite(guard.credentials)
+    rewrite = rewrite or Rewrite(guard.credentials, guard.sanitizer)
     server = _RequestServer(client, guard, origin, link, rewrite)
     endpoint = (origin.host.text, origin.port) if origin else ("", 0)
     try:
@@ -54,7 +55,7 @@ async def serve_http(
             head = None
     except BadHead as error:
         Exchange(guard, rewrite.way, *endpoint).refuse(str(error))
-        await client.write(say.response(error.status, str(error)))
+        await send_refusal(client, guard.sanitizer, error.status, str(error))
     finally:
         server.close()
 
@@ -83,10 +84,10 @@ class _RequestServer:
         try:
             return await self._exchange(exchange, head, target)
         except RefusedExchange as refusal:
-            await self._client.write(say.response(403, say.denied(host, port, str(refusal))))
+            await self._refuse(403, say.denied(host, port, str(refusal)))
         except Unreachable as failure:
-            await self._client.write(say.response(failure.status, str(failure)))
-        except (PeerGone, h11.ProtocolError) as error:
+            await self._refuse(failure.status, str(failure))
+        except (PeerGone, Unsearchable, h11.ProtocolError) as error:
             await self._fail(exchange, str(error))
         finally:
             exchange.error = exchange.error or ("" if exchange.status else "it was cut")
@@ -100,7 +101,10 @@ class _RequestServer:
         if exchange.status or self._client.lost:
             self._client.cut()
         else:
-            await self._client.write(say.response(502, f"{exchange.host}: {exchange.error}"))
+            await self._refuse(502, f"{exchange.host}: {exchange.error}")
+
+    async def _refuse(self, status: int, text: str) -> None:
+        await send_refusal(self._client, self._guard.sanitizer, status, text)
 
     def close(self) -> None:
         if self._link is not None:

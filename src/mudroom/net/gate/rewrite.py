@@ -17,10 +17,25 @@ from mudroom.core.network.placeholder import (
     check_trailers,
     insert_credentials,
 )
+from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
 
 Fields = list[tuple[bytes, bytes]]
+
+_COMPRESSION = (b"accept-encoding", b"grpc-accept-encoding", b"sec-websocket-extensions", b"te")
+"""Headers by which a client offers to take compressed data (RFC 9110 12.5.3, gRPC over HTTP/2, RFC 7692, RFC 9110
+10.1.4)."""
+
+
+def without_compression(fields: Fields) -> Fields:
+    """Return a request's fields that ask for a response that can be searched."""
+    kept = [
+        (name, value)
+        for name, value in fields
+        if name.lower() not in _COMPRESSION or (name.lower() == b"te" and value.lower() == b"trailers")
+    ]
+    return [*kept, (b"accept-encoding", b"identity")]
 
 
 class Rewrite:
@@ -32,8 +47,14 @@ class Rewrite:
     opens_websockets = False
     """Whether a rule for some requests only may let a websocket through, judged by its request."""
 
-    def __init__(self, credentials: tuple[Credential, ...] = ()) -> None:
+    def __init__(self, credentials: tuple[Credential, ...], sanitizer: Sanitizer) -> None:
         self.credentials = credentials
+        self.sanitizer = sanitizer
+        """For all that goes to the client."""
+
+    def must_search(self, exchange: Exchange) -> bool:
+        """Return whether a response that cannot be searched is refused: a credential is for the host."""
+        return any(credential.host == exchange.host for credential in self.credentials)
 
     async def reach(self, exchange: Exchange) -> Peer:
         """Connect to the server. Raise Unreachable."""
@@ -44,11 +65,15 @@ class Rewrite:
         RefusedExchange."""
         if not self.credentials:
             return fields
+        return self._insert(exchange, path, fields, secure=False)
+
+    def _insert(self, exchange: Exchange, path: bytes, fields: Fields, *, secure: bool) -> Fields:
         try:
             check_path(path, self.credentials)
-            return insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=False)
+            fields = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=secure)
         except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
+        return without_compression(fields) if self.must_search(exchange) else fields
 
     def trailers(self, exchange: Exchange, fields: Fields) -> None:
         """Check the client's trailers. Raise RefusedExchange."""

@@ -30,6 +30,7 @@ from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import PeerGone
 from mudroom.net.gate.request_head import IDLE
+from mudroom.net.gate.response_writer import Unsearchable, check_coding
 from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.inspection.stream import Lane, StreamEnd
 from mudroom.net.inspection.tls import TlsConnection
@@ -69,7 +70,8 @@ class Bridge:
         address: str,
         rewrite: Rewrite,
     ) -> None:
-        self._client, self._server = StreamEnd(client, is_client=False), StreamEnd(server, is_client=True)
+        self._client = StreamEnd(client, is_client=False, sanitizer=rewrite.sanitizer)
+        self._server = StreamEnd(server, is_client=True)
         self._guard = guard
         self._origin = origin
         self._address = address
@@ -304,11 +306,15 @@ class Bridge:
                 self._on_server_reset(call, event.error_code)
         except BadHead as error:
             self._fail(call, f"the server's response: {error}")
+        except Unsearchable as error:
+            self._fail(call, str(error))
 
     def _on_response(self, call: _Call, headers: list[Field], final: bool, event: Any) -> None:
         status, fields = parse_response(headers)
         ended = final and event.stream_ended is not None
         if final:
+            if self._rewrite.must_search(call.exchange):
+                check_coding(fields)
             call.exchange.status, call.begun = status, True
             fields = self._rewrite.response(call.exchange, fields)
         if not call.down.is_done:
@@ -332,6 +338,7 @@ class Bridge:
         call.up.stop()
         if call.up.number:
             self._server.reset(call.up.number, ErrorCodes.CANCEL)
+            self._upstream.pop(call.up.number, None)  # what it has said already is no part of this response
         call.down.stop()
         if call.begun or self._client.is_broken:
             self._client.reset(call.number, ErrorCodes.CANCEL)

@@ -15,15 +15,15 @@ from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
-from mudroom.core.network.placeholder import MisusedPlaceholder, check_path, insert_credentials, restore_placeholders
+from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange, Unreachable
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
+from mudroom.net.gate.response_writer import send_refusal
 from mudroom.net.gate.rewrite import Fields, Rewrite
 from mudroom.net.inspection.authority import Issuer, client_context, issuer
 from mudroom.net.inspection.tls import TlsConnection, start_tls
-from mudroom.net.protocol import refusal
 from mudroom.net.protocol.client_hello import Kind, parse_hello
 
 H1, H2 = "http/1.1", "h2"
@@ -45,7 +45,7 @@ async def inspect(client: Peer, server: Peer, exchange: Exchange, kind: Kind) ->
         if client_tls is None:
             return
         if server_tls is None:
-            await _send_failure(client_tls, failure_reason)
+            await _send_failure(client_tls, exchange, failure_reason)
         else:
             await _serve(client_tls, server_tls, exchange, inspection)
     except PeerGone as gone:
@@ -115,17 +115,17 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-async def _send_failure(client: TlsConnection, why: str) -> None:
+async def _send_failure(client: TlsConnection, exchange: Exchange, why: str) -> None:
     """Answer the client's first request with the reason why the server cannot be reached."""
     await read_head(client, IDLE)
-    await client.write(refusal.response(502, why))
+    await send_refusal(client, exchange.guard.sanitizer, 502, why)
     await client.dismiss()
 
 
 async def _serve(client: TlsConnection, server: TlsConnection, exchange: Exchange, inspection: Inspection) -> None:
     """Serve the requests. Each becomes a flow of its own; the connection's own flow is reported only if there were
     none."""
-    rewrite = InspectedConnection(inspection)
+    rewrite = InspectedConnection(inspection, exchange.guard.sanitizer)
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
@@ -155,8 +155,8 @@ class InspectedConnection(Rewrite):
     opens_websockets = True
     version = "HTTP/1.1"
 
-    def __init__(self, inspection: Inspection) -> None:
-        super().__init__(inspection.credentials)
+    def __init__(self, inspection: Inspection, sanitizer: Sanitizer) -> None:
+        super().__init__(inspection.credentials, sanitizer)
         self._inspection = inspection
 
     async def reach(self, exchange: Exchange) -> Peer:
@@ -164,15 +164,11 @@ class InspectedConnection(Rewrite):
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> Fields:
         exchange.version, exchange.request = self.version, keep_headers(fields)
-        try:
-            check_path(path, self.credentials)
-            fields = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=True)
-        except MisusedPlaceholder as error:
-            raise exchange.refuse(str(error)) from None
+        if self.credentials:
+            fields = self._insert(exchange, path, fields, secure=True)
         return fields if rule is None else rewrite_headers(fields, rule)
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
-        fields = restore_placeholders(fields, self.credentials)
         exchange.response = keep_headers(fields)
         return fields
 

@@ -2,7 +2,8 @@
 
 Rules of this file: received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a
 lane never holds more than its window, and both ends together no more than theirs. An end that does not read is not sent
-more than that. The library frames; ``bridge.py`` interprets the frames.
+more than that. The library frames; ``bridge.py`` interprets the frames. All headers, data and trailers for the client
+pass its end's sanitizer, where they are framed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from h2.events import Event
 from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
+from mudroom.core.network.sanitizer import Sanitizer, StreamSanitizer
 from mudroom.net.gate.peer import PeerGone
 from mudroom.net.inspection.tls import TlsConnection
 from mudroom.net.protocol.frame import PREFACE, Bucket, Flood, Frames, goaway
@@ -54,6 +56,8 @@ class Lane:
         """Whether all data has been passed on, or is discarded."""
         self.trailers: list[Field] | None = None
         self.is_queued = False
+        self.search: StreamSanitizer | None = None
+        """Of the end that sends the data, if that searches it."""
         self._over = over
         self._source = source
         self._source_number = source_number
@@ -100,10 +104,11 @@ class Lane:
 
 
 class StreamEnd:
-    """``is_client``: whether the gate is the client of this connection."""
+    """``is_client``: whether the gate is the client of this connection. ``sanitizer``: for what it sends."""
 
-    def __init__(self, peer: TlsConnection, *, is_client: bool) -> None:
+    def __init__(self, peer: TlsConnection, *, is_client: bool, sanitizer: Sanitizer | None = None) -> None:
         self.peer = peer
+        self._sanitizer = sanitizer or None
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
             SettingCodes.ENABLE_PUSH: 0,
@@ -174,11 +179,21 @@ class StreamEnd:
         if self.is_broken:
             return False
         try:
-            self.h2.send_headers(number, headers, end_stream=last)
+            self.h2.send_headers(number, self._clean(headers), end_stream=last)
         except (NoSuchStreamError, StreamClosedError):
             return False
         self._dirty.set()
         return True
+
+    def _clean(self, fields: list[Field]) -> list[Field]:
+        return fields if self._sanitizer is None else self._sanitizer.fields(fields)
+
+    def _clean_data(self, lane: Lane, piece: bytes) -> bytes:
+        if self._sanitizer is None:
+            return piece
+        if lane.search is None:
+            lane.search = self._sanitizer.stream()
+        return lane.search.see(piece)
 
     def reset(self, number: int, code: int) -> None:
         """Reset a stream if it is open."""
@@ -247,7 +262,7 @@ class StreamEnd:
             window = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
             if window <= 0:
                 return -1
-            piece = lane.take(window)
+            piece = self._clean_data(lane, lane.take(window))
             length = len(piece)
             last = lane.is_ended and not lane.holds() and lane.trailers is None
             h2.send_data(number, piece, end_stream=last)
@@ -260,6 +275,6 @@ class StreamEnd:
             if lane.trailers is None:
                 h2.end_stream(number)
             else:
-                h2.send_headers(number, lane.trailers, end_stream=True)
+                h2.send_headers(number, self._clean(lane.trailers), end_stream=True)
             lane.finish()
         return length
