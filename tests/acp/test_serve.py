@@ -113,7 +113,7 @@ def test_file_calls_do_not_wait_for_a_command_that_begins(place: Place, start: S
     for _round in range(4):
         editor = start("--outside")
         editor.open()
-        end, errors = editor.turn(["calls_beside", "sleep 8", 40])[0]
+        end, errors = editor.turn(["calls_beside", "sleep 40", 40])[0]
         assert (end["signal"], errors) == ("SIGTERM", []), "it has not ended by itself"
         assert editor.leave() == 0
 

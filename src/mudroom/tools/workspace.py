@@ -140,8 +140,13 @@ class ToolWorkspace:
         """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""
         name, forks = self.fork, self.session.forks
         files = forks.files(name)
-        _again(lambda: files.write(path, content))
-        flush_write(forks, name)
+        try:
+            _again(lambda: files.write(path, content))
+            flush_write(forks, name)
+        except OSError as error:
+            # overlayfs says so where a command's mount came up between the choice of a tree and the write
+            if error.errno != errno.ESTALE:
+                raise
         try:
             is_ours = _again(lambda: bounded(files.tree(), path, len(content)) == content)
         except (OSError, ToolError):
