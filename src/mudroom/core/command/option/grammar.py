@@ -1,0 +1,87 @@
+"""The options of a program as a value: names, whether they take a value, and how the program reads its words.
+
+A packed grammar is a text of tokens that blanks separate. The first token is the style (``STYLES``), with ``@`` behind
+it if the program replaces a word ``@FILE`` by the words in that file. Every other token is an option: its names with
+commas between them, and a mark for its value:
+
+* nothing: takes no value; ``=``: takes one, attached or as the next word; ``?``: takes one only if it is attached;
+  ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes all words that follow.
+* ``!`` at the end: by its name or its description the option may write, run or load something, so that it counts as
+  unknown unless a rule of the program says otherwise.
+
+``-#`` stands for a number with a dash in front: ``head -5``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mudroom.typing import Literal, NamedTuple
+
+Value = Literal["none", "required", "optional", "list", "rest"]
+_MARKS: dict[bytes, Value] = {b"=": "required", b"?": "optional", b"+": "list", b"*": "rest"}
+
+
+class Style(NamedTuple):
+    abbreviates: bool = False
+    """Whether a long option may be given by its beginning, if no other option begins likewise (getopt_long(3))."""
+    clusters: bool = True
+    """Whether ``-ab`` is ``-a -b``."""
+    permutes: bool = True
+    """Whether options may follow operands."""
+    negates: bool = False
+    """Whether ``--no-NAME`` takes an option back, and ``--NAME`` an option that is called ``--no-NAME``."""
+    one_dash: bool = False
+    """Whether ``-name`` and ``--name`` are the same option (the package flag of Go)."""
+    joined_equals: bool = False
+    """Whether ``-o=VALUE`` is ``-o VALUE``."""
+    joins: bool = True
+    """Whether ``-oVALUE`` is ``-o VALUE``."""
+
+
+STYLES: Mapping[bytes, Style] = {
+    b"gnu": Style(abbreviates=True),
+    b"posix": Style(abbreviates=True, permutes=False),
+    b"git": Style(abbreviates=True, negates=True),
+    b"argparse": Style(abbreviates=True),
+    b"click": Style(),
+    b"clap": Style(joined_equals=True),
+    b"first": Style(permutes=False, joined_equals=True),
+    b"pflag": Style(joined_equals=True),
+    b"go": Style(clusters=False, permutes=False, one_dash=True, joined_equals=True, joins=False),
+    b"nopt": Style(abbreviates=True, clusters=False, negates=True, joined_equals=True, joins=False),
+    b"words": Style(clusters=False, joined_equals=True),
+}
+"""``words``: every option is one word, whatever its dashes, such as those of a compiler."""
+
+
+class Option(NamedTuple):
+    names: tuple[bytes, ...]
+    value: Value = "none"
+    marked: bool = False
+
+
+class Grammar(NamedTuple):
+    style: Style
+    options: Mapping[bytes, Option]
+    """By every name."""
+    response: bool = False
+
+
+def unpack(text: bytes) -> Grammar:
+    """Return the grammar of a packed text."""
+    first, *tokens = text.split()
+    options: dict[bytes, Option] = {}
+    for token in tokens:
+        marked = token.endswith(b"!")
+        token = token[: len(token) - marked]
+        value = _MARKS.get(token[-1:], "none")
+        spelled = tuple((token if value == "none" else token[:-1]).split(b","))
+        option = Option(spelled, value, marked)
+        options.update(dict.fromkeys(spelled, option))
+    return Grammar(STYLES[first.rstrip(b"@")], options, first.endswith(b"@"))
+
+
+def listed(names: Mapping[bytes, Value], style: str = "gnu") -> Grammar:
+    """Return a grammar of options that are written in a rule, each with one name."""
+    return Grammar(STYLES[style.encode()], {name: Option((name,), value) for name, value in names.items()})
