@@ -9,7 +9,8 @@ commas between them, and a mark for its value:
 * ``!`` at the end: by its name or its description the option may write, run or load something, so that it counts as
   unknown unless a rule of the program says otherwise.
 
-``-#`` stands for a number with a dash in front: ``head -5``.
+``-NUM`` stands for a number with a dash in front: ``head -5``. ``&PROGRAM`` stands for the options of another packed
+grammar. Of two options with one name, the first counts.
 """
 
 from __future__ import annotations
@@ -68,20 +69,25 @@ class Grammar(NamedTuple):
     response: bool = False
 
 
-def unpack(text: bytes) -> Grammar:
-    """Return the grammar of a packed text."""
+def unpack(text: bytes, others: Mapping[bytes, bytes] | None = None) -> Grammar:
+    """Return the grammar of a packed text. ``others``: packed grammars that it may name."""
     first, *tokens = text.split()
     options: dict[bytes, Option] = {}
     for token in tokens:
+        if token.startswith(b"&"):
+            included = unpack((others or {})[token[1:]], others).options
+            options = {**included, **options}
+            continue
         marked = token.endswith(b"!")
         token = token[: len(token) - marked]
         value = _MARKS.get(token[-1:], "none")
         spelled = tuple((token if value == "none" else token[:-1]).split(b","))
         option = Option(spelled, value, marked)
-        options.update(dict.fromkeys(spelled, option))
+        for name in spelled:
+            options.setdefault(name, option)
     return Grammar(STYLES[first.rstrip(b"@")], options, first.endswith(b"@"))
 
 
-def listed(names: Mapping[bytes, Value], style: str = "gnu") -> Grammar:
+def listed(values: Mapping[bytes, Value], style: bytes = b"gnu") -> Grammar:
     """Return a grammar of options that are written in a rule, each with one name."""
-    return Grammar(STYLES[style.encode()], {name: Option((name,), value) for name, value in names.items()})
+    return Grammar(STYLES[style], {name: Option((name,), value) for name, value in values.items()})

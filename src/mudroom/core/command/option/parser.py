@@ -103,8 +103,8 @@ class _WordReader:
             self.whole(word, sure)
         elif text in self.grammar.options and len(text) > 2 and word.literal:
             self.add(self.grammar.options[text], word, len(text), sure)
-        elif b"-#" in self.grammar.options and text[1:].isdigit() and word.literal:
-            self.given.append(GivenOption(self.grammar.options[b"-#"], Word(text[1:]), sure))
+        elif b"-NUM" in self.grammar.options and text[1:].isdigit() and word.literal:
+            self.given.append(GivenOption(self.grammar.options[b"-NUM"], Word(text[1:]), sure))
         else:
             self.letters(word, sure)
 
