@@ -37,6 +37,8 @@ class CommandContext(NamedTuple):
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
     """Directories in which the command may run; None for one that is not known."""
     depth: int = 0
+    program: bytes = b""
+    """The program that is judged, with its subcommands: ``git stash list``."""
 
 
 class CommandFinding(NamedTuple):

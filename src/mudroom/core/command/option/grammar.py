@@ -5,12 +5,13 @@ it if the program replaces a word ``@FILE`` by the words in that file. Every oth
 commas between them, and a mark for its value:
 
 * nothing: takes no value; ``=``: takes one, attached or as the next word; ``?``: takes one only if it is attached;
-  ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes all words that follow.
+  ``:``: takes the next two words; ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes all
+  words that follow.
 * ``!`` at the end: by its name or its description the option may write, run or load something, so that it counts as
   unknown unless a rule of the program says otherwise.
 
 ``-NUM`` stands for a number with a dash in front: ``head -5``. ``&PROGRAM`` stands for the options of another packed
-grammar. Of two options with one name, the first counts.
+grammar. Of two options with one name, the first counts. A comma in a name is written ``%``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import Mapping
 
 from mudroom.typing import Literal, NamedTuple
 
-Value = Literal["none", "required", "optional", "list", "rest"]
-_MARKS: dict[bytes, Value] = {b"=": "required", b"?": "optional", b"+": "list", b"*": "rest"}
+Value = Literal["none", "required", "optional", "pair", "list", "rest"]
+_MARKS: dict[bytes, Value] = {b"=": "required", b"?": "optional", b":": "pair", b"+": "list", b"*": "rest"}
 
 
 class Style(NamedTuple):
@@ -80,14 +81,10 @@ def unpack(text: bytes, others: Mapping[bytes, bytes] | None = None) -> Grammar:
             continue
         marked = token.endswith(b"!")
         token = token[: len(token) - marked]
-        value = _MARKS.get(token[-1:], "none")
-        spelled = tuple((token if value == "none" else token[:-1]).split(b","))
+        value = _MARKS.get(token[-1:], "none") if len(token) > 2 else "none"
+        names = (token if value == "none" else token[:-1]).split(b",")
+        spelled = tuple(name.replace(b"%", b",") for name in names)
         option = Option(spelled, value, marked)
         for name in spelled:
             options.setdefault(name, option)
     return Grammar(STYLES[first.rstrip(b"@")], options, first.endswith(b"@"))
-
-
-def listed(values: Mapping[bytes, Value], style: bytes = b"gnu") -> Grammar:
-    """Return a grammar of options that are written in a rule, each with one name."""
-    return Grammar(STYLES[style], {name: Option((name,), value) for name, value in values.items()})

@@ -2,24 +2,39 @@
 
 1.95.0: cargo
 11.19.1: npm
+2.23.0: gh
+2.5.1: poetry
+2.6.1: apt apt-cache
 23.0.1: pip
-from the manual: apt apt-cache go
+from the manual: bun bundle composer conda gem go pnpm yarn
 """
 
 # fmt: off
 GRAMMARS: dict[bytes, bytes] = {
-    b"apt":
+    b"apt *":
     b"gnu -h,--help -v,--version -q,--quiet,--silent? -qq -y,--yes,--assume-yes --assume-no "
     b"-s,--simulate,--just-print,--dry-run,--recon,--no-act -a,--all-versions "
     b"-t,--target-release,--default-release= -n,--names-only -f,--full -o,--option=! -c,--config-file=! --installed "
     b"--upgradable,--upgradeable --manual-installed --verbose --with-source=! --no-all-versions --color --no-color "
     b"--recurse -i,--important --no-pre-depends --no-depends --no-recommends --no-suggests --no-conflicts "
     b"--no-breaks --no-replaces --no-enhances --generate -g --all-names --no-all-names",
-    b"apt-cache":
+    b"apt-cache *":
     b"gnu -h,--help -v,--version -q,--quiet? -p,--pkg-cache=! -s,--src-cache=! -i,--important --no-pre-depends "
     b"--no-depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances --implicit "
     b"-f,--full -a,--all-versions --no-all-versions -g,--generate --no-generate -n,--names-only --all-names "
     b"--recurse --installed --with-source=! -c,--config-file=! -o,--option=!",
+    b"bun *":
+    b"clap -d,--dev -D,--development --optional -E,--exact -g,--global --production -p --frozen-lockfile --save "
+    b"--no-save --dry-run -f,--force --cache-dir=! --no-cache --silent --verbose --no-progress --no-summary "
+    b"--ignore-scripts --cwd=! --backend= --registry=! --concurrent-scripts= --network-concurrency= -h,--help "
+    b"-a,--all -c,--config?!",
+    b"bundle *":
+    b"gnu --path=! --deployment --frozen --no-cache --no-prune --quiet --retry= -j,--jobs= --local --full-index "
+    b"--force --redownload --clean --without= --with= --gemfile=! --system --standalone? --all --conservative "
+    b"--patch --minor --major --strict --pre --group= -g= --source=! --bundler? --ruby --version= -v --git=! "
+    b"--branch= --ref= --require= --skip-install --optimistic --filter-major --filter-minor --filter-patch "
+    b"--parseable --porcelain --only-explicit --paths --dry-run --verbose --no-color --lockfile=! --add-platform= "
+    b"--remove-platform= --normalize-platforms --update? --print --only-group= --name-only --help -h",
     b"cargo":
     b"clap -V,--version --list --explain= -v,--verbose -q,--quiet --color= -C=! --locked --offline --frozen "
     b"--config=! -Z= -h,--help",
@@ -127,6 +142,39 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--config=! -Z= -h,--help --manifest-path=! --locked --offline --frozen",
     b"cargo version":
     b"clap -v,--verbose -q,--quiet --color= --config=! -Z= -h,--help --locked --offline --frozen",
+    b"composer *":
+    b"gnu -d,--working-dir=! --no-interaction -n --no-plugins --no-scripts --no-cache -q,--quiet -v,--verbose -vv "
+    b"-vvv --ansi --no-ansi -h,--help -V,--version --dev --no-dev --prefer-dist --prefer-source --prefer-install= "
+    b"--prefer-stable --prefer-lowest --dry-run --no-progress --no-install --no-update --update-no-dev "
+    b"-w,--update-with-dependencies,--with-dependencies -W,--update-with-all-dependencies,--with-all-dependencies "
+    b"-o,--optimize-autoloader --optimize -a,--classmap-authoritative --apcu-autoloader --ignore-platform-reqs "
+    b"--ignore-platform-req= --sort-packages --fixed --no-audit --audit --audit-format= --lock -f,--format= --with= "
+    b"--root-reqs --locked --all --tree -t --latest -l --outdated --minor-only -m --direct -D --strict --self -s "
+    b"--available --platform -p -N,--name-only -P,--path --no-check-all --no-check-lock --no-check-publish "
+    b"--recursive -r --invert-constraint -i --bump-after-update? --stability= --repository=! --repository-url=!",
+    b"conda *":
+    b"argparse -n,--name= -p,--prefix=! -c,--channel=! --override-channels --use-local --strict-channel-priority "
+    b"--no-channel-priority -y,--yes -q,--quiet -v,--verbose --json -d,--dry-run --no-deps --only-deps --no-pin "
+    b"--copy -C,--use-index-cache --offline -k,--insecure --file=! --dev --force-reinstall --freeze-installed "
+    b"--update-deps --update-all -S,--satisfied-skip-solve --update-specs --download-only --show-channel-urls "
+    b"--solver= --all --envs --base --revisions -f,--full-name --reverse -e,--export --md5 --explicit --clone= "
+    b"--no-default-packages --no-history --from-history --subdir= --platform= -a -i,--info -s,--system -h,--help "
+    b"-V,--version",
+    b"gem *":
+    b"gnu -i,--install-dir=! -n,--bindir=! --document? --no-document -N --user-install --no-user-install -f,--force "
+    b"-v,--version= -g,--file?! --without= -l,--local -r,--remote -b,--both -p,--http-proxy? -c,--clear-sources "
+    b"--source=! -s=! --pre --prerelease --conservative --minimal-deps --development --ignore-dependencies "
+    b"-q,--quiet --silent -V,--verbose --backtrace --debug --norc --config-file=! -a,--all -d,--details -e,--exact "
+    b"-u,--update-sources --versions --no-versions -h,--help -x,--executables -I --platform= --dry-run",
+    b"gh *":
+    b"pflag -R,--repo=! --help -h --version --hostname=! --json= -q,--jq= -t,--template= -w,--web! -L,--limit= "
+    b"-s,--state= -a,--assignee= -A,--author= --app= -l,--label= -S,--search= -H,--head= -B,--base= -d,--draft "
+    b"-c,--comments -b,--branch= --color= --name-only --patch -e,--event= -u,--user= --workflow= --status= "
+    b"--commit= --created= --log --log-failed --job= --attempt= -v,--verbose --exit-status -i,--interval= --compact "
+    b"--required --watch --fail-fast -n,--name= -p,--pattern= -D,--dir=! -O,--output=! --clobber --skip-existing "
+    b"--archive= --language= --topic= --visibility= --fork --source --no-archived --archived -f,--files --raw "
+    b"--filename= --public --secret --owner= --exclude-drafts --exclude-pre-releases --order= --mention= "
+    b"--milestone= -m --detach --force --recurse-submodules -r,--ref= -y,--yaml",
     b"go":
     b"first -C= -h -help --help",
     b"go build":
@@ -363,4 +411,25 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--log,--log-file,--local-log=! --no-input --proxy=! --retries= --timeout,--default-timeout= --exists-action= "
     b"--trusted-host= --cert=! --client-cert=! --cache-dir=! --no-cache-dir --disable-pip-version-check --no-color "
     b"--no-python-version-warning --use-feature= --use-deprecated=",
+    b"pnpm *":
+    b"clap -C,--dir= -D,--save-dev,--dev -P,--save-prod,--prod,--production -O,--save-optional -E,--save-exact "
+    b"--save-peer -w,--workspace-root -r,--recursive -F,--filter= --frozen-lockfile --no-frozen-lockfile "
+    b"--prefer-frozen-lockfile --lockfile-only --fix-lockfile --ignore-scripts --offline --prefer-offline "
+    b"--no-optional --no-lockfile --force -g,--global --silent -s --reporter= --json --long --parseable --depth= "
+    b"-L,--latest -i,--interactive --workspace --store-dir=! --shamefully-hoist --strict-peer-dependencies "
+    b"--resolution-only --color --no-color -h,--help -v,--version --registry=! --loglevel=",
+    b"poetry *":
+    b"argparse -h,--help -q,--quiet -V,--version --ansi --no-ansi -n,--no-interaction --no-plugins --no-cache "
+    b"-C,--directory=! -P,--project=! -v,--verbose -vv -vvv --without= --with= --only= --no-root --no-directory "
+    b"--dry-run -E,--extras= --all-extras --all-groups --only-root --compile --sync -D,--dev -G,--group= "
+    b"-e,--editable --optional --python=! --platform= --source=! --allow-prereleases --lock --regenerate "
+    b"--no-update --check -t,--tree -l,--latest -o,--outdated -a,--all --top-level -T --why --name= --src --readme= "
+    b"--format= -s,--short --next-phase",
+    b"yarn *":
+    b"clap -D,--dev -P,--peer -O,--optional -E,--exact -T,--tilde -C,--caret -W,--ignore-workspace-root-check "
+    b"--frozen-lockfile --immutable --immutable-cache --check-files --force --flat --har --ignore-engines "
+    b"--ignore-optional --ignore-platform --ignore-scripts --json --modules-folder=! --network-timeout= "
+    b"--no-lockfile --non-interactive --no-progress --offline --pure-lockfile --prefer-offline --production --prod "
+    b"--silent -s --verbose --cwd= --latest -L --pattern= --scope= -i,--interactive --mode= --inline-builds "
+    b"--depth= -h,--help -v,--version --registry=! --network-concurrency= -A,--all -R,--recursive",
 }

@@ -21,6 +21,8 @@ from mudroom.core.command.word import Word
 from mudroom.typing import NamedTuple
 
 _WORDS = STYLES[b"words"]
+_NOPT = STYLES[b"nopt"]
+"""It takes a word with a dash as a value for some types only."""
 
 
 class GivenOption(NamedTuple):
@@ -160,15 +162,17 @@ class _WordReader:
             return
         values = self.taken(found)
         self.is_open = self.is_open or any(value.is_several or value.kind == "pattern" for value in values)
-        if not values and found.value == "required":
+        missing = not values and found.value == "required"
+        if missing or (self.style is _NOPT and values and values[0].start.startswith(b"-")):
             self.unlisted = self.unlisted or word.text
+            values = ()
         self.given.extend(GivenOption(found, value, sure) for value in values or (None,))
         self.at += len(values)
 
     def taken(self, found: Option) -> Sequence[Word]:
         """Return the next words that are values of this option."""
-        if found.value == "required":
-            return self.words[self.at : self.at + 1]
+        if found.value in ("required", "pair"):
+            return self.words[self.at : self.at + (1 if found.value == "required" else 2)]
         end = self.at
         while end < len(self.words) and (found.value == "rest" or not self.words[end].start.startswith(b"-")):
             end += 1

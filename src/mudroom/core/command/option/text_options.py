@@ -7,6 +7,7 @@
 5.36.0: ack
 8.6.0: fdfind
 from the manual: ag awk batcat c++filt echo jq less look man most shellcheck tree true whereis which xmllint xxd
+    zcat
 """
 
 # fmt: off
@@ -74,8 +75,8 @@ GRAMMARS: dict[bytes, bytes] = {
     b"jq":
     b"argparse -c,--compact-output -r,--raw-output --raw-output0 -j,--join-output -a,--ascii-output -S,--sort-keys "
     b"-C,--color-output -M,--monochrome-output --tab --indent= --unbuffered --stream --stream-errors --seq "
-    b"-e,--exit-status -n,--null-input -R,--raw-input -s,--slurp --args* --jsonargs* -f,--from-file! -L=! "
-    b"-V,--version --build-configuration -h,--help",
+    b"-e,--exit-status -n,--null-input -R,--raw-input -s,--slurp --args* --jsonargs* --arg: --argjson: --slurpfile: "
+    b"--rawfile: -f,--from-file! -L=! -V,--version --build-configuration -h,--help",
     b"less":
     b"gnu -e,--quit-at-eof -E,--QUIT-AT-EOF -a,--search-skip-screen -A,--SEARCH-SKIP-SCREEN -b,--buffers= "
     b"-B,--auto-buffers -c,--clear-screen -C,--CLEAR-SCREEN -d,--dumb -D,--color= -f,--force "
@@ -145,4 +146,6 @@ GRAMMARS: dict[bytes, bytes] = {
     b"xxd":
     b"words -a -autoskip -b -bits -c= -cols= -C -capitalize -d -e -E -EBCDIC -g= -groupsize= -h -help -i -include "
     b"-l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -s= -seek= -R= -t -u -v -version",
+    b"zcat":
+    b"gnu",
 }

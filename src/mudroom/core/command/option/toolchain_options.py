@@ -18,10 +18,10 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-print-sysroot -dumpversion -dumpmachine -dumpfullversion -dM -dD -dI --version --help --target-help "
     b"-save-temps? -time --coverage -undef -trigraphs -fplugin?! -fplugin-arg?! -fuse-ld?! -fpass-plugin?! "
     b"-fprofile-use?! -fsanitize-blacklist?! -fdump?! -fcallgraph-info?! -fauto-profile?! -fopt-info?! "
-    b"-fdiagnostics-generate-patch -Wp,?! -Wl?! -Wa?! -Xlinker=! -Xassembler=! -Xpreprocessor=! -Xclang=! -B=! "
-    b"-specs?! --specs?! -wrapper=! -T=! -u= -z= -aux-info=! -MJ=! -ferror-limit=? -gsplit-dwarf -target= --target? "
-    b"-arch= -stdlib=? -emit-llvm -iprefix= -iwithprefix= -mllvm=! -load=! -fmodules! -fmodules-cache-path?! "
-    b"-cxx-isystem= -ObjC -Wno-? -R?",
+    b"-fdiagnostics-generate-patch -Wp%?! -Wl%?! -Wa%?! --param= -Xlinker=! -Xassembler=! -Xpreprocessor=! "
+    b"-Xclang=! -B=! -specs?! --specs?! -wrapper=! -T=! -u= -z= -aux-info=! -MJ=! -ferror-limit=? -gsplit-dwarf "
+    b"-target= --target? -arch= -stdlib=? -emit-llvm -iprefix= -iwithprefix= -mllvm=! -load=! -fmodules! "
+    b"-fmodules-cache-path?! -cxx-isystem= -ObjC -Wno-? -R?",
     b"gofmt":
     b"go -cpuprofile=! -d -e -l -r= -s -w!",
     b"goimports":
