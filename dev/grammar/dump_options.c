@@ -29,6 +29,11 @@ static int finish(FILE *file) {
     _exit(0);
 }
 
+/* Aliases set the same variable to the same value, or return the same value. */
+static long key_of(const void *set, int value, const void *own) {
+    return set ? (long)set * 64 + value : value ? value : (long)own;
+}
+
 static void letters(FILE *file, const char *text) {
     fprintf(file, "style\t%s\n", *text == '+' || *text == '-' ? "posix" : "gnu");
     while (*text == '+' || *text == '-' || *text == ':') text++;
@@ -43,7 +48,7 @@ static int table(const char *text, const struct option *options, const char *kin
     letters(file, text);
     if (kind) fprintf(file, "style\t%s\n", kind);
     for (; options && options->name; options++)
-        row(file, 0, options->name, options->has_arg, options->flag ? 1000000 + options->val : options->val, "");
+        row(file, 0, options->name, options->has_arg, key_of(options->flag, options->val, options), "");
     return finish(file);
 }
 
@@ -94,7 +99,7 @@ static void popt_rows(FILE *file, const struct popt *option) {
         unsigned kind = option->info & 0xff;
         if (kind == 4) popt_rows(file, option->arg);
         else if (kind != 5 && kind != 6 && (option->name || option->letter))
-            row(file, option->letter, option->name, !(kind == 0 || kind == 7), (long)(option->key ? option->key : (long)option), option->shown);
+            row(file, option->letter, option->name, !(kind == 0 || kind == 7), key_of(option->arg, option->key, option), option->shown);
     }
 }
 

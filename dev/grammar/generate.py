@@ -24,21 +24,26 @@ from help_text import Row, rows_of_help
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent.parent / "src/mudroom/core/command/option"
-DEBIAN = (
-    "tree ripgrep fd-find bat exa hexyl gawk diffutils colordiff xxd zstd lz4 brotli silversearcher-ag ack shellcheck"
-    " clang-format-14 plocate ncal procps psmisc usbutils pciutils libcap2-bin acl attr most man-db cpio tidy"
-    " libxml2-utils ncurses-bin bsdextrautils openssh-client moreutils pigz"
-).split()
-PYTHON = "uv ruff black isort mypy pylint flake8 codespell yamllint autopep8 yapf vulture bandit pydocstyle".split() + [
-    "coverage", "twine", "virtualenv",
-]  # fmt: skip
+DEBIAN = """
+    tree ripgrep fd-find bat exa hexyl gawk diffutils colordiff xxd zstd lz4 brotli silversearcher-ag ack shellcheck
+    clang-format-14 plocate ncal procps psmisc usbutils pciutils libcap2-bin acl attr most man-db cpio tidy
+    libxml2-utils
+    ncurses-bin bsdextrautils openssh-client moreutils pigz
+"""
+PYTHON = """
+    uv ruff black isort mypy pylint flake8 codespell yamllint autopep8 yapf vulture bandit pydocstyle coverage twine
+    virtualenv
+"""
 ASKED = {
-    "gnu": """ls cat head tail wc cut tr nl od stat du df pwd basename dirname realpath readlink whoami id groups users who
-        arch nproc uname uptime printenv seq sleep tac fold fmt expand unexpand pr comm join paste cksum md5sum sha1sum
-        sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc base64 factor numfmt tsort tty logname hostid
-        pathchk sort shuf uniq date cp mv rm ln mkdir rmdir touch mktemp mkfifo install tee split csplit chmod chown
-        chgrp truncate shred unlink link sync env nice nohup timeout stdbuf dircolors dir vdir mknod yes expr
-        grep egrep fgrep sed diff diff3 sdiff cmp patch xargs make gawk""",
+    "gnu": """
+        ls cat head tail wc cut tr nl od stat du df pwd basename dirname realpath readlink whoami id groups
+        users who arch nproc uname uptime printenv seq sleep tac fold fmt expand unexpand pr comm join paste
+        cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc base64 factor
+        numfmt tsort tty logname hostid pathchk sort shuf uniq date cp mv rm ln mkdir rmdir touch mktemp
+        mkfifo install tee split csplit chmod chown chgrp truncate shred unlink link sync env nice nohup
+        timeout stdbuf dircolors dir vdir mknod yes expr grep egrep fgrep sed diff diff3 sdiff cmp patch
+        xargs make gawk
+    """,
     "binutils": """nm objdump readelf size strings addr2line ar as ld strip objcopy ranlib""",
     "system": """column hexdump rev look cal ncal lsblk lscpu findmnt mountpoint lslocks lsns dmesg more free uptime w
         pgrep vmstat pmap watch flock getopt ionice setsid taskset chrt getent locale iconv file hostname namei lsattr
@@ -50,52 +55,74 @@ HELPED = {
     "archive": {"tar": "gnu", "zstd": "gnu", "lz4": "gnu", "brotli": "gnu", "cpio": "gnu"},
     "text": {"rg": "clap", "fdfind": "clap", "exa": "clap", "hexyl": "clap", "ag": "gnu", "ack": "gnu",
              "xmllint": "words", "colordiff": "gnu"},
-    "toolchain": {"clang-format-14": "first"},
+    "toolchain": {"clang-format-14": "llvm"},
     "remote": {"curl": "gnu"},
 }  # fmt: skip
 SAME = {
-    "dir": "ls", "fd": "fdfind", "bat": "batcat", "clang-format": "clang-format-14", "ripgrep": "rg", "gsed": "sed",
-    "egrep": "grep", "fgrep": "grep", "eza": "exa", "hd": "hexdump", "gunzip": "gzip", "zcat": "gzip", "unxz": "xz",
-    "lzma": "xz", "unlzma": "xz", "xzcat": "xz", "lzcat": "xz", "unzstd": "zstd", "zstdcat": "zstd", "bunzip2": "bzip2",
-    "bzcat": "bzip2", "lz4cat": "lz4", "gtar": "tar", "pip3": "pip", "g++": "gcc", "cc": "gcc", "c++": "gcc",
-    "pip3.11": "pip", "pip3.12": "pip", "pkill": "pgrep",
-    "clang": "gcc", "clang++": "gcc", "apt-get": "apt", "aptitude": "apt", "mamba": "conda", "micromamba": "conda", "bundler": "bundle", "yarnpkg": "yarn",
-    "pdm": "poetry", "rye": "poetry", "hatch": "poetry", "pipenv": "poetry", "locate": "plocate", "mlocate": "plocate", "nawk": "awk", "mawk": "awk", "zgrep": "grep",
-    "gfind": "find", "gtimeout": "timeout", "uncompress": "gzip", "compress": "gzip",
-}  # fmt: skip
-GIT_COMMANDS = (
-    "log show diff blame annotate shortlog status describe ls-files grep add commit mv notes merge cherry-pick revert am"
-    " apply switch restore checkout branch tag reset clean rm stash stash/list stash/show stash/push stash/pop"
-    " stash/apply stash/drop stash/clear stash/branch stash/save remote remote/show remote/add remote/update remote/prune"
-    " remote/get-url fetch pull push clone init rebase config worktree worktree/list worktree/add worktree/remove"
-    " worktree/prune worktree/lock worktree/unlock worktree/move submodule bisect reflog format-patch archive gc"
-    " sparse-checkout range-diff whatchanged "
-)
-GIT_PLUMBING = (
-    "diff-tree diff-index diff-files cat-file rev-parse rev-list ls-tree name-rev merge-base for-each-ref show-ref cherry"
-    " count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck show-branch column stripspace"
-    " patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree update-index write-tree commit-tree"
-    " mktree hash-object symbolic-ref pack-objects pack-refs repack commit-graph multi-pack-index rerere read-tree"
-    " checkout-index merge-file ls-remote update-ref bundle help"
-)
+    "ls": "dir",
+    "fdfind": "fd",
+    "batcat": "bat",
+    "clang-format-14": "clang-format",
+    "rg": "ripgrep",
+    "sed": "gsed",
+    "grep": "egrep fgrep zgrep",
+    "exa": "eza",
+    "hexdump": "hd",
+    "gzip": "gunzip zcat uncompress compress",
+    "xz": "unxz lzma unlzma xzcat lzcat",
+    "zstd": "unzstd zstdcat",
+    "bzip2": "bunzip2 bzcat",
+    "lz4": "lz4cat",
+    "tar": "gtar",
+    "pip": "pip3 pip3.11 pip3.12",
+    "gcc": "g++ cc c++ clang clang++",
+    "pgrep": "pkill",
+    "apt": "apt-get aptitude",
+    "conda": "mamba micromamba",
+    "bundle": "bundler",
+    "yarn": "yarnpkg",
+    "poetry": "pdm rye hatch pipenv",
+    "plocate": "locate mlocate",
+    "awk": "nawk mawk",
+    "find": "gfind",
+    "timeout": "gtimeout",
+}
+"""Program → programs with the same options."""
+ALIASES = {name: program for program, names in SAME.items() for name in names.split()}
+GIT_COMMANDS = """
+    log show diff blame annotate shortlog status describe ls-files grep add commit mv notes merge cherry-pick
+    revert am apply switch restore checkout branch tag reset clean rm stash stash/list stash/show stash/push
+    stash/pop stash/apply stash/drop stash/clear stash/branch stash/save remote remote/show remote/add
+    remote/update remote/prune remote/get-url fetch pull push clone init rebase config worktree worktree/list
+    worktree/add worktree/remove worktree/prune worktree/lock worktree/unlock worktree/move submodule bisect
+    reflog format-patch archive gc sparse-checkout range-diff whatchanged
+"""
+GIT_PLUMBING = """
+    diff-tree diff-index diff-files cat-file rev-parse rev-list ls-tree name-rev merge-base for-each-ref
+    show-ref cherry count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck
+    show-branch column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree
+    update-index write-tree commit-tree mktree hash-object symbolic-ref pack-objects pack-refs repack
+    commit-graph multi-pack-index rerere read-tree checkout-index merge-file ls-remote update-ref bundle help
+"""
 REVISIONS = "log show shortlog whatchanged rev-list format-patch stash/list stash/show"
 DIFFS = "diff diff-tree diff-index diff-files range-diff"
-UV_COMMANDS = (
-    ",tree,version,export,add,remove,sync,lock,init,venv,run,pip list,pip show,pip freeze,pip check,pip tree,pip install"
-    ",pip uninstall,pip compile,pip sync,tool list,tool dir,python list,python find,python dir,python install,python pin"
-    ",cache dir,build"
-)
-SEEN = (
-    "arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum cmp comm cp csplit cut df diff dir dircolors"
-    " dirname du echo expand factor fmt fold grep groups head hostid id join link ln logname ls md5sum mkdir mkfifo mktemp"
-    " mv nice nl nohup nproc numfmt od paste pathchk pr printenv ptx pwd readlink realpath rm rmdir seq sha1sum sha224sum"
-    " sha256sum sha384sum sha512sum shred sleep stat stdbuf sum sync tac tail tee timeout touch tr truncate tsort tty uname"
-    " unexpand uniq unlink uptime users vdir wc who whoami yes sed xargs column hexdump rev look cal ncal lsblk lscpu"
-    " findmnt mountpoint lslocks lsns more free w pgrep vmstat pmap watch flock ionice setsid taskset chrt getent locale"
-    " namei lsattr pstree lsusb apropos whatis getfacl getfattr getcap pidof col colrm ul gzip xz hexyl shellcheck colordiff c++filt"
-    " which ps xxd twine gcc rustc javac"
-)
-WORDS = {"pip": [], "twine": ["upload", "x"], "coverage": ["report"]}
+UV_COMMANDS = """
+    tree version export add remove sync lock init venv run pip/list pip/show pip/freeze pip/check pip/tree
+    pip/install pip/uninstall pip/compile pip/sync tool/list tool/dir python/list python/find python/dir
+    python/install python/pin cache/dir build
+"""
+SEEN = """
+    arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum cmp comm cp csplit cut df diff dir
+    dircolors dirname du echo expand factor fmt fold grep groups head hostid id join link ln logname ls md5sum
+    mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv ptx pwd readlink realpath rm
+    rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred sleep stat stdbuf sum sync tac tail tee
+    timeout touch tr truncate tsort tty uname unexpand uniq unlink uptime users vdir wc who whoami yes sed xargs
+    column hexdump rev look cal ncal lsblk lscpu findmnt mountpoint lslocks lsns more free w pgrep vmstat pmap
+    watch flock ionice setsid taskset chrt getent locale namei lsattr pstree lsusb apropos whatis getfacl
+    getfattr getcap pidof col colrm ul gzip xz hexyl shellcheck colordiff c++filt which ps xxd twine gcc rustc
+    javac
+"""
+WORDS = {"pip": [], "twine": ["upload", "x"]}
 FILE = re.compile(
     r"file|dir\b|direct|path|command|\bcmd|program|prog\b|script|exec|shell|pager|config|conf\b|log\b|output|outfile|save"
     r"|plugin|hook|\burl|socket|server|proxy|template|\brc|librar|module|load|init|editor|browser|\bcert|\bkey\b|device"
@@ -128,7 +155,7 @@ class Shelf:
                 taken.update(names)
 
     def packed(self, program: str, review: Review) -> str:
-        rows = (pack(row, marked(row) and review.doubts(program, row)) for row in self.rows[program])
+        rows = (pack(row, review.doubts(program, row)) for row in self.rows[program])
         return " ".join([self.styles[program], *rows])
 
 
@@ -146,6 +173,8 @@ class Review:
         names = {name for key in (program, f"{first} *", first) for name in self.dangerous.get(key, ())}
         if row.marked or not names.isdisjoint(row.names):
             return True
+        if not marked(row):
+            return False
         looked_at = bool({program, f"{first} *", first} & self.dangerous.keys()) or program in SEEN.split()
         if self.write and looked_at:
             self.harmless.setdefault(program, set()).add(row.names[-1])
@@ -153,7 +182,9 @@ class Review:
 
     def save(self) -> None:
         lines = [f"{program}: {' '.join(sorted(names))}" for program, names in sorted(self.harmless.items())]
-        (HERE / "reviewed.txt").write_text("# Written by generate.py --review; see dangerous.txt.\n" + "\n".join(lines) + "\n")
+        (HERE / "reviewed.txt").write_text(
+            "# Written by generate.py --review; see dangerous.txt.\n" + "\n".join(lines) + "\n"
+        )
 
 
 def read_names(path: Path) -> dict[str, set[str]]:
@@ -201,12 +232,12 @@ class Source:
         debs = self.folder / "debs"
         debs.mkdir(parents=True, exist_ok=True)
         if not list(debs.glob("*.deb")):
-            subprocess.run(["apt-get", "-q", "download", *DEBIAN], cwd=debs, check=True)
+            subprocess.run(["apt-get", "-q", "download", *DEBIAN.split()], cwd=debs, check=True)
             for deb in debs.glob("*.deb"):
                 subprocess.run(["dpkg", "-x", deb, self.root], check=True)
         if not self.environment.exists():
             subprocess.run([sys.executable, "-m", "venv", self.environment], check=True)
-            subprocess.run([self.environment / "bin/pip", "-q", "install", *PYTHON], check=True)
+            subprocess.run([self.environment / "bin/pip", "-q", "install", *PYTHON.split()], check=True)
         source, library = HERE / "dump_options.c", self.folder / "dump.so"
         subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
 
@@ -256,22 +287,26 @@ class Source:
             rows.append(Row(("-NUM",), "", "", False))
         return style, rows
 
-    def python(self, name: str) -> Iterator[tuple[str, str, list[Row]]]:
+    def python(self, name: str, verb: str = "") -> Iterator[tuple[str, str, list[Row]]]:
         script = self.environment / "bin" / name
-        words = WORDS.get(name, ["x.py"])
+        if name == "coverage" and not verb:
+            for verb in ["report", "html", "xml", "json", "combine", "erase", "annotate", "lcov", "run"]:
+                yield from self.python(name, verb)
+            return
+        words = [verb] if verb else WORDS.get(name, ["x.py"])
         text = run([str(self.environment / "bin/python"), str(HERE / "introspect.py"), str(script), *words])
         path, style, rows = "", "", list[Row]()
         for line in text.splitlines():
             kind, *fields = line.split("\t")
             if kind == "command":
                 if style and (path != fields[0] or rows):
-                    yield f"{name} {path}".strip(), style, rows
+                    yield f"{name} {verb or path}".strip(), style, rows
                     rows = []
                 path, style = fields
             elif kind == "option":
                 rows.append(Row(tuple(fields[0].split(",")), fields[1].replace("0", ""), fields[2]))
         if style:
-            yield f"{name} {path}".strip(), style, rows
+            yield f"{name} {verb or path}".strip(), style, rows
 
     def git(self) -> Iterator[tuple[str, list[Row]]]:
         """Yield each command: its own short help, then the helper of completions, which has the hidden options too. The
@@ -344,7 +379,7 @@ def shelves(source: Source) -> dict[str, Shelf]:
             found[target.get(shelf, shelf)].add(program, style, rows)
     for shelf, programs in ASKED.items():
         for name in programs.split():
-            if name in SAME:
+            if name in ALIASES:
                 continue
             asked = source.asked(name)
             if asked is None:
@@ -358,10 +393,10 @@ def shelves(source: Source) -> dict[str, Shelf]:
                 missing.append(name)
             else:
                 found[shelf].add(name, style, source.help_of(program, name))
-    for name in PYTHON:
+    for name in PYTHON.split():
         if name in ("uv", "ruff"):
             for path, rows in source.clap(str(source.environment / "bin" / name)):
-                if name == "uv" and path not in UV_COMMANDS.split(","):
+                if name == "uv" and path and path.replace(" ", "/") not in UV_COMMANDS.split():
                     continue
                 found["python" if name == "ruff" else "uv"].add(f"{name} {path}".strip(), "clap", rows)
             continue
@@ -379,14 +414,15 @@ def shelves(source: Source) -> dict[str, Shelf]:
     if cargo is not None:
         verbs = "tree metadata version locate-project pkgid search info add remove fetch vendor update new init fmt" \
             " build check test run bench doc clippy fix clean install package"  # fmt: skip
-        for path, rows in source.clap(cargo):
+        for _path, rows in source.clap(cargo):
             found["package"].add("cargo", "clap", rows)
             break
         for path, rows in source.clap(cargo, verbs.split()):
             found["package"].add(f"cargo {path}".strip(), "clap", rows)
     for command, rows in source.git():
-        porcelain = command.split()[-1] in GIT_COMMANDS or "~" in command
-        found["git" if porcelain else "plumbing"].add(command, "git", rows)
+        porcelain = command.split()[-1] in GIT_COMMANDS
+        for name in ("git", "plumbing") if "~" in command else ("git" if porcelain else "plumbing",):
+            found[name].add(command, "git", rows)
     print("not here:", *missing, file=sys.stderr)
     return found
 
@@ -412,7 +448,10 @@ def versions(source: Source, shelf: Shelf) -> Iterator[str]:
 
 
 def write(source: Source, name: str, shelf: Shelf, review: Review) -> None:
-    lines = ['"""Options of programs, by program (grammar.py). Generated by dev/grammar/generate.py; not edited by hand.', ""]
+    lines = [
+        '"""Options of programs, by program. Generated by dev/grammar/generate.py; not edited by hand.',
+        "",
+    ]
     lines += [*versions(source, shelf), '"""', "", "# fmt: off", "GRAMMARS: dict[bytes, bytes] = {"]
     for program in sorted(shelf.rows):
         words, line = shelf.packed(program, review).replace("\\", "\\\\").replace('"', '\\"').split(), ""
@@ -428,7 +467,7 @@ def write(source: Source, name: str, shelf: Shelf, review: Review) -> None:
 
 
 def write_index(found: dict[str, Shelf]) -> None:
-    lines = ['"""The shelf of each program, and programs with the options of another. Generated by dev/grammar/generate.py."""']
+    lines = ['"""The shelf of each program, and aliases. Generated by dev/grammar/generate.py; not edited by hand."""']
     lines += ["", "# fmt: off", "SHELVES: dict[str, bytes] = {"]
     for name, shelf in found.items():
         programs = sorted({program.split()[0] for program in shelf.rows if "~" not in program})
@@ -436,7 +475,7 @@ def write_index(found: dict[str, Shelf]) -> None:
         lines += [f'    "{name}":', *(f'    b"{line} "' for line in wrapped)]
         lines[-1] += ","
     lines += ["}", "ALIASES: dict[bytes, bytes] = {"]
-    lines += [f'    b"{name}": b"{target}",' for name, target in sorted(SAME.items())]
+    lines += [f'    b"{name}": b"{target}",' for name, target in sorted(ALIASES.items())]
     (TARGET / "index.py").write_text("\n".join([*lines, "}"]) + "\n")
 
 

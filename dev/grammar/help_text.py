@@ -42,7 +42,9 @@ def _of_spec(spec: str, described: str) -> Iterator[Row]:
     """Yield a row of the names on one line. Names that take a value and long names that take none are no aliases."""
     spellings: list[tuple[str, str]] = []
     shown = ""
-    for piece in re.split(r",\s*(?=-)|\s+\|\s+(?=-)|/(?=-)|\s+or\s+(?=-)|\s+(?=--?\w)", spec.replace("...", "").strip()):
+    for piece in re.split(
+        r",\s*(?=-)|\s+\|\s+(?=-)|/(?=-)|\s+or\s+(?=-)|\s+(?=--?\w)", spec.replace("...", "").strip()
+    ):
         match = _ONE.match(piece.strip())
         if match is None:
             continue

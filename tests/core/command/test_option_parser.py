@@ -1,8 +1,7 @@
-"""The parser of options, beside getopt_long(3) of this machine and beside argparse."""
+"""The parser of options, beside getopt_long(3) of this machine."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import sys
 from collections.abc import Sequence
@@ -11,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.command.option.grammar import Grammar, unpack
-from mudroom.core.command.option.parser import ParsedCommand, parse
-from mudroom.core.command.word import Word, literal_words
+from mudroom.core.command.option_grammar import Grammar, unpack
+from mudroom.core.command.option_parser import ParsedCommand, parse
+from mudroom.core.command.word import literal_words
 from tiers import examples
 
-LETTERS = "a b= c? d -5".split()
-LONG = "--all --allow= --alone? --brief --bring= --colour? --d --exclude= --ex --no-act".split()
+LETTERS = ["a", "b=", "c?", "d", "-5"]
+LONG = ["--all", "--allow=", "--alone?", "--brief", "--bring=", "--colour?", "--d", "--exclude=", "--ex", "--no-act"]
 VALUES = {"": 0, "=": 1, "?": 2}
 
 
@@ -52,8 +51,8 @@ def by_the_library(words: Sequence[bytes], permute: bool) -> tuple[list[tuple[st
     library = ctypes.CDLL(None)
     specs = [split(spec) for spec in LONG]
     table = (LongOption * (len(specs) + 1))()
-    for at, (name, value) in enumerate(specs):
-        table[at] = LongOption(name[2:].encode(), value, None, 1000 + at)
+    for at, (name, takes) in enumerate(specs):
+        table[at] = LongOption(name[2:].encode(), takes, None, 1000 + at)
     letters = "".join(letter[0] + ":" * VALUES[letter[1:]] for letter in LETTERS if letter[0] != "-") + "5"
     arguments = (ctypes.c_char_p * (len(words) + 2))(b"program", *words, None)
     ctypes.c_int.in_dll(library, "opterr").value = 0
@@ -86,7 +85,7 @@ def grammar(style: str) -> Grammar:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="compares with the C library of Linux")
 @given(words_of_a_line, st.booleans())
-@settings(max_examples=examples(4000), deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 def test_options_and_operands_are_those_of_getopt_long(words: list[bytes], permute: bool) -> None:
     parsed = parse(literal_words(words), grammar("gnu" if permute else "posix"))
     expected = by_the_library(words, permute)

@@ -1,9 +1,9 @@
 """Rules of the program tables: the effect of a program, and the effects that its options and subcommands add.
 
-The words are parsed with the program's grammar (``option/catalogue.py``), and the rule says what the options mean. A
+The words are parsed with the program's grammar (``option_catalogue.py``), and the rule says what the options mean. A
 program without a grammar has the options that its rule names, and no others. An option in no list makes the command
-unknown, and so does a marked one of the grammar that the rule does not name. A word that is not known before the command
-runs may be an option: it makes the command unknown if the program has an option that matters.
+unknown, and so does a marked one of the grammar that the rule does not name. A word that is not known before the
+command runs may be an option: it makes the command unknown if the program has an option that matters.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
-from mudroom.core.command.option.catalogue import grammar_of
-from mudroom.core.command.option.grammar import STYLES, Grammar, Option
-from mudroom.core.command.option.parser import ParsedCommand, parse
+from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_grammar import STYLES, Grammar, Option
+from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 from mudroom.typing import Literal, NamedTuple
@@ -28,6 +28,8 @@ LOSE: Classes = ("destructive",)
 UNSURE: Classes = ("unknown",)
 ESCAPE: Classes = ("host_escape_risk",)
 _CHANGES = frozenset({"mutating", "destructive"})
+_CHECKED = frozenset({"destructive", "unknown", "host_escape_risk"})
+"""Classes to which a doubt about an option adds nothing."""
 INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 """Options that, alone after a program's name, print its version or help."""
 
@@ -130,6 +132,7 @@ def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: Command
     classes: set[CommandClass] = set()
     reason, in_place = "", False
     written: list[Word] = []
+    checked = not _CHECKED.isdisjoint(rule.classes) and not rule.softened
     for given in parsed.given:
         if given.negated:
             continue
@@ -140,7 +143,7 @@ def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: Command
             if _CHANGES & set(option.classes):
                 written += [given.value] if given.value is not None else []
                 in_place = in_place or given.value is None
-        if given.option.marked and not matching and rule.safe.isdisjoint(given.option.names):
+        if given.option.marked and not matching and not checked and rule.safe.isdisjoint(given.option.names):
             classes.add("unknown")
             reason = reason or "an option that may write or run something"
     for option in rule.options:
@@ -149,11 +152,11 @@ def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: Command
             if named:
                 classes.update(option.classes)
                 reason = reason or option.reason
-                written += named
-    if parsed.unlisted:
+                written += named if _CHANGES & set(option.classes) else []
+    if parsed.unlisted and not checked:
         classes.add("unknown")
         reason = reason or "an option that is not in the tables"
-    if parsed.is_open and (rule.options or rule.softened or _has_marks(context.program)):
+    if parsed.is_open and not checked and (rule.options or rule.softened or _has_marks(context.program)):
         classes.add("unknown")
         reason = reason or "an option that is not known before it runs"
     return OptionEffect(frozenset(classes), reason, tuple(written), in_place)

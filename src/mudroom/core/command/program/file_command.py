@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding, locate, names_credentials, write_classes
-from mudroom.core.command.option.grammar import Grammar
+from mudroom.core.command.locations import (
+    CommandContext,
+    CommandFinding,
+    is_shared,
+    locate,
+    names_credentials,
+    write_classes,
+)
+from mudroom.core.command.option_grammar import Grammar
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -108,6 +115,17 @@ def link(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     targets = parsed.operands if into else parsed.operands[:-1]
     if any(locate(word, context) != "inside" for word in targets if symbolic or word.text.startswith(b"/")):
         return CommandFinding(tidy({*finding.classes, "unknown"}), "makes a link that leads outside the project")
+    return finding
+
+
+def move(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``mv``: a place that commands share, such as /tmp, is empty for the next command."""
+    rule = ProgramRule(CHANGE, "moves files", targets="all")
+    finding = judge_paths(words, rule, context)
+    parsed = parsed_words(words, rule, context)
+    targets = parsed.values(b"-t", b"--target-directory") or parsed.operands[-1:]
+    if any(is_shared(word) and not all(map(is_shared, parsed.operands)) for word in targets):
+        return CommandFinding(tidy({*finding.classes, "destructive"}), "moves files out of the project")
     return finding
 
 

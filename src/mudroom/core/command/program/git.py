@@ -55,7 +55,9 @@ _MERGES = ProgramRule(
     (option("--strategy", UNSURE, "runs a program that it names"),),
 )
 _TALKS = ProgramRule(
-    FETCH, "fetches from another repository", (option("--upload-pack --strategy", UNSURE, "runs a program that it names"),)
+    FETCH,
+    "fetches from another repository",
+    (option("--upload-pack --strategy", UNSURE, "runs a program that it names"),),
 )
 _CODE = ProgramRule(UNSURE, "runs another program")
 _LOSES = ProgramRule(LOSE, "loses uncommitted or unreachable content")
@@ -167,9 +169,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     b"reset": ProgramRule(
         CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "reverts changes of files"),)
     ),
-    b"clean": ProgramRule(
-        LOSE, "removes files that are not tracked", softened=names("-n --dry-run")
-    ),
+    b"clean": ProgramRule(LOSE, "removes files that are not tracked", softened=names("-n --dry-run")),
     b"rm": ProgramRule(LOSE, "removes files"),
     b"stash": by_first(
         _MOVES,

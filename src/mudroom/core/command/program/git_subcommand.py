@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding
-from mudroom.core.command.option.catalogue import grammar_of
-from mudroom.core.command.option.parser import ParsedCommand, parse
+from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,

@@ -73,6 +73,8 @@ def sed(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     scripts = parsed.values(b"-e", b"--expression")
     if not parsed.has(b"-e", b"--expression", b"-f", b"--file"):
         scripts, files = list(files[:1]), files[1:]
+    elif scripts and words[1 : parsed.rest + 1].count(scripts[0]) == 0:
+        scripts.append(files[0])  # a sed that stops at the first operand takes it for the script
     for script in scripts:
         does = sed_does(script.text) if script.literal else "runs"
         if does == "writes":

@@ -21,7 +21,7 @@ from mudroom.core.command.table_rule import (
     names,
     tidy,
 )
-from mudroom.core.command.variable import runs_code
+from mudroom.core.command.variable import is_harmless_value, runs_code
 from mudroom.core.command.word import UNKNOWN, Word
 
 Judge = Callable[[Sequence[Word], CommandContext], CommandFinding]
@@ -122,7 +122,7 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             classes, reason = UNSURE, "an option that is not in the tables"
             at += 1
         elif sign and not name.startswith(b"-"):
-            if runs_code(name):
+            if runs_code(name) and not (word.literal and is_harmless_value(name, _value)):
                 classes, reason = UNSURE, "sets a variable that decides what is run"
             at += 1
         else:

@@ -137,11 +137,15 @@ BUILTINS: dict[bytes, ProgramRule] = {
         "source . alias unalias enable bind complete compopt compgen fc history",
         ProgramRule(UNSURE, "runs or renames code"),
     ),
-    b"jobs": ProgramRule(READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),), flags=names("-l -n -p -r -s")),
+    b"jobs": ProgramRule(
+        READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),), flags=names("-l -n -p -r -s")
+    ),
     b"wait": ProgramRule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),), flags=names("-n -f")),
     b"let": ProgramRule(READ, "", judge=calculating),
     b"hash": ProgramRule(
-        READ, "prints where programs are", (option("-p -d -r", UNSURE, "changes where programs are found"),),
+        READ,
+        "prints where programs are",
+        (option("-p -d -r", UNSURE, "changes where programs are found"),),
         flags=names("-l -t"),
     ),
     b"type": ProgramRule(READ, "prints the meaning of a name", flags=names("-a -f -p -P -t")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from mudroom.core.command.option.grammar import Grammar, unpack
+from mudroom.core.command.option_grammar import Grammar, unpack
 
 
 @lru_cache(256)

@@ -5,8 +5,8 @@ it if the program replaces a word ``@FILE`` by the words in that file. Every oth
 commas between them, and a mark for its value:
 
 * nothing: takes no value; ``=``: takes one, attached or as the next word; ``?``: takes one only if it is attached;
-  ``:``: takes the next two words; ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes all
-  words that follow.
+  ``:``: takes the next two words; ``+``: takes the words that follow, up to one that begins with ``-``; ``*``: takes
+  all words that follow.
 * ``!`` at the end: by its name or its description the option may write, run or load something, so that it counts as
   unknown unless a rule of the program says otherwise.
 
@@ -34,11 +34,15 @@ class Style(NamedTuple):
     negates: bool = False
     """Whether ``--no-NAME`` takes an option back, and ``--NAME`` an option that is called ``--no-NAME``."""
     one_dash: bool = False
-    """Whether ``-name`` and ``--name`` are the same option (the package flag of Go)."""
+    """Whether ``-name`` and ``--name`` are the same option (the package flag of Go, LLVM)."""
     joined_equals: bool = False
     """Whether ``-o=VALUE`` is ``-o VALUE``."""
     joins: bool = True
     """Whether ``-oVALUE`` is ``-o VALUE``."""
+    is_word: bool = False
+    """Whether every option is one word, whatever its dashes, and ``--`` ends nothing: a compiler."""
+    mixes: bool = False
+    """Whether a word with a dash is a value for some options only (nopt)."""
 
 
 STYLES: Mapping[bytes, Style] = {
@@ -51,10 +55,11 @@ STYLES: Mapping[bytes, Style] = {
     b"first": Style(permutes=False, joined_equals=True),
     b"pflag": Style(joined_equals=True),
     b"go": Style(clusters=False, permutes=False, one_dash=True, joined_equals=True, joins=False),
-    b"nopt": Style(abbreviates=True, clusters=False, negates=True, joined_equals=True, joins=False),
-    b"words": Style(clusters=False, joined_equals=True),
+    b"llvm": Style(clusters=False, one_dash=True, joined_equals=True, joins=False),
+    b"nopt": Style(abbreviates=True, clusters=False, negates=True, joined_equals=True, joins=False, mixes=True),
+    b"words": Style(clusters=False, joined_equals=True, is_word=True),
+    b"java": Style(clusters=False, joins=False, is_word=True),
 }
-"""``words``: every option is one word, whatever its dashes, such as those of a compiler."""
 
 
 class Option(NamedTuple):

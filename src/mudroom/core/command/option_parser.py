@@ -16,13 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.option.grammar import STYLES, Grammar, Option
+from mudroom.core.command.option_grammar import Grammar, Option
 from mudroom.core.command.word import Word
 from mudroom.typing import NamedTuple
-
-_WORDS = STYLES[b"words"]
-_NOPT = STYLES[b"nopt"]
-"""It takes a word with a dash as a value for some types only."""
 
 
 class GivenOption(NamedTuple):
@@ -86,7 +82,7 @@ class _WordReader:
         while self.at < len(self.words):
             word = self.words[self.at]
             self.at += 1
-            if word.literal and word.text == b"--" and self.style is not _WORDS:
+            if word.literal and word.text == b"--" and not self.style.is_word:
                 self.rest = min(self.rest, self.at)
                 return
             if not word.start.startswith(b"-") or (word.literal and word.text == b"-"):
@@ -115,7 +111,7 @@ class _WordReader:
         text = word.start
         head, sign, value = text.partition(b"=")
         found, negated = self.look_up(head)
-        if found is None and self.style.joins and not self.style.clusters:
+        if found is None and self.style.is_word:
             found = self.longest(text)
             if found is not None:
                 self.given.append(GivenOption(found, _behind(word, max(map(len, found.names))), sure))
@@ -163,7 +159,7 @@ class _WordReader:
         values = self.taken(found)
         self.is_open = self.is_open or any(value.is_several or value.kind == "pattern" for value in values)
         missing = not values and found.value == "required"
-        if missing or (self.style is _NOPT and values and values[0].start.startswith(b"-")):
+        if missing or (self.style.mixes and values and values[0].start.startswith(b"-")):
             self.unlisted = self.unlisted or word.text
             values = ()
         self.given.extend(GivenOption(found, value, sure) for value in values or (None,))
@@ -181,8 +177,8 @@ class _WordReader:
     def look_up(self, name: bytes) -> tuple[Option | None, bool]:
         """Return the option of this name or of this unambiguous abbreviation, and whether it is taken back."""
         options = self.grammar.options
-        if self.style.one_dash and name.startswith(b"--"):
-            name = name[1:]
+        if self.style.one_dash and name not in options:
+            name = name[1:] if name.startswith(b"--") else b"-" + name
         if name in options:
             return options[name], False
         if self.style.negates:
@@ -200,7 +196,10 @@ class _WordReader:
         """Return the option with the longest name that the word begins with and that takes an attached value."""
         for end in range(len(text) - 1, 1, -1):
             found = self.grammar.options.get(text[:end])
-            if found is not None and found.value in ("required", "optional"):
+            attached = found is not None and (
+                found.value == "optional" or (found.value == "required" and self.style.joins)
+            )
+            if attached:
                 return found
         return None
 
