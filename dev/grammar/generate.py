@@ -59,6 +59,9 @@ HELPED = {
     "remote": {"curl": "gnu"},
 }  # fmt: skip
 SAME = {
+    "7z": "7za 7zr",
+    "http": "https xh",
+    "ping": "ping6",
     "ls": "dir",
     "fdfind": "fd",
     "batcat": "bat",
@@ -66,7 +69,7 @@ SAME = {
     "rg": "ripgrep",
     "sed": "gsed",
     "grep": "egrep fgrep zgrep",
-    "exa": "eza",
+    "exa": "eza lsd",
     "hexdump": "hd",
     "gzip": "gunzip zcat uncompress compress",
     "xz": "unxz lzma unlzma xzcat lzcat",
@@ -193,7 +196,7 @@ def read_names(path: Path) -> dict[str, set[str]]:
 
 
 def pack(row: Row, doubtful: bool) -> str:
-    return ",".join(row.names) + row.value + ("!" if doubtful else "")
+    return ",".join(name.replace(",", "%") for name in row.names) + row.value + ("!" if doubtful else "")
 
 
 def marked(row: Row) -> bool:
@@ -432,7 +435,8 @@ def token_row(token: str) -> Row:
         return Row((token,), "", "", False)
     marked, token = token.endswith("!"), token.removesuffix("!")
     value = token[-1:] if token[-1:] in "=?+*:" and len(token) > 2 else ""
-    return Row(tuple(token.removesuffix(value).split(",")), value, "", marked)
+    names = token.removesuffix(value).split(",")
+    return Row(tuple(name.replace("%", ",") for name in names), value, "", marked)
 
 
 def versions(source: Source, shelf: Shelf) -> Iterator[str]:

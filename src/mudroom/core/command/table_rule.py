@@ -37,7 +37,7 @@ _HELP = frozenset({b"--help", b"--version"})
 _GRAMMAR_OF_STYLE: Mapping[Style, Grammar] = {
     "gnu": Grammar(STYLES[b"gnu"], {}),
     "single": Grammar(STYLES[b"words"], {}),
-    "any": Grammar(STYLES[b"gnu"], {}),
+    "any": Grammar(STYLES[b"words"], {}),
 }
 
 
@@ -48,6 +48,8 @@ class ProgramOption(NamedTuple):
     names: tuple[bytes, ...]
     classes: Classes
     reason: str
+    when: tuple[bytes, ...] = ()
+    """The option counts only if its value contains one of these, or is not known before the command runs."""
 
 
 class ProgramRule(NamedTuple):
@@ -72,8 +74,8 @@ class ProgramRule(NamedTuple):
     """Function that judges all words instead of the other fields of the rule."""
 
 
-def option(names: str, classes: Classes, reason: str) -> ProgramOption:
-    return ProgramOption(tuple(names.encode().split()), classes, reason)
+def option(names: str, classes: Classes, reason: str, when: str = "") -> ProgramOption:
+    return ProgramOption(tuple(names.encode().split()), classes, reason, tuple(when.encode().split()))
 
 
 def names(text: str) -> frozenset[bytes]:
@@ -138,6 +140,14 @@ def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: Command
             continue
         matching = [option for option in rule.options if not set(option.names).isdisjoint(given.option.names)]
         for option in matching:
+            value = given.value
+            if (
+                option.when
+                and value is not None
+                and value.literal
+                and not any(map(value.text.__contains__, option.when))
+            ):
+                continue
             classes.update(option.classes)
             reason = reason or option.reason
             if _CHANGES & set(option.classes):
@@ -197,6 +207,8 @@ def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContex
 
 def judge_paths(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
     """Judge by the rule's options, and by where the written paths lead."""
+    if rule.style == "any":
+        return judge_parsed(ParsedCommand(operands=tuple(words[1:])), words, rule, context)
     return judge_parsed(parsed_words(words, rule, context), words, rule, context)
 
 
@@ -208,10 +220,7 @@ def judge_parsed(
     reason = rule.reason
     if rule.softened and parsed.proves(*rule.softened):
         classes, reason = set(READ), "only reads with this option"
-    if rule.style == "any":
-        effect = OptionEffect(frozenset(), "", (), False)
-    else:
-        effect = effect_of_options(parsed, rule, context)
+    effect = effect_of_options(parsed, rule, context)
     classes |= effect.classes
     reason = effect.reason or reason
     if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):

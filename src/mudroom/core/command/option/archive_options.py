@@ -7,11 +7,15 @@
 1.9.4: lz4
 2.13: cpio
 5.4.1: xz
-from the manual: bzip2 unzip zip
+from the manual: 7z bzip2 unzip zip
 """
 
 # fmt: off
 GRAMMARS: dict[bytes, bytes] = {
+    b"7z":
+    b"words -ai? -an -ao? -bb? -bd -bs? -bt -i? -m? -o= -p? -r -r- -r0 -sa? -scc? -scrc? -scs? -sdel! -seml? -sfx?! "
+    b"-si? -slp -slt -snh -snl -sni -sns? -so -spd -spe -spf -spf2 -ssc? -ssp -ssw -stl -stm? -stx? -t? -u?! -v= "
+    b"-w?! -x? -y",
     b"brotli":
     b"gnu -NUM -c,--stdout -d,--decompress -f,--force -h,--help -j,--rm! -k,--keep -n,--no-copy-stat -o,--output=! "
     b"-q,--quality= -t,--test -v,--verbose -w,--lgwin= --large_window= -S,--suffix= -V,--version -Z,--best",
@@ -42,7 +46,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-S,--sparse --add-file= -C,--directory=! --exclude= --exclude-backups --exclude-caches --exclude-caches-all "
     b"--exclude-caches-under= --exclude-ignore= --exclude-ignore-recursive= --exclude-tag= --exclude-tag-all= "
     b"--exclude-tag-under= --exclude-vcs --exclude-vcs-ignores --no-null --no-recursion --no-unquote "
-    b"--no-verbatim-files-from --null --recursion -T,--files-from= --unquote --verbatim-files-from "
+    b"--no-verbatim-files-from --null --recursion -T,--files-from=! --unquote --verbatim-files-from "
     b"-X,--exclude-from= --anchored --ignore-case --no-anchored --no-ignore-case --no-wildcards "
     b"--no-wildcards-match-slash --wildcards --wildcards-match-slash --keep-directory-symlink --keep-newer-files "
     b"-k,--keep-old-files --no-overwrite-dir --one-top-level?! --overwrite --overwrite-dir --recursive-unlink! "

@@ -8,9 +8,10 @@
 4.9.0: xargs
 9.1: arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum comm cp csplit cut date df dircolors
     dirname du env expand factor fmt fold groups head hostid id install join link ln logname ls md5sum mkdir mkfifo
-    mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv pwd readlink realpath rm rmdir seq
-    sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf sum sync tac tail tee
-    timeout touch tr truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes
+    mknod mktemp mv nl nohup nproc numfmt od paste pathchk pr printenv pwd readlink realpath rm rmdir seq sha1sum
+    sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf sum sync tac tail tee timeout
+    touch tr truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes
+from the manual: nice
 """
 
 # fmt: off
@@ -36,7 +37,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -H -L -P -R,--recursive -c,--changes -f,--quiet,--silent -h,--no-dereference -v,--verbose --dereference "
     b"--no-preserve-root --preserve-root --reference= --help --version",
     b"chmod":
-    b"gnu -R,--recursive -c,--changes -f,--quiet,--silent -v,--verbose -r? -w? -x? -X? -s? -t? -u? -g? -o? -a? -,? "
+    b"gnu -R,--recursive -c,--changes -f,--quiet,--silent -v,--verbose -r? -w? -x? -X? -s? -t? -u? -g? -o? -a? -%? "
     b"-+? -=? -0? -1? -2? -3? -4? -5? -6? -7? --no-preserve-root --preserve-root --reference= --help --version",
     b"chown":
     b"gnu -H -L -P -R,--recursive -c,--changes -f,--quiet,--silent -h,--no-dereference -v,--verbose --dereference "
@@ -167,7 +168,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -b -f,--force -i,--interactive -n,--no-clobber -t,--target-directory= -u,--update -v,--verbose "
     b"-S,--suffix= -T,--no-target-directory -Z,--context --backup? --strip-trailing-slashes --help --version",
     b"nice":
-    b"posix -n,--adjustment= --help --version",
+    b"posix -NUM -n,--adjustment= --help --version",
     b"nl":
     b"gnu -h,--header-numbering= -b,--body-numbering= -f,--footer-numbering= -v,--starting-line-number= "
     b"-i,--line-increment= -p,--no-renumber -l,--join-blank-lines= -s,--number-separator= -w,--number-width= "
@@ -291,7 +292,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -a,--all -s,--kernel-name,--sysname -n,--nodename -r,--kernel-release,--release -v,--kernel-version "
     b"-m,--machine -p,--processor -i,--hardware-platform -o,--operating-system --help --version",
     b"unexpand":
-    b"gnu -, -a,--all -t,--tabs= --first-only --help --version -NUM",
+    b"gnu -% -a,--all -t,--tabs= --first-only --help --version -NUM",
     b"uniq":
     b"posix -D -c,--count -d,--repeated -f,--skip-fields= -i,--ignore-case -s,--skip-chars= -u,--unique "
     b"-w,--check-chars= -z,--zero-terminated --all-repeated? --group? --help --version -NUM",

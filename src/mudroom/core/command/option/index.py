@@ -13,18 +13,18 @@ SHELVES: dict[str, bytes] = {
     b"addr2line ar as ld nm objcopy objdump ranlib readelf size strings strip ",
     "system":
     b"apropos cal chrt clear col colrm column dmesg file findmnt flock free getcap getconf getent getfacl getfattr "
-    b"getopt hexdump hostname iconv ionice iostat killall locale look lsattr lsblk lscpu lslocks lsns lsof lspci "
-    b"lsusb more mountpoint namei ncal pgrep pidof plocate pmap ps pstree reset rev setfacl setsid slabtop ss "
-    b"taskset tload top tput ul uptime vmstat w watch whatis ",
+    b"getopt hexdump hostname iconv ionice iostat journalctl killall locale look lsattr lsblk lscpu lslocks lsmod "
+    b"lsns lsof lspci lsusb more mountpoint namei ncal pgrep pidof plocate pmap ps pstree reset rev setfacl setsid "
+    b"slabtop ss taskset tload top tput ul uptime vmstat w watch whatis ",
     "archive":
-    b"brotli bzip2 cpio gzip lz4 tar unzip xz zip zstd ",
+    b"7z brotli bzip2 cpio gzip lz4 tar unzip xz zip zstd ",
     "remote":
-    b"curl dig host nslookup ping rsync scp sftp ssh tracepath traceroute wget whois ",
+    b"curl dig host http nslookup ping rsync scp sftp ssh tracepath traceroute wget whois ",
     "text":
-    b"ack ag awk batcat c++filt colordiff echo exa fdfind hexyl jq less look man most rg shellcheck tree true "
-    b"whereis which xmllint xxd zcat ",
+    b"ack ag awk batcat c++filt colordiff echo exa fdfind hexyl info jq less look man most rg shellcheck tidy "
+    b"tokei tree true whereis which xmllint xxd yq zcat ",
     "toolchain":
-    b"clang-format-14 gcc gofmt goimports javac prettier pyright rustc shfmt tsc ",
+    b"clang-format-14 gcc gofmt goimports javac prettier pyright rustc rustfmt shfmt tsc ",
     "python":
     b"autopep8 bandit black codespell coverage flake8 isort mypy pydocstyle pylint ruff twine virtualenv vulture "
     b"yamllint yapf ",
@@ -38,6 +38,8 @@ SHELVES: dict[str, bytes] = {
     b"git ",
 }
 ALIASES: dict[bytes, bytes] = {
+    b"7za": b"7z",
+    b"7zr": b"7z",
     b"apt-get": b"apt",
     b"aptitude": b"apt",
     b"bat": b"batcat",
@@ -63,7 +65,9 @@ ALIASES: dict[bytes, bytes] = {
     b"gunzip": b"gzip",
     b"hatch": b"poetry",
     b"hd": b"hexdump",
+    b"https": b"http",
     b"locate": b"plocate",
+    b"lsd": b"exa",
     b"lz4cat": b"lz4",
     b"lzcat": b"xz",
     b"lzma": b"xz",
@@ -73,6 +77,7 @@ ALIASES: dict[bytes, bytes] = {
     b"mlocate": b"plocate",
     b"nawk": b"awk",
     b"pdm": b"poetry",
+    b"ping6": b"ping",
     b"pip3": b"pip",
     b"pip3.11": b"pip",
     b"pip3.12": b"pip",
@@ -84,6 +89,7 @@ ALIASES: dict[bytes, bytes] = {
     b"unlzma": b"xz",
     b"unxz": b"xz",
     b"unzstd": b"zstd",
+    b"xh": b"http",
     b"xzcat": b"xz",
     b"yarnpkg": b"yarn",
     b"zcat": b"gzip",

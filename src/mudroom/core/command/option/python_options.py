@@ -34,7 +34,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-x,--skip-source-first-line -S,--skip-string-normalization -C,--skip-magic-trailing-comma --preview "
     b"--unstable --enable-unstable-feature= --check --diff --color,--no-color --line-ranges= --fast,--safe "
     b"--required-version= --exclude= --extend-exclude= --force-exclude= --stdin-filename= --include= -W,--workers= "
-    b"-q,--quiet -v,--verbose --version --config=! --cache-dir= --no-cache",
+    b"-q,--quiet -v,--verbose --version --config=! --cache-dir=! --no-cache",
     b"codespell":
     b"argparse@ -h,--help --version -d,--disable-colors -c,--enable-colors -w,--write-changes! -D,--dictionary= "
     b"--builtin= --ignore-regex= --ignore-multiline-regex= -I,--ignore-words= -L,--ignore-words-list= "
@@ -144,10 +144,11 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--list-groups --list-conf-levels --list-extensions --full-documentation --generate-rcfile! "
     b"--generate-toml-config! --errors-only,-E --verbose,-v= --enable-all-extensions= --long-help --ignore= "
     b"--black_list= --ignore-patterns= --black_list_re= --ignore-paths= --persistent=! --load-plugins=! "
-    b"--output-format,-f= --reports,-r= --evaluation= --score,-s= --fail-under= --fail-on= --confidence= "
-    b"--enable,-e= --disable,-d= --msg-template= --jobs,-j= --unsafe-load-any-extension= --limit-inference-results= "
-    b"--extension-pkg-allow-list= --extension-pkg-whitelist= --exit-zero --from-stdin --source-roots=! --recursive= "
-    b"--py-version= --ignored-modules= --analyse-fallback-blocks= --clear-cache-post-run= --prefer-stubs= --files=",
+    b"--output-format,-f= --reports,-r= --evaluation=! --score,-s= --fail-under= --fail-on= --confidence= "
+    b"--enable,-e= --disable,-d= --msg-template= --jobs,-j= --unsafe-load-any-extension=! "
+    b"--limit-inference-results= --extension-pkg-allow-list=! --extension-pkg-whitelist=! --exit-zero --from-stdin "
+    b"--source-roots=! --recursive= --py-version= --ignored-modules= --analyse-fallback-blocks= "
+    b"--clear-cache-post-run= --prefer-stubs= --files=",
     b"ruff":
     b"clap -h,--help -V,--version -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff analyze":

@@ -3,7 +3,7 @@
 1.21.3: wget
 3.5.0: rsync
 7.88.1: curl
-from the manual: dig host nslookup ping scp sftp ssh tracepath traceroute whois
+from the manual: dig host http nslookup ping scp sftp ssh tracepath traceroute whois
 """
 
 # fmt: off
@@ -49,6 +49,14 @@ GRAMMARS: dict[bytes, bytes] = {
     b"words -4 -6 -b= -c= -f=! -h -i -k=! -m -p= -q= -r -t= -u -v -x= -y=",
     b"host":
     b"gnu -a -A -c= -C -d -i -l -N= -p= -r -R= -s -t= -T -U -v -V -w -W= -m=",
+    b"http":
+    b"argparse -j,--json -f,--form --multipart --boundary= --raw= -x,--compress --pretty= -s,--style= --unsorted "
+    b"--sorted --response-charset= --response-mime= --format-options= -p,--print= -h,--headers -m,--meta -b,--body "
+    b"-v,--verbose --all -S,--stream -o,--output=! -d,--download! -c,--continue! -q,--quiet --session=! "
+    b"--session-read-only=! -a,--auth= -A,--auth-type=! --ignore-netrc --offline --proxy= -F,--follow "
+    b"--max-redirects= --max-headers= --timeout= --check-status --path-as-is --chunked --verify= --ssl= --ciphers= "
+    b"--cert=! --cert-key=! --cert-key-pass= -I,--ignore-stdin --help --manual --version --traceback "
+    b"--default-scheme= --debug",
     b"nslookup":
     b"words -query= -type= -port= -timeout= -debug -retry= -class= -version",
     b"ping":
@@ -71,8 +79,8 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--no-one-file-system,--no-x -u,--update --existing,--ignore-non-existing --ignore-existing --max-size= "
     b"--min-size= --max-alloc= -S,--sparse --no-sparse,--no-S --preallocate --inplace! --no-inplace --append "
     b"--append-verify --no-append --del! --delete! --delete-before! --delete-during! --delete-delay! "
-    b"--delete-after! --delete-excluded! --delete-missing-args! --ignore-missing-args --remove-sent-files "
-    b"--remove-source-files! --force --no-force --ignore-errors --no-ignore-errors --max-delete= -F -f,--filter= "
+    b"--delete-after! --delete-excluded! --delete-missing-args! --ignore-missing-args --remove-sent-files! "
+    b"--remove-source-files! --force! --no-force --ignore-errors --no-ignore-errors --max-delete= -F -f,--filter= "
     b"--exclude= --include= --exclude-from= --include-from= -C,--cvs-exclude -W,--whole-file --no-whole-file,--no-W "
     b"-c,--checksum --no-checksum,--no-c --checksum-choice,--cc= -B,--block-size= --compare-dest=! --copy-dest=! "
     b"--link-dest=! -y,--fuzzy --no-fuzzy,--no-y -z,--compress --old-compress --new-compress --no-compress,--no-z "

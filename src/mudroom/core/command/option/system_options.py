@@ -11,8 +11,8 @@
 4.0.2: free pgrep pmap slabtop tload top uptime vmstat w watch
 5.44: file
 6.1.0: ss
-from the manual: cal clear getcap getconf iostat killall look lsattr lsof lspci lsusb ncal pidof plocate ps reset
-    tput
+from the manual: cal clear getcap getconf iostat journalctl killall look lsattr lsmod lsof lspci lsusb ncal pidof
+    plocate ps reset tput
 """
 
 # fmt: off
@@ -92,6 +92,16 @@ GRAMMARS: dict[bytes, bytes] = {
     b"posix -n,--classdata= -c,--class= -p,--pid= -P,--pgid= -u,--uid= -t,--ignore -V,--version -h,--help",
     b"iostat":
     b"gnu -c -d -h -k -m -N -p= -s -t -V -x -y -z -g= -H -j= -o= --compact --dec= --human --pretty",
+    b"journalctl":
+    b"gnu --system --user -M,--machine= -m,--merge -D,--directory=! --file=! --root=! --image=! --namespace= "
+    b"-S,--since= -U,--until= -c,--cursor= --after-cursor= --cursor-file=! -b,--boot? -u,--unit= --user-unit= "
+    b"-t,--identifier= -T,--exclude-identifier= -p,--priority= --facility= -g,--grep= --case-sensitive? -k,--dmesg "
+    b"-o,--output= --output-fields= -n,--lines? -r,--reverse --show-cursor --utc -x,--catalog --no-hostname "
+    b"--no-full --full -l -a,--all -f,--follow --no-tail --truncate-newline -q,--quiet --no-pager -e,--pager-end "
+    b"-h,--help --version -N,--fields -F,--field= --list-boots --list-catalog --dump-catalog --disk-usage "
+    b"--vacuum-size=! --vacuum-files=! --vacuum-time=! --verify --verify-key= --sync! --relinquish-var! "
+    b"--smart-relinquish-var! --flush! --rotate! --header --list-namespaces --update-catalog! --setup-keys! "
+    b"--interval= --force",
     b"killall":
     b"gnu -e,--exact -I,--ignore-case -g,--process-group -i,--interactive -l,--list -n,--ns= -o,--older-than= "
     b"-q,--quiet -r,--regexp -s,--signal= -u,--user= -v,--verbose -V,--version -w,--wait -y,--younger-than= "
@@ -114,6 +124,8 @@ GRAMMARS: dict[bytes, bytes] = {
     b"lslocks":
     b"gnu -b,--bytes -i,--noinaccessible -J,--json -p,--pid= -o,--output= -n,--noheadings -r,--raw -u,--notruncate "
     b"-h,--help -V,--version --output-all",
+    b"lsmod":
+    b"gnu -v -s -V --version",
     b"lsns":
     b"gnu -J,--json -l,--list -p,--task= -o,--output= -n,--noheadings -r,--raw -u,--notruncate -h,--help "
     b"-V,--version -t,--type= -T,--tree? -W,--nowrap --output-all",
@@ -146,7 +158,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-p,--ignore-spaces -l,--limit= -n= -N,--literal -0,--null -r,--regexp= --regex -w,--wholename -V,--version",
     b"pmap":
     b"gnu -x,--extended -X -r -d,--device -q,--quiet -A,--range= -h,--help -V,--version -c,--read-rc "
-    b"-C,--read-rc-from= -n,--create-rc -N,--create-rc-to= -p,--show-path",
+    b"-C,--read-rc-from= -n,--create-rc! -N,--create-rc-to=! -p,--show-path",
     b"ps":
     b"words a d e f x u l j s v w ww -A -a -d -e -f -F -j -l -H -L -M -N -T -V -w -ww -y -Z -c -m -ef -eF -elf -aux "
     b"-efww -eo= -Ao= -axo= -o= -O= -C= -p= -q= -s= -t= -u= -U= -g= -G= --Group= --User= --cols= --columns= "

@@ -5,8 +5,8 @@
 13.0.0: rg
 3.8: colordiff
 5.36.0: ack
-from the manual: ag awk batcat c++filt echo fdfind jq less look man most shellcheck tree true whereis which xmllint
-    xxd zcat
+from the manual: ag awk batcat c++filt echo fdfind info jq less look man most shellcheck tidy tokei tree true
+    whereis which xmllint xxd yq zcat
 """
 
 # fmt: off
@@ -71,6 +71,10 @@ GRAMMARS: dict[bytes, bytes] = {
     b"hexyl":
     b"clap -n,--length= -c,--bytes= -s,--skip= --block-size= -v,--no-squeezing --color= --border= "
     b"-o,--display-offset= -h,--help -V,--version",
+    b"info":
+    b"gnu -k,--apropos= -d,--directory=! -f,--file=! -h,--help --index-search= -n,--node= -o,--output=! "
+    b"-O,--show-options,--usage --subnodes -v,--variable= --version -w,--where,--location -a,--all --restore=! "
+    b"--init-file=! --dribble=! --debug= --strict-node-location --vi-keys -R,--raw-escapes --no-raw-escapes",
     b"jq":
     b"argparse -c,--compact-output -r,--raw-output --raw-output0 -j,--join-output -a,--ascii-output -S,--sort-keys "
     b"-C,--color-output -M,--monochrome-output --tab --indent= --unbuffered --stream --stream-errors --seq "
@@ -123,6 +127,14 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -a,--check-sourced -C,--color? -i,--include= -e,--exclude= --extended-analysis= -f,--format= "
     b"--list-optional --norc --rcfile=! -o,--enable= -P,--source-path= -s,--shell= -S,--severity= -V,--version "
     b"-W,--wiki-link-count= -x,--external-sources --help",
+    b"tidy":
+    b"words -o=! -output=! -config=! -f=! -file=! -m! -modify! -i -indent -w= -wrap= -u -upper -c -clean -b -bare "
+    b"-g -gdoc -n -numeric -e -errors -q -quiet -omit -xml -asxml -asxhtml -ashtml -ascii -utf8 -raw -v -version -h "
+    b"-help --version -show-config -help-config",
+    b"tokei":
+    b"clap -C,--compact -e,--exclude= -f,--files --hidden -i,--input= -l,--languages --no-ignore --no-ignore-parent "
+    b"--no-ignore-dot --no-ignore-vcs -o,--output= --streaming= -s,--sort= -r,--rsort= -t,--types= -c,--columns= "
+    b"-n,--num-format= -v,--verbose -h,--help -V,--version",
     b"tree":
     b"gnu -a -d -l -f -x -L= -R! -P= -I= -o=! -q -N -Q -p -u -g -s -h -D -F -v -t -c -U -r -i -A -S -n -C -X -J -H= "
     b"-T= --gitignore --gitfile=! --ignore-case --matchdirs --metafirst --nolinks --hintro=! --houtro=! --inodes "
@@ -145,6 +157,13 @@ GRAMMARS: dict[bytes, bytes] = {
     b"xxd":
     b"words -a -autoskip -b -bits -c= -cols= -C -capitalize -d -e -E -EBCDIC -g= -groupsize= -h -help -i -include "
     b"-l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -s= -seek= -R= -t -u -v -version",
+    b"yq":
+    b"pflag -C,--colors -M,--no-colors -e,--exit-status --expression= -f,--front-matter= --from-file=! "
+    b"--header-preprocess -i,--inplace! --in-place! -I,--indent= -p,--input-format= -N,--no-doc -n,--null-input "
+    b"-o,--output-format= -P,--prettyPrint -s,--split-exp=! --split-exp-file=! --string-interpolation "
+    b"-r,--unwrapScalar -v,--verbose -V,--version -h,--help -j,--tojson -0,--nul-output -c,--compact-output "
+    b"-y,--yaml-output -Y,--yaml-roundtrip --arg: --argjson: -R,--raw-input --raw-output -S,--sort-keys "
+    b"-x,--xml-output --slurp",
     b"zcat":
     b"gnu",
 }

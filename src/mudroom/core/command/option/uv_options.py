@@ -147,23 +147,23 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-v,--verbose --color= --system-certs --offline --allow-insecure-host=! --no-progress --directory=! "
     b"--project=! --config-file=! --no-config -h,--help",
     b"uv python find":
-    b"clap --no-project --system! --script=! --show-version --resolve-links --python-downloads-json-url= "
+    b"clap --no-project --system! --script=! --show-version --resolve-links --python-downloads-json-url=! "
     b"-n,--no-cache --cache-dir=! --managed-python! --no-managed-python --no-python-downloads -q,--quiet "
     b"-v,--verbose --color= --system-certs --offline --allow-insecure-host=! --no-progress --directory=! "
     b"--project=! --config-file=! --no-config -h,--help",
     b"uv python install":
     b"clap -i,--install-dir=! --no-bin --no-registry --mirror=! --pypy-mirror=! --graalpy-mirror= --pyodide-mirror= "
-    b"--python-downloads-json-url= -r,--reinstall -f,--force! -U,--upgrade! --default --compile-bytecode "
+    b"--python-downloads-json-url=! -r,--reinstall -f,--force! -U,--upgrade! --default --compile-bytecode "
     b"-n,--no-cache --cache-dir=! --managed-python! --no-managed-python --no-python-downloads -q,--quiet "
     b"-v,--verbose --color= --system-certs --offline --allow-insecure-host=! --no-progress --directory=! "
     b"--project=! --config-file=! --no-config -h,--help",
     b"uv python list":
     b"clap --all-versions --all-platforms --all-arches --only-installed --only-downloads --show-urls "
-    b"--output-format= --python-downloads-json-url= -n,--no-cache --cache-dir=! --managed-python! "
+    b"--output-format= --python-downloads-json-url=! -n,--no-cache --cache-dir=! --managed-python! "
     b"--no-managed-python --no-python-downloads -q,--quiet -v,--verbose --color= --system-certs --offline "
     b"--allow-insecure-host=! --no-progress --directory=! --project=! --config-file=! --no-config -h,--help",
     b"uv python pin":
-    b"clap --resolved --no-project --global --rm --python-downloads-json-url= -n,--no-cache --cache-dir=! "
+    b"clap --resolved --no-project --global --rm --python-downloads-json-url=! -n,--no-cache --cache-dir=! "
     b"--managed-python! --no-managed-python --no-python-downloads -q,--quiet -v,--verbose --color= --system-certs "
     b"--offline --allow-insecure-host=! --no-progress --directory=! --project=! --config-file=! --no-config "
     b"-h,--help",

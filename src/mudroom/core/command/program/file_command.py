@@ -45,7 +45,7 @@ _TAR = ProgramRule(
     (
         option(
             "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
-            " --rmt-command -F -I",
+            " --rmt-command -F -I --files-from -T",
             UNSURE,
             "runs a program that it names",
         ),
@@ -140,7 +140,7 @@ _RSYNC = ProgramRule(
         ),
         option(
             "--del --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded"
-            " --delete-missing-args --remove-source-files",
+            " --delete-missing-args --remove-source-files --remove-sent-files --force",
             LOSE,
             "removes files",
         ),

@@ -176,6 +176,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
                     CHANGE,
                     _OUT,
                 ),
+                option("-w --write-out", CHANGE, _OUT, when="%output @"),
                 option("-K --config --engine", UNSURE, "takes options from a file"),
                 option("--unix-socket --abstract-unix-socket", ESCAPE, "talks to a service of the machine"),
             ),

@@ -93,7 +93,7 @@ _YARN = _verbs(
     fetched="dlx create init global",
     publishes="publish login logout owner tag team",
 )
-_PIP_PLACES = names("--path --user -e --editable -f --files -r --requirement -i --index-url --extra-index-url")
+_PIP_PLACES = names("--user -e --editable -f --files -r --requirement -i --index-url --extra-index-url")
 _PIP = _verbs(
     _PIPS,
     reads="list show freeze check inspect debug help completion hash",
@@ -144,7 +144,11 @@ _UV = _verbs(
         _READS, _verbs(_INSTALLS, reads="list dir", fetched="run", machine="install upgrade uninstall update-shell")
     ),
     b"python": _manager(
-        _READS, _verbs(_INSTALLS, reads="list dir", code="find", adds="install pin", machine="uninstall")
+        _READS,
+        {
+            **_verbs(_INSTALLS, reads="dir", adds="install pin", machine="uninstall"),
+            **entries("list find", ProgramRule(READ, "lists interpreters", (option("*", UNSURE, "runs a program"),))),
+        },
     ),
 }
 _POETRY = _verbs(
@@ -322,7 +326,8 @@ TOOLS: dict[bytes, ProgramRule] = {
             "compiles",
             (
                 option("-o -d", CHANGE, "compiles"),
-                option("-wrapper -fplugin -Xclang -load -B -specs --plugin", UNSURE, "loads code"),
+                option("-wrapper -fplugin -Xclang -load -B -specs --plugin -plugin", UNSURE, "loads code"),
+                option("-Wl, -Wa, -Wp,", UNSURE, "hands options to another program", when="plugin @ -T --script -B"),
             ),
             style="single",
         ),
