@@ -41,7 +41,8 @@ ROOMS: Mapping[str, Room] = {
         (
             ("text",),
             ("tree",),
-            ("command", "confinement", "git", "merge", "network"),
+            ("command.option", "confinement", "git", "merge", "network"),
+            ("command",),
             ("agent", "command.shell", "journal"),
             ("command.program",),
             ("approval",),

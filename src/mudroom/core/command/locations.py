@@ -37,6 +37,8 @@ class CommandContext(NamedTuple):
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
     """Directories in which the command may run; None for one that is not known."""
     depth: int = 0
+    program: bytes = b""
+    """The program that is judged, with its subcommands: ``git stash list``."""
 
 
 class CommandFinding(NamedTuple):
@@ -73,6 +75,16 @@ def _of_path(text: bytes, project: bytes, directory: bytes | None) -> Where:
     if text.startswith(b"/"):
         return _of_absolute(text, project)
     return "unknown" if directory is None else _of_absolute(directory + b"/" + text, project)
+
+
+def is_shared(word: Word) -> bool:
+    """Return whether the word names a path below a directory that commands share, such as /tmp, or a device."""
+    return word.text.startswith((*(place + b"/" for place in _SHARED), b"/dev/")) or word.text in _SHARED
+
+
+def is_of_git(word: Word) -> bool:
+    """Return whether the word names a path in a repository's own directory, with hooks and configuration."""
+    return any(piece.lower() == b".git" for piece in word.text.split(b"/"))
 
 
 def locate(word: Word, context: CommandContext) -> Where:
@@ -140,7 +152,10 @@ def worst_location(words: Iterable[Word], context: CommandContext) -> Where:
 
 def write_classes(words: Iterable[Word], context: CommandContext) -> tuple[tuple[CommandClass, ...], str]:
     """Return the classes that writing to these paths adds, and the reason."""
+    words = list(words)
     location = worst_location(words, context)
     if location == "outside":
         return ("host_escape_risk",), "outside the project"
-    return (("unknown",), "at a path that is not known before it runs") if location == "unknown" else ((), "")
+    if location == "unknown":
+        return ("unknown",), "at a path that is not known before it runs"
+    return (("unknown",), "in .git, where git may run it") if any(map(is_of_git, words)) else ((), "")

@@ -1,21 +1,25 @@
 """Rules of the program tables: the effect of a program, and the effects that its options and subcommands add.
 
-Long options may be abbreviated (``--del`` for ``--delete``), and short options may be combined (``-ro``): an option
-counts if a word could mean it. A word that is not known before the command runs may be an option: it makes the command
-unknown if the program has an option that matters.
+The words are parsed with the program's grammar (``option_catalogue.py``), and the rule says what the options mean. A
+program without a grammar has the options that its rule names, and no others. An option in no list makes the command
+unknown, and so does a marked one of the grammar that the rule does not name. A word that is not known before the
+command runs may be an option: it makes the command unknown if the program has an option that matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
+from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_grammar import STYLES, Grammar, Option
+from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 from mudroom.typing import Literal, NamedTuple
 
 Classes = tuple[CommandClass, ...]
-Style = Literal["gnu", "single"]
+Style = Literal["gnu", "single", "any"]
 READ: Classes = ("read_only",)
 CHANGE: Classes = ("mutating",)
 REACH: Classes = ("networked",)
@@ -24,8 +28,17 @@ LOSE: Classes = ("destructive",)
 UNSURE: Classes = ("unknown",)
 ESCAPE: Classes = ("host_escape_risk",)
 _CHANGES = frozenset({"mutating", "destructive"})
+_CHECKED = frozenset({"destructive", "unknown", "host_escape_risk"})
+"""Classes to which a doubt about an option adds nothing."""
 INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 """Options that, alone after a program's name, print its version or help."""
+
+_HELP = frozenset({b"--help", b"--version"})
+_GRAMMAR_OF_STYLE: Mapping[Style, Grammar] = {
+    "gnu": Grammar(STYLES[b"gnu"], {}),
+    "single": Grammar(STYLES[b"words"], {}),
+    "any": Grammar(STYLES[b"words"], {}),
+}
 
 
 class ProgramOption(NamedTuple):
@@ -35,6 +48,8 @@ class ProgramOption(NamedTuple):
     names: tuple[bytes, ...]
     classes: Classes
     reason: str
+    when: tuple[bytes, ...] = ()
+    """The option counts only if its value contains one of these, or is not known before the command runs."""
 
 
 class ProgramRule(NamedTuple):
@@ -45,19 +60,22 @@ class ProgramRule(NamedTuple):
     """The operands that are written to and therefore must be in the project."""
     subcommands: Mapping[bytes, ProgramRule] | None = None
     flags: frozenset[bytes] = frozenset()
-    """Options before the subcommand that take no value and do not matter."""
+    """Options that take no value and do not matter, beside those of the grammar."""
     takes: frozenset[bytes] = frozenset()
-    """Options that take the next word as their value."""
+    """Options that take a value, beside those of the grammar."""
+    safe: frozenset[bytes] = frozenset()
+    """Marked options of the grammar that do not matter."""
     softened: frozenset[bytes] = frozenset()
     """Options with which the program only reads."""
     style: Style = "gnu"
-    """``single``: long options have one dash (``find -delete``), and short options are never combined."""
+    """For a program without a grammar. ``single``: options have one dash, and are never combined. ``any``: no option of
+    the program matters, and each is taken."""
     judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
     """Function that judges all words instead of the other fields of the rule."""
 
 
-def option(names: str, classes: Classes, reason: str) -> ProgramOption:
-    return ProgramOption(tuple(names.encode().split()), classes, reason)
+def option(names: str, classes: Classes, reason: str, when: str = "") -> ProgramOption:
+    return ProgramOption(tuple(names.encode().split()), classes, reason, tuple(when.encode().split()))
 
 
 def names(text: str) -> frozenset[bytes]:
@@ -81,58 +99,82 @@ def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
     return word.startswith(b"-") and not word.startswith(b"--") and name[1:] in word[1:]
 
 
-def _with_values(words: Sequence[Word], rule: ProgramRule) -> Iterator[tuple[Word, bool]]:
-    """Yield each word, and whether it can be an option: neither the value of an option nor after ``--``."""
-    over = value = False
-    for word in words:
-        yield word, not over and not value
-        over = over or (not value and word.text == b"--" and word.literal and rule.style == "gnu")
-        value = not over and not value and word.literal and word.text in rule.takes
+def grammar_of_rule(rule: ProgramRule, context: CommandContext) -> Grammar:
+    """Return the grammar of the program that is judged; without one, the options that its rule names."""
+    grammar = grammar_of(context.program) or _GRAMMAR_OF_STYLE[rule.style]
+    own: dict[bytes, Option] = {}
+    for option in rule.options:
+        for name in option.names:
+            if name.startswith(b"-") and name not in grammar.options:
+                own[name] = Option((name,), "required" if name in rule.takes else "optional")
+    own |= {name: Option((name,), "required") for name in rule.takes if name not in grammar.options}
+    plain = (rule.flags | rule.softened | _HELP) - own.keys() - grammar.options.keys()
+    own |= {name: Option((name,)) for name in plain}
+    return grammar._replace(options={**grammar.options, **own})
 
 
-def _letters(rule: ProgramRule) -> frozenset[int]:
-    return frozenset(name[1] for name in rule.takes if len(name) == 2)
+def parsed_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> ParsedCommand:
+    """Return the options and operands of these words; the first is the program's name or the subcommand."""
+    return parse(words[1:], grammar_of_rule(rule, context))
 
 
-def _own(text: bytes, valued: frozenset[int]) -> bytes:
-    """Return combined options up to the one that takes a value: ``-sX`` of ``-sXPOST``."""
-    if valued and text[:1] == b"-" and text[1:2] != b"-":
-        for at, letter in enumerate(text[1:], 1):
-            if letter in valued:
-                return text[: at + 1]
-    return text
+class OptionEffect(NamedTuple):
+    """The effect of the options that are given."""
+
+    classes: frozenset[CommandClass]
+    reason: str
+    written: tuple[Word, ...]
+    """Values of options that name a file to write."""
+    in_place: bool
+    """Whether an option without a value makes the program change something."""
 
 
-def classes_of_options(words: Sequence[Word], rule: ProgramRule) -> tuple[set[CommandClass], str]:
-    """Return the classes that the options add, and the reason of the first one found."""
+def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: CommandContext) -> OptionEffect:
+    """Return the classes that the options add, the reason of the first that matters, and the files they write."""
     classes: set[CommandClass] = set()
-    reason = ""
-    valued = _letters(rule)
-    for word, free in _with_values(words, rule):
-        text = _own(word.text, valued)
-        if free and not word.literal and word.may_be_option:
-            classes.add("unknown")
-            reason = reason or "an option that is not known before it runs"
-        for option in rule.options:
-            for name in option.names:
-                if (free or not name.startswith(b"-")) and could_be(text, name, rule.style):
-                    classes.update(option.classes)
-                    reason = reason or option.reason
-    return classes, reason
-
-
-def only_reads(words: Sequence[Word], rule: ProgramRule) -> bool:
-    """Return whether an option with which the program only reads is certainly present."""
-    valued = _letters(rule)
-    for word, free in _with_values(words, rule):
-        if not free or not word.literal:
+    reason, in_place = "", False
+    written: list[Word] = []
+    checked = not _CHECKED.isdisjoint(rule.classes) and not rule.softened
+    for given in parsed.given:
+        if given.negated:
             continue
-        if word.text in rule.softened:
-            return True
-        together = word.text[:1] == b"-" and word.text[1:].isalpha() and not set(word.text[1:]) & valued
-        if together and any(len(name) == 2 and name[1:] in word.text for name in rule.softened):
-            return True
-    return False
+        matching = [option for option in rule.options if not set(option.names).isdisjoint(given.option.names)]
+        for option in matching:
+            value = given.value
+            if (
+                option.when
+                and value is not None
+                and value.literal
+                and not any(map(value.text.__contains__, option.when))
+            ):
+                continue
+            classes.update(option.classes)
+            reason = reason or option.reason
+            if _CHANGES & set(option.classes):
+                written += [given.value] if given.value is not None else []
+                in_place = in_place or given.value is None
+        if given.option.marked and not matching and not checked and rule.safe.isdisjoint(given.option.names):
+            classes.add("unknown")
+            reason = reason or "an option that may write or run something"
+    for option in rule.options:
+        for name in option.names:
+            named = [word for word in parsed.operands if not name.startswith(b"-") and could_be(word.text, name)]
+            if named:
+                classes.update(option.classes)
+                reason = reason or option.reason
+                written += named if _CHANGES & set(option.classes) else []
+    if parsed.unlisted and not checked:
+        classes.add("unknown")
+        reason = reason or "an option that is not in the tables"
+    if parsed.is_open and not checked and (rule.options or rule.softened or _has_marks(context.program)):
+        classes.add("unknown")
+        reason = reason or "an option that is not known before it runs"
+    return OptionEffect(frozenset(classes), reason, tuple(written), in_place)
+
+
+def _has_marks(program: bytes) -> bool:
+    grammar = grammar_of(program)
+    return grammar is not None and any(option.marked for option in grammar.options.values())
 
 
 def operands(words: Sequence[Word]) -> list[Word]:
@@ -143,16 +185,15 @@ def operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not (word.literal and word.text.startswith(b"-") and word.text != b"-")]
 
 
-def _targets(words: Sequence[Word], rule: ProgramRule) -> Sequence[Word]:
+def _targets(parsed: ParsedCommand, rule: ProgramRule, effect: OptionEffect) -> Sequence[Word]:
     """Return the words that may name a file to write."""
     if rule.targets == "last":
-        into = [words[at + 1] for at, word in enumerate(words[:-1]) if could_be(word.text, b"-t")]
-        into += [Word(word.text[2:], word.kind) for word in words if word.text[:2] == b"-t" and len(word.text) > 2]
-        into += [word for word in words if could_be(word.text, b"--target-directory") and b"=" in word.text]
-        return [*into, *operands(words)[-1:]]
+        return [*effect.written, *(parsed.values(b"-t", b"--target-directory") or parsed.operands[-1:])]
     if rule.targets == "all":
-        return [*operands(words), *(word for word in words if word.text.startswith(b"-") and b"=" in word.text)]
-    return [word for word in words if b"/" in word.text and b"://" not in word.text]
+        values = [given.value for given in parsed.given if given.value is not None and b"/" in given.value.text]
+        return [*effect.written, *parsed.operands, *values]
+    plain = [word for word in parsed.operands if b"://" not in word.text]
+    return [*effect.written, *plain] if effect.in_place else effect.written
 
 
 def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
@@ -166,19 +207,27 @@ def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContex
 
 def judge_paths(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
     """Judge by the rule's options, and by where the written paths lead."""
-    rest = words[1:]
+    if rule.style == "any":
+        return judge_parsed(ParsedCommand(operands=tuple(words[1:])), words, rule, context)
+    return judge_parsed(parsed_words(words, rule, context), words, rule, context)
+
+
+def judge_parsed(
+    parsed: ParsedCommand, words: Sequence[Word], rule: ProgramRule, context: CommandContext
+) -> CommandFinding:
+    """Judge words that are parsed already."""
     classes: set[CommandClass] = set(rule.classes)
     reason = rule.reason
-    if rule.softened and only_reads(rest, rule):
+    if rule.softened and parsed.proves(*rule.softened):
         classes, reason = set(READ), "only reads with this option"
-    option_classes, detail = classes_of_options(rest, rule) if rule.options else (set[CommandClass](), "")
-    classes |= option_classes
-    reason = detail or reason
-    if classes & _CHANGES and (rule.targets != "none" or option_classes & _CHANGES):
-        outside, detail = write_classes(_targets(rest, rule), context)
+    effect = effect_of_options(parsed, rule, context)
+    classes |= effect.classes
+    reason = effect.reason or reason
+    if classes & _CHANGES and (rule.targets != "none" or effect.classes & _CHANGES):
+        outside, detail = write_classes(_targets(parsed, rule, effect), context)
         classes.update(outside)
         reason = f"{reason}, {detail}" if detail else reason
-    if any(names_credentials(word) for word in rest):
+    if any(names_credentials(word) for word in words[1:]):
         classes.add("host_escape_risk")
         reason += ", names a credential file"
     return CommandFinding(tidy(classes), reason)
@@ -193,38 +242,23 @@ def tidy(classes: Iterable[CommandClass]) -> Classes:
     return tuple(name for name in _STRICT if name in remaining) or READ
 
 
-def subcommand(words: Sequence[Word], rule: ProgramRule) -> tuple[int | None, bool]:
-    """Return the index of the subcommand, or None if there is none, and whether all options before it are known."""
-    at, sure = 1, True
-    while at < len(words):
-        word = words[at]
-        if not word.may_be_option or (not word.start and not word.literal):
-            return at, sure
-        if word.text in rule.takes:
-            at += 2
-            continue
-        head, sign, _value = word.text.partition(b"=")
-        sure = sure and word.literal and (word.text in rule.flags or (bool(sign) and head in rule.takes))
-        at += 1
-    return None, sure
-
-
 def _by_subcommand(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
-    at, sure = subcommand(words, rule)
+    grammar = grammar_of_rule(rule, context)
+    parsed = parse(words[1:], grammar._replace(style=grammar.style._replace(permutes=False)))
+    effect = effect_of_options(parsed, rule, context)
     assert rule.subcommands is not None
-    if at is None:
+    if not parsed.operands:
         if len(words) > 1 and all(word.text in INFORMS for word in words[1:]):
             return CommandFinding(READ, "prints its version or help")
-        option_classes = classes_of_options(words[1:], rule)[0] | set(() if sure else UNSURE)
-        return CommandFinding(tidy({*rule.classes, *option_classes}), rule.reason)
-    inner_rule = rule.subcommands.get(words[at].text) if words[at].literal else None
-    option_classes, reason = classes_of_options(words[1:at], rule) if rule.options else (set[CommandClass](), "")
-    if not sure:
-        option_classes, reason = (
-            {*option_classes, "unknown"},
-            reason or "an option before the subcommand that is not in the tables",
-        )
+        return CommandFinding(tidy({*rule.classes, *effect.classes}), effect.reason or rule.reason)
+    rest = words[1 + parsed.rest :]
+    inner_rule = rule.subcommands.get(rest[0].text) if rest[0].literal else None
     if inner_rule is None:
-        return CommandFinding(tidy({*UNSURE, *option_classes}), "a subcommand that is not in the tables")
-    inner = judge_words(words[at:], inner_rule, context)
-    return CommandFinding(tidy({*inner.classes, *option_classes}), reason or inner.reason, inner.parts)
+        return CommandFinding(tidy({*UNSURE, *effect.classes}), "a subcommand that is not in the tables")
+    inner = judge_words(rest, inner_rule, within(context, rest[0].text))
+    return CommandFinding(tidy({*inner.classes, *effect.classes}), effect.reason or inner.reason, inner.parts)
+
+
+def within(context: CommandContext, verb: bytes) -> CommandContext:
+    """Return the context of a subcommand."""
+    return context._replace(program=context.program + b" " + verb)

@@ -24,6 +24,8 @@ class Word(NamedTuple):
     kind: Kind = "literal"
     fixed: int = 0
     """How many leading bytes of a word that is not literal are known."""
+    is_several: bool = False
+    """Whether the shell may make several words of it, or none: ``$x`` without quotes, ``"$@"``."""
 
     @property
     def literal(self) -> bool:
@@ -44,7 +46,7 @@ class Word(NamedTuple):
         return self.start.startswith(b"-") or (not self.start and not self.literal and not self.at_home)
 
 
-UNKNOWN = Word(b"", "computed")
+UNKNOWN = Word(b"", "computed", 0, True)
 
 
 def concatenate(pieces: Sequence[Word]) -> Word:
@@ -55,7 +57,7 @@ def concatenate(pieces: Sequence[Word]) -> Word:
             fixed = len(text) + len(piece.start)
         text += piece.text
         kind = max(kind, piece.kind, key=_WORSE.index)
-    return Word(text, kind, 0 if kind == "literal" else fixed)
+    return Word(text, kind, 0 if kind == "literal" else fixed, any(piece.is_several for piece in pieces))
 
 
 def literal_words(argv: Sequence[bytes]) -> tuple[Word, ...]:

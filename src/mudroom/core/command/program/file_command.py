@@ -4,82 +4,104 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding, locate, names_credentials, write_classes
+from mudroom.core.command.locations import (
+    CommandContext,
+    CommandFinding,
+    is_shared,
+    locate,
+    names_credentials,
+    write_classes,
+)
+from mudroom.core.command.option_grammar import Grammar
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
+    FETCH,
     INFORMS,
+    LOSE,
     READ,
     UNSURE,
     ProgramRule,
-    could_be,
+    effect_of_options,
+    grammar_of_rule,
+    judge_parsed,
     judge_paths,
+    names,
     operands,
+    option,
+    parsed_words,
     tidy,
 )
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
 
-_LETTERS = regex(rb"-[A-Za-z]+\Z")
-_COUNTED = regex(rb"-[lscgonfwSN]\Z")
-
-_NAMES_ARCHIVE = regex(rb"-[A-Za-z]*f\Z|--file\Z")
 _SETUID = regex(rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s")
 
 
+_TAR = ProgramRule(
+    READ,
+    "",
+    (
+        option(
+            "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
+            " --rmt-command -F -I --files-from -T",
+            UNSURE,
+            "runs a program that it names",
+        ),
+        option("--remove-files --delete --recursive-unlink", LOSE, "removes files"),
+        option("--absolute-names -P", ESCAPE, "may write to absolute paths"),
+        option("--index-file --listed-incremental -g --volno-file", CHANGE, "writes a file"),
+    ),
+    safe=names("-f --file -C --directory --one-top-level -U --unlink-first"),
+)
+
+
 def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    first = rest[0].text if rest else b""
-    letters = first.lstrip(b"-") if rest and rest[0].literal and not first.startswith(b"--") else b""
-    modes = b"".join(w.text[1:] for w in rest[1:] if w.literal and _LETTERS.match(w.text)) + letters
-    long_options = {w.text.partition(b"=")[0] for w in rest if w.text.startswith(b"--")}
-
-    def has_option(*options: bytes) -> bool:
-        return any(could_be(word, option) for word in long_options for option in options)
-
+    parsed = parsed_words(_with_dashes(words, grammar_of_rule(_TAR, context)), _TAR, context)
+    effect = effect_of_options(parsed, _TAR, context)
     classes: set[CommandClass] = set()
     reason = "lists an archive"
-    if b"x" in modes or has_option(b"--extract", b"--get"):
+    written = list(effect.written)
+    if parsed.has(b"--extract", b"--get", b"-x"):
         classes, reason = {"mutating"}, "unpacks an archive"
-        directories = [rest[index + 1] for index, w in enumerate(rest[:-1]) if w.text in (b"-C", b"--directory")]
-        directories += [w for w in rest if w.text.startswith(b"--directory=")]
-        directories += [Word(w.text[2:], w.kind) for w in rest if w.text.startswith(b"-C") and len(w.text) > 2]
-        directories += operands(rest) if modes.count(b"C") > sum(w.text == b"-C" for w in rest) else []
-        classes |= set(write_classes(directories or [Word(b".")], context)[0])
-    elif set(modes) & set(b"cruA") or has_option(
-        b"--create", b"--append", b"--update", b"--catenate", b"--concatenate"
-    ):
+        written += [*(parsed.values(b"--directory", b"-C") or [Word(b".")]), *parsed.values(b"--one-top-level")]
+    elif parsed.has(b"--create", b"-c", b"--append", b"-r", b"--update", b"-u", b"--catenate", b"-A", b"--delete"):
         classes, reason = {"mutating"}, "writes an archive"
-        index = next(
-            (index for index, w in enumerate(rest) if _NAMES_ARCHIVE.match(w.text) or (not index and b"f" in letters)),
-            None,
-        )
-        targets = (
-            rest[index + 1 : index + 2]
-            if index is not None
-            else [w for w in rest if w.text.startswith((b"--file=", b"-f"))]
-        )
-        targets = [Word(w.text[2:], w.kind) if w.text.startswith(b"-f") else w for w in targets]
-        classes |= set(write_classes(targets, context)[0])
-    elif not (b"t" in modes or has_option(b"--list")):
+        written += [value for value in parsed.values(b"--file", b"-f") if value.text != b"-"]
+    elif not parsed.has(b"--list", b"-t", b"--diff", b"-d", b"--test-label"):
         classes, reason = {"unknown"}, "has a mode that is not known before it runs"
-    if set(modes) & set(b"IF") or has_option(
-        b"--to-command", b"--checkpoint-action", b"--use-compress-program", b"--rsh-command", b"--info-script",
-        b"--new-volume-script", b"--rmt-command",
-    ):  # fmt: skip
-        classes, reason = classes | {"unknown"}, "runs a program that it names"
-    if has_option(b"--remove-files", b"--delete"):
-        classes, reason = classes | {"destructive"}, "removes files"
-    if has_option(b"--absolute-names") or b"P" in modes:
-        classes, reason = classes | {"host_escape_risk"}, "may write to absolute paths"
-    if any(not word.literal and word.may_be_option for word in rest):
-        classes.add("unknown")
-    return CommandFinding(tidy(classes), reason)
+    if any(b":" in value.text for value in parsed.values(b"--file", b"-f")) and not parsed.has(b"--force-local"):
+        classes |= {"networked", "unknown"}
+        reason = "asks another machine for the archive"
+    classes |= set(write_classes(written, context)[0])
+    if any(names_credentials(word) for word in words[1:]):
+        classes.add("host_escape_risk")
+    return CommandFinding(tidy({*classes, *effect.classes}), effect.reason or reason)
+
+
+def _with_dashes(words: Sequence[Word], grammar: Grammar) -> Sequence[Word]:
+    """Return the words with the letters of ``tar xzf FILE`` as options, each with its value: ``-x -z -f FILE``."""
+    if len(words) < 2 or not words[1].literal or words[1].text.startswith(b"-"):
+        return words
+    letters: list[Word] = []
+    rest = list(words[2:])
+    for letter in words[1].text:
+        name = bytes((45, letter))
+        letters.append(Word(name))
+        option = grammar.options.get(name)
+        if option is not None and option.value == "required" and rest:
+            letters.append(rest.pop(0))
+    return [words[0], *letters, *rest]
+
+
+_PLAIN = ProgramRule(CHANGE, "")
 
 
 def chmod(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    classes: set[CommandClass] = {"mutating", *write_classes(operands(words[1:])[1:], context)[0]}
+    parsed = parsed_words(words, _PLAIN, context)
+    classes: set[CommandClass] = {"mutating", *effect_of_options(parsed, _PLAIN, context).classes}
+    classes.update(write_classes(operands(words[1:])[1:], context)[0])
     if any(_SETUID.match(word.text) for word in words[1:]):
         return CommandFinding(tidy({*classes, "host_escape_risk"}), "lets a program run as its owner")
     return CommandFinding(tidy(classes), "changes permissions")
@@ -87,32 +109,66 @@ def chmod(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 def link(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     finding = judge_paths(words, ProgramRule(CHANGE, "makes a link", targets="last"), context)
-    symbolic = any(could_be(word.text, b"-s") or could_be(word.text, b"--symbolic") for word in words[1:])
-    targets = operands(words[1:])[: -1 if len(operands(words[1:])) > 1 else None]
+    parsed = parsed_words(words, _PLAIN, context)
+    symbolic = parsed.has(b"-s", b"--symbolic")
+    into = parsed.has(b"-t", b"--target-directory") or len(parsed.operands) == 1
+    targets = parsed.operands if into else parsed.operands[:-1]
     if any(locate(word, context) != "inside" for word in targets if symbolic or word.text.startswith(b"/")):
         return CommandFinding(tidy({*finding.classes, "unknown"}), "makes a link that leads outside the project")
     return finding
 
 
+def move(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``mv``: a place that commands share, such as /tmp, is empty for the next command."""
+    rule = ProgramRule(CHANGE, "moves files", targets="all")
+    finding = judge_paths(words, rule, context)
+    parsed = parsed_words(words, rule, context)
+    targets = parsed.values(b"-t", b"--target-directory") or parsed.operands[-1:]
+    if any(is_shared(word) and not all(map(is_shared, parsed.operands)) for word in targets):
+        return CommandFinding(tidy({*finding.classes, "destructive"}), "moves files out of the project")
+    return finding
+
+
+_RSYNC = ProgramRule(
+    CHANGE,
+    "copies files",
+    (
+        option(
+            "-e --rsh --rsync-path --daemon --config --dparam -M --remote-option --server --early-input",
+            UNSURE,
+            "runs a program that it names",
+        ),
+        option(
+            "--del --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded"
+            " --delete-missing-args --remove-source-files --remove-sent-files --force",
+            LOSE,
+            "removes files",
+        ),
+        option(
+            "--log-file --write-batch --only-write-batch --temp-dir -T --backup-dir --partial-dir",
+            CHANGE,
+            "writes a file",
+        ),
+    ),
+    safe=names("--inplace --compare-dest --copy-dest --link-dest"),
+)
+
+
 def rsync(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    classes: set[CommandClass] = {"mutating"}
-    reason = "copies files"
-    plain = operands(rest)
-    remote = [word for word in plain if b":" in word.text]
-    if remote:
-        classes, reason = classes | {"networked"}, "copies files over the network"
+    parsed = parsed_words(words, _RSYNC, context)
+    effect = effect_of_options(parsed, _RSYNC, context)
+    classes: set[CommandClass] = {"mutating", *effect.classes}
+    reason = effect.reason or "copies files"
+    plain = parsed.operands
+    written = list(effect.written)
+    if any(b":" in word.text for word in plain):
+        classes, reason = classes | {"networked"}, effect.reason or "copies files over the network"
     if plain and b":" not in plain[-1].text:
-        classes |= set(write_classes(plain[-1:], context)[0])
+        written.append(plain[-1])
     elif plain:
         classes, reason = classes | {"host_escape_risk"}, "copies files to another machine"
-    if any(could_be(w.text, b"--del") or w.text.startswith((b"--delete", b"--remove-source")) for w in rest):
-        classes, reason = classes | {"destructive"}, "removes files"
-    if any(could_be(w.text, name) for w in rest for name in (b"-e", b"--rsh", b"--rsync-path", b"--daemon")) or any(
-        not w.literal and w.may_be_option for w in rest
-    ):
-        classes, reason = classes | {"unknown"}, "runs a program that it names"
-    if any(names_credentials(word) for word in rest):
+    classes |= set(write_classes(written, context)[0])
+    if any(names_credentials(word) for word in words[1:]):
         classes, reason = classes | {"host_escape_risk"}, "names a credential file"
     return CommandFinding(tidy(classes), reason)
 
@@ -123,47 +179,55 @@ def remote(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     return CommandFinding(("networked", "host_escape_risk"), "acts on another machine")
 
 
+_SCP = ProgramRule(
+    FETCH,
+    "copies files to or from another machine",
+    (option("-o -S -F -D -J", UNSURE, "runs a program that it names"),),
+    safe=names("-i"),
+)
+
+
 def scp(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    plain = operands(words[1:])
+    parsed = parsed_words(words, _SCP, context)
+    plain = parsed.operands
     out = plain and b":" in plain[-1].text
     classes: set[CommandClass] = {"networked", "host_escape_risk"} if out else {"networked", "mutating"}
     if not out:
         classes |= set(write_classes(plain[-1:], context)[0])
-    if any(could_be(w.text, name) for w in words[1:] for name in (b"-o", b"-S", b"-F")):
-        classes.add("unknown")
-    return CommandFinding(tidy(classes), "copies files to or from another machine")
+    effect = effect_of_options(parsed, _SCP, context)
+    return CommandFinding(tidy({*classes, *effect.classes}), effect.reason or _SCP.reason)
 
 
-def date(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    setting = any(
-        could_be(w.text, b"--set") or could_be(w.text, b"-s") for w in words[1:] if not w.text.startswith(b"-I")
-    )
-    plain = [word for word in operands(words[1:]) if word.literal and word.text[:1].isdigit() and word.text.isdigit()]
-    unsure = any(not word.literal and word.may_be_option for word in words[1:])
-    if setting or plain:
+_DATE = ProgramRule(READ, "prints the time", (option("-s --set", ESCAPE, "sets the clock"),), safe=names("-f --file"))
+
+
+def date(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed = parsed_words(words, _DATE, context)
+    if any(word.literal and word.text.isdigit() for word in parsed.operands):
         return CommandFinding(ESCAPE, "sets the clock")
-    return CommandFinding(UNSURE if unsure else READ, "prints the time")
+    return judge_parsed(parsed, words, _DATE, context)
 
 
 def named_only(reason: str) -> ProgramRule:
     """Return a rule for a program that prints a value without operands and sets it with an operand: ``hostname``."""
+    rule = ProgramRule(READ, "prints a setting of the machine", (option("-F --file -b --boot", ESCAPE, reason),))
 
-    def judge(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-        return (
-            CommandFinding(ESCAPE, reason)
-            if operands(words[1:])
-            else CommandFinding(READ, "prints a setting of the machine")
-        )
+    def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+        parsed = parsed_words(words, rule, context)
+        return CommandFinding(ESCAPE, reason) if parsed.operands else judge_parsed(parsed, words, rule, context)
 
     return ProgramRule(ESCAPE, reason, judge=judge)
 
 
+_SECOND = ProgramRule(READ, "only reads")
+
+
 def second_written(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``uniq IN OUT`` and ``xxd IN OUT``: the second operand is written."""
-    counted = [at for at, word in enumerate(words) if _COUNTED.match(word.text)]
-    plain = operands([word for at, word in enumerate(words) if at and at - 1 not in counted])
-    if len(plain) > 1:
-        return CommandFinding(tidy({"mutating", *write_classes(plain[-1:], context)[0]}), "writes a file")
-    unsure = any(not word.literal for word in plain)
-    secret = any(names_credentials(word) for word in plain)
-    return CommandFinding(ESCAPE if secret else UNSURE if unsure else READ, "only reads")
+    parsed = parsed_words(words, _SECOND, context)
+    finding = judge_parsed(parsed, words, _SECOND, context)
+    if len(parsed.operands) > 1:
+        outside = write_classes(parsed.operands[-1:], context)[0]
+        return CommandFinding(tidy({*finding.classes, "mutating", *outside}), "writes a file")
+    unsure = any(word.is_several for word in parsed.operands)
+    return finding._replace(classes=tidy({*finding.classes, "unknown"})) if unsure else finding

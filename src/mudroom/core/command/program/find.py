@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, locate, names_credentials, write_classes
 from mudroom.core.command.program.wrapper import replace_mark
-from mudroom.core.command.table_rule import READ, ProgramRule, names, tidy
+from mudroom.core.command.table_rule import READ, ProgramRule, judge_parsed, names, parsed_words, tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import UNKNOWN, Word
 
@@ -78,19 +78,18 @@ def _each(word: Word, roots: Sequence[Word], context: CommandContext) -> Word:
     return Word(start + b"*", "pattern", len(start))
 
 
+_FD = ProgramRule(READ, "looks for files", safe=names("-x --exec -X --exec-batch"))
+
+
 def fd(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``fd``: all words after -x or -X are a command."""
-    runs = names("-x -X --exec --exec-batch")
-    for at, word in enumerate(words[1:], 1):
-        if word.text in runs and word.literal:
-            started = [_each(inside, [Word(b".")], context) for inside in words[at + 1 :]]
-            parts = context.words([*started, UNKNOWN] if started else [UNKNOWN], context)
-            return CommandFinding(READ, "runs a command for each file that it finds", tuple(parts))
-        head = word.text.partition(b"=")[0]
-        cluster = head.startswith(b"-") and not head.startswith(b"--") and (b"x" in head or b"X" in head)
-        if (not word.literal and word.may_be_option) or head.startswith(b"--e") or cluster:
-            return CommandFinding(tidy({"unknown"}), "an option that is not known before it runs")
-    return CommandFinding(READ, "looks for files")
+    parsed = parsed_words(words, _FD, context)
+    finding = judge_parsed(parsed, words, _FD, context)
+    if not parsed.has(b"--exec", b"--exec-batch"):
+        return finding
+    started = [_each(inside, [Word(b".")], context) for inside in parsed.values(b"--exec", b"--exec-batch")]
+    parts = context.words([*started, UNKNOWN] if started else [UNKNOWN], context)
+    return CommandFinding(finding.classes, "runs a command for each file that it finds", tuple(parts))
 
 
 FINDERS: dict[bytes, ProgramRule] = {

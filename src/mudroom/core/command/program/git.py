@@ -16,7 +16,6 @@ from mudroom.core.command.program.git_subcommand import (
     checkout,
     config,
     foreach,
-    grep,
     push,
     rebase,
     restore,
@@ -46,14 +45,19 @@ _OUTPUT = option("--output -o", CHANGE, "writes a file")
 _LONG_OUTPUT = option("--output", CHANGE, "writes a file")
 _HELPERS = option("--ext-diff --textconv --filters", UNSURE, "runs helpers that the repository names")
 _SERVER = option("--upload-pack --receive-pack --exec -u", UNSURE, "runs a program that it names")
-_SHOWS = ProgramRule(
-    READ, _READS, (_LONG_OUTPUT, _HELPERS), takes=names("-S -G --grep --author --since --until --format")
-)
+_SHOWS = ProgramRule(READ, _READS, (_LONG_OUTPUT, _HELPERS))
 _LISTS = ProgramRule(READ, _READS)
 _COMMITS = ProgramRule(CHANGE, "changes the repository")
 _MOVES = ProgramRule(CHANGE, "changes the repository and its files")
+_MERGES = ProgramRule(
+    CHANGE,
+    "changes the repository and its files",
+    (option("--strategy", UNSURE, "runs a program that it names"),),
+)
 _TALKS = ProgramRule(
-    FETCH, "fetches from another repository", (option("--upload-pack", UNSURE, "runs a program that it names"),)
+    FETCH,
+    "fetches from another repository",
+    (option("--upload-pack --strategy", UNSURE, "runs a program that it names"),),
 )
 _CODE = ProgramRule(UNSURE, "runs another program")
 _LOSES = ProgramRule(LOSE, "loses uncommitted or unreachable content")
@@ -86,7 +90,7 @@ def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     rule = SUBCOMMANDS.get(words[at].text) if words[at].literal else None
     if rule is None:
         return CommandFinding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
-    finding = judge_words(words[at:], rule, context)
+    finding = judge_words(words[at:], rule, context._replace(program=b"git " + words[at].text))
     if any(b"ext::" in word.text or b"fd::" in word.text for word in words[at:]):
         extra, reason = extra | {"unknown"}, "runs a program as its transport"
     if {"mutating", "destructive"} & set(finding.classes) and context.places:
@@ -115,13 +119,20 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     ),
     **entries("column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree", _LISTS),
     b"help": ProgramRule(READ, "shows help", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
-    b"grep": ProgramRule(READ, "", judge=grep),
+    b"grep": ProgramRule(
+        READ, _READS, (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),)
+    ),
     **entries(
         "add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS
     ),
     **entries("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
-    **entries("merge cherry-pick revert am apply switch read-tree checkout-index merge-file", _MOVES),
-    b"switch": _with(_MOVES, "-f --force --discard-changes -C", LOSE, "throws away changes"),
+    **entries("merge cherry-pick revert am merge-file", _MERGES),
+    b"apply": ProgramRule(
+        CHANGE, "changes files", (option("--unsafe-paths", ESCAPE, "may write outside the work tree"),)
+    ),
+    b"read-tree": ProgramRule(CHANGE, "changes the index", (option("-u --reset", LOSE, "overwrites files"),)),
+    b"checkout-index": ProgramRule(CHANGE, "writes files", (option("-f --force", LOSE, "overwrites files"),)),
+    b"switch": _with(_MOVES, "-f --force --discard-changes -C --force-create", LOSE, "throws away changes"),
     b"gc": _with(_COMMITS, "--prune", LOSE, "loses unreachable objects"),
     b"init": ProgramRule(
         CHANGE, "makes a repository", (option("--template", UNSURE, "brings hooks along"),), targets="all"
@@ -158,9 +169,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     b"reset": ProgramRule(
         CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "reverts changes of files"),)
     ),
-    b"clean": ProgramRule(
-        LOSE, "removes files that are not tracked", softened=names("-n --dry-run"), takes=names("-e --exclude")
-    ),
+    b"clean": ProgramRule(LOSE, "removes files that are not tracked", softened=names("-n --dry-run")),
     b"rm": ProgramRule(LOSE, "removes files"),
     b"stash": by_first(
         _MOVES,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding
+from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -12,16 +14,18 @@ from mudroom.core.command.table_rule import (
     REACH,
     READ,
     UNSURE,
+    Classes,
     ProgramRule,
-    classes_of_options,
-    could_be,
+    effect_of_options,
+    grammar_of_rule,
     judge_words,
     names,
-    operands,
-    option,
+    parsed_words,
     tidy,
+    within,
 )
-from mudroom.core.command.word import UNKNOWN, Word
+from mudroom.core.command.verdict import CommandClass
+from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
 
 _PATH_LIKE = regex(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:")
@@ -35,103 +39,102 @@ SAFE_KEYS = regex(
 )
 
 
-def checkout(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    if any(could_be(word.text, name) for word in rest for name in (b"-b", b"--orphan", b"--detach", b"--track")):
-        return CommandFinding(CHANGE, "switches to another branch")
-    forced = any(could_be(word.text, b"--force") or could_be(word.text, b"-f") for word in rest)
-    operands_given = operands(rest)
-    paths = any(word.text == b"--" for word in rest) or len(operands_given) > 1
-    path_like = [word for word in operands_given if not word.literal or _PATH_LIKE.search(word.text)]
-    if (
-        forced
-        or paths
-        or path_like
-        or any(could_be(word.text, name) for word in rest for name in (b"-B", b"-p", b"--ours"))
-    ):
-        return CommandFinding(LOSE, "reverts changes of files")
-    return CommandFinding(CHANGE, "switches to another branch")
+_PLAIN = ProgramRule(CHANGE, "")
+_LOOKS = names(
+    "-v --verbose --show-current --sort --format --color --no-color --column --no-column -i --ignore-case --abbrev"
+    " --no-abbrev --omit-empty"
+)
+_LISTS_BRANCHES = names("--list -l -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at")
 
 
-def branch(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    if any(
-        could_be(word.text, name)
-        for word in rest
-        for name in (b"-d", b"-D", b"--delete", b"-f", b"--force", b"-M", b"-C")
-    ):
-        return CommandFinding(LOSE, "removes or moves a branch")
-    looks = names(
-        "-v -vv --verbose --show-current --sort --format --color --no-color --column --no-column --ignore-case -i"
-    )
-    listing = names("--list -l -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at")
-    listed = any(word.literal and word.text.partition(b"=")[0] in listing for word in rest)
-    plain = all(word.literal and word.text.partition(b"=")[0] in looks for word in rest)
-    if listed or plain:
-        return CommandFinding(READ, _READS)
-    return CommandFinding(CHANGE, "makes or changes a branch")
+def _parsed(words: Sequence[Word], context: CommandContext) -> tuple[ParsedCommand, set[CommandClass]]:
+    """Return the parsed words, and ``unknown`` if an option is in no list or not known before it runs."""
+    parsed = parsed_words(words, _PLAIN, context)
+    return parsed, {"unknown"} if parsed.unlisted or parsed.is_open else set()
 
 
-def tag(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    if any(word.text in (b"-d", b"--delete", b"-f", b"--force") for word in rest):
-        return CommandFinding(LOSE, "removes or moves a tag")
-    if not operands(rest) or any(word.literal and word.text in (b"-l", b"--list") for word in rest):
-        return CommandFinding(READ, _READS)
-    return CommandFinding(CHANGE, "makes a tag")
+def _found(doubts: set[CommandClass], classes: Classes, reason: str) -> CommandFinding:
+    return CommandFinding(tidy({*doubts, *classes}), reason)
 
 
-def push(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    losing = (b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
-    if any(could_be(word.text, b"--receive-pack") or could_be(word.text, b"--exec") for word in rest):
+def checkout(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    paths = any(word.text == b"--" for word in words[1:]) or len(parsed.operands) > 1
+    path_like = any(not word.literal or _PATH_LIKE.search(word.text) for word in parsed.operands)
+    if parsed.has(b"--force", b"-B", b"-p", b"--ours", b"--theirs", b"--merge", b"--conflict", b"--pathspec-from-file"):
+        return _found(doubts, LOSE, "reverts changes of files")
+    if parsed.proves(b"-b", b"--orphan", b"--detach", b"--track"):
+        return _found(doubts, CHANGE, "switches to another branch")
+    if paths or path_like:
+        return _found(doubts, LOSE, "reverts changes of files")
+    return _found(doubts, CHANGE, "switches to another branch")
+
+
+def branch(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    if parsed.has(b"-d", b"-D", b"--delete", b"-f", b"--force", b"-M", b"-C"):
+        return _found(doubts, LOSE, "removes or moves a branch")
+    plain = not parsed.operands and all(not _LOOKS.isdisjoint(given.option.names) for given in parsed.given)
+    if plain or parsed.proves(*_LISTS_BRANCHES):
+        return _found(doubts, READ, _READS)
+    return _found(doubts, CHANGE, "makes or changes a branch")
+
+
+def tag(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    if parsed.has(b"-d", b"--delete", b"-f", b"--force"):
+        return _found(doubts, LOSE, "removes or moves a tag")
+    if not parsed.operands or parsed.proves(b"-l", b"--list", b"--contains", b"--merged", b"--points-at"):
+        return _found(doubts, READ, _READS)
+    return _found(doubts, CHANGE, "makes a tag")
+
+
+def push(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    if parsed.has(b"--receive-pack", b"--exec"):
         return CommandFinding(("networked", "unknown"), "runs a program that it names")
-    if any(could_be(word.text, name) for word in rest for name in losing) or any(
-        word.text.startswith((b"+", b":")) for word in operands(rest)
-    ):
-        return CommandFinding(("networked", "destructive"), "overwrites or removes commits of the other repository")
-    is_unsure = any(not word.literal and word.may_be_option for word in rest)
-    return CommandFinding(("networked", "unknown") if is_unsure else REACH, "sends commits to another repository")
+    losing = parsed.has(b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
+    if losing or any(word.text.startswith((b"+", b":")) for word in parsed.operands):
+        return _found(doubts, ("networked", "destructive"), "overwrites or removes commits of the other repository")
+    return _found(doubts, REACH, "sends commits to another repository")
 
 
-def restore(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    texts = [word.text for word in words[1:] if word.literal]
-    staged = b"--staged" in texts or b"-S" in texts
-    if staged and not any(could_be(word.text, b"--worktree") or could_be(word.text, b"-W") for word in words[1:]):
-        return CommandFinding(CHANGE, "removes files from the index")
-    return CommandFinding(LOSE, "reverts changes of files")
+def restore(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    if parsed.proves(b"--staged", b"-S") and not parsed.has(b"--worktree", b"-W"):
+        return _found(doubts, CHANGE, "removes files from the index")
+    return _found(doubts, LOSE, "reverts changes of files")
 
 
 def rebase(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    for at, word in enumerate(words[1:], 1):
-        if could_be(word.text, b"-x") or could_be(word.text, b"--exec"):
-            value = words[at + 1] if at + 1 < len(words) and word.text in (b"-x", b"--exec") else UNKNOWN
-            parts = tuple(context.line(value.text, context)) if value.literal else ()
-            return CommandFinding(("mutating", "unknown"), "runs a command for each commit", parts)
-    interactive = any(could_be(word.text, name) for word in words[1:] for name in (b"-i", b"--interactive"))
-    return CommandFinding(("mutating", "unknown") if interactive else CHANGE, "changes the repository and its files")
+    parsed, doubts = _parsed(words, context)
+    if parsed.has(b"-x", b"--exec"):
+        lines = [value.text for value in parsed.values(b"-x", b"--exec") if value.literal]
+        parts = tuple(part for line in lines for part in context.line(line, context))
+        return CommandFinding(("mutating", "unknown"), "runs a command for each commit", parts)
+    if parsed.has(b"-i", b"--interactive", b"--edit-todo", b"-s", b"--strategy"):
+        doubts = {"unknown"}
+    return _found(doubts, CHANGE, "changes the repository and its files")
 
 
-def config(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rest = words[1:]
-    texts = [word.text for word in rest]
-    reading = names(
-        "--get --get-all --get-regexp --get-urlmatch --list -l --show-origin --show-scope get list --name-only"
-    )
-    reads = any(word.literal and word.text in reading and word.text.startswith(b"-") for word in rest[:3])
-    if reads or texts[:1] in ([b"get"], [b"list"]):
+def config(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    parsed, doubts = _parsed(words, context)
+    texts = [word.text for word in words[1:]]
+    reading = (b"--get", b"--get-all", b"--get-regexp", b"--get-urlmatch", b"--list", b"-l")
+    changing = (b"--add", b"--unset", b"--unset-all", b"--replace-all", b"--edit", b"-e", b"--rename-section")
+    if parsed.proves(*reading) and not parsed.has(*changing, b"--remove-section"):
+        return _found(doubts, READ, _READS)
+    if texts[:1] in ([b"get"], [b"list"]):
         return CommandFinding(READ, _READS)
-    machine = any(could_be(word.text, name) for word in rest for name in (b"--global", b"--system"))
-    file = any(could_be(word.text, name) for word in rest for name in (b"--file", b"-f", b"--edit", b"-e"))
-    named = [word for word in operands(rest) if word.text not in (b"set", b"unset", b"--")]
-    if machine:
+    if parsed.has(b"--global", b"--system"):
         return CommandFinding(ESCAPE, "changes the configuration of the user")
-    if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
+    named = [word for word in parsed.operands if word.text not in (b"set", b"unset")]
+    if len(named) == 1 and named[0].literal and len(texts) == 1:
         return CommandFinding(READ, _READS)
     safe = len(named) == 2 and named[0].literal and SAFE_KEYS.match(named[0].text + b"=" + named[1].text)
-    is_safe = safe and not file and all(word.literal for word in rest)
-    return CommandFinding(
-        CHANGE if is_safe else UNSURE, "changes the repository's configuration, which may name programs"
+    is_safe = safe and not parsed.has(b"--file", b"-f", b"--edit", b"-e") and all(word.literal for word in words)
+    return _found(
+        doubts, CHANGE if is_safe else UNSURE, "changes the repository's configuration, which may name programs"
     )
 
 
@@ -140,14 +143,18 @@ def by_first(default: ProgramRule, **verbs: ProgramRule) -> ProgramRule:
     table = {name.replace("_", "-").encode(): rule for name, rule in verbs.items()}
 
     def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-        at = next((at for at, word in enumerate(words[1:], 1) if not word.text.startswith(b"-")), None)
-        if at is None:
+        grammar = grammar_of_rule(default, context)
+        parsed = parse(words[1:], grammar._replace(style=grammar.style._replace(permutes=False)))
+        if not parsed.operands:
             return judge_words(words, default, context)
-        if not words[at].literal:
+        rest = words[1 + parsed.rest :]
+        if not rest[0].literal:
             return CommandFinding(UNSURE, "a verb that is not known before it runs")
-        return judge_words(
-            words[at:], table.get(words[at].text, ProgramRule(UNSURE, "a verb that is not in the tables")), context
-        )
+        rule = table.get(rest[0].text, ProgramRule(UNSURE, "a verb that is not in the tables"))
+        inner = within(context, rest[0].text)
+        finding = judge_words(rest, rule, inner if grammar_of(inner.program) is not None else context)
+        doubts = effect_of_options(parsed, default, context).classes
+        return finding._replace(classes=tidy({*finding.classes, *doubts}))
 
     return ProgramRule(UNSURE, "", judge=judge)
 
@@ -156,14 +163,3 @@ def foreach(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     rest = [word for word in words[1:] if not word.text.startswith(b"--")]
     parts = tuple(context.line(b" ".join(word.text for word in rest), context)) if all(w.literal for w in rest) else ()
     return CommandFinding(UNSURE, "runs a command in each submodule", parts)
-
-
-def grep(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    rule = ProgramRule(
-        READ,
-        _READS,
-        (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),),
-        takes=names("-e -f --and -A -B -C -m --max-count"),
-    )
-    option_classes, reason = classes_of_options(words[1:], rule)
-    return CommandFinding(tidy(option_classes), reason or _READS)

@@ -17,10 +17,11 @@ from mudroom.core.command.table_rule import (
     UNSURE,
     Classes,
     ProgramRule,
-    could_be,
+    effect_of_options,
     entries,
     names,
-    operands,
+    option,
+    parsed_words,
     tidy,
 )  # fmt: skip
 from mudroom.core.command.verdict import CommandClass
@@ -54,40 +55,26 @@ def python(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     return CommandFinding(UNSURE, "runs code")
 
 
+_SED = ProgramRule(
+    READ,
+    "only prints",
+    (option("-i --in-place", CHANGE, "edits files in place"), option("-f --file", UNSURE, "runs a script of a file")),
+)
+
+
 def sed(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     from mudroom.core.command.program.sed_script import sed_does
 
-    classes: set[CommandClass] = set()
-    scripts: list[Word] = []
-    files: list[Word] = []
-    reason, has_script, at = "only prints", False, 1
-    while at < len(words):
-        word = words[at]
-        text = word.text
-        at += 1
-        if not word.literal and word.may_be_option:
-            classes, reason = classes | {"unknown"}, "an option or a script that is not known before it runs"
-        if text in (b"-e", b"--expression") and at < len(words):
-            scripts, has_script, at = [*scripts, words[at]], True, at + 1
-        elif text.startswith(b"--expression="):
-            scripts, has_script = [*scripts, word._replace(text=text.partition(b"=")[2])], True
-        elif could_be(text, b"--in-place") or (text.startswith(b"-i") and word.literal):
-            classes, reason = classes | {"mutating"}, "edits files in place"
-        elif (
-            text.startswith(b"--")
-            and text
-            in names("--quiet --silent --regexp-extended --null-data --separate --debug --posix --unbuffered --sandbox")
-        ) or text == b"--":
-            continue
-        elif text.startswith(b"-") and len(text) > 1:
-            if set(text[1:]) & set(b"i"):
-                classes, reason = classes | {"mutating"}, "edits files in place"
-            if not set(text[1:]) <= set(b"nErszui"):
-                classes, reason = classes | {"unknown"}, "an option that is not in the tables"
-        elif not has_script:
-            scripts, has_script = [*scripts, word], True
-        else:
-            files.append(word)
+    parsed = parsed_words(words, _SED, context)
+    effect = effect_of_options(parsed, _SED, context)
+    classes: set[CommandClass] = set(effect.classes)
+    reason = effect.reason or "only prints"
+    files = parsed.operands
+    scripts = parsed.values(b"-e", b"--expression")
+    if not parsed.has(b"-e", b"--expression", b"-f", b"--file"):
+        scripts, files = list(files[:1]), files[1:]
+    elif scripts and words[1 : parsed.rest + 1].count(scripts[0]) == 0:
+        scripts.append(files[0])  # a sed that stops at the first operand takes it for the script
     for script in scripts:
         does = sed_does(script.text) if script.literal else "runs"
         if does == "writes":
@@ -135,17 +122,6 @@ def code(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     return CommandFinding(READ, "prints its version or help") if informs else CommandFinding(UNSURE, "runs code")
 
 
-def jq(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    if any(could_be(word.text, b"--from-file") or word.text in (b"-f", b"-L") for word in words[1:]):
-        return CommandFinding(UNSURE, "reads a program from a file")
-    secret = any(names_credentials(word) for word in operands(words[1:]))
-    return (
-        CommandFinding(("host_escape_risk",), "names a credential file")
-        if secret
-        else CommandFinding(READ, "only prints")
-    )
-
-
 INTERPRETERS: dict[bytes, ProgramRule] = {
     **entries(
         "python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 py",
@@ -162,7 +138,7 @@ INTERPRETERS: dict[bytes, ProgramRule] = {
     **entries("vi vim nvim nano emacs ed ex pico micro code view vimdiff", ProgramRule(UNSURE, "an editor")),
     **entries("sed gsed", ProgramRule(READ, "", judge=sed)),
     **entries("awk gawk mawk nawk", ProgramRule(READ, "", judge=awk)),
-    b"jq": ProgramRule(READ, "", judge=jq),
+    b"jq": ProgramRule(READ, "only prints", (option("-f --from-file -L", UNSURE, "reads a program from a file"),)),
     b"sqlite3": database(CHANGE),
     **entries("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
 }

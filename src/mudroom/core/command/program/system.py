@@ -9,6 +9,7 @@ from mudroom.core.command.program.file_command import (
     chmod,
     date,
     link,
+    move,
     named_only,
     remote,
     rsync,
@@ -48,21 +49,27 @@ def _of_account(words: Sequence[Word], context: CommandContext) -> CommandFindin
 
 
 READERS = """
-    ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl strings stat du df pwd echo basename dirname
+    ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl stat du df pwd basename dirname
     realpath readlink which whereis whoami id groups users who w uname arch nproc uptime free ps pgrep pidof printenv
-    locale getconf getent seq sleep tac rev fold fmt column expand unexpand pr comm join paste cmp cksum md5sum sha1sum
-    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc zcat bzcat xzcat lz4cat expr factor
-    numfmt tsort look cal ncal lsblk lscpu lsof lsusb lspci lsmod pstree vmstat iostat readelf size c++filt tokei tty
+    locale getconf seq sleep tac rev fold fmt column expand unexpand pr comm join paste cmp cksum md5sum sha1sum
+    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc zcat bzcat xzcat factor
+    numfmt tsort look cal ncal lsblk lscpu lsof lsusb lspci lsmod pstree vmstat iostat c++filt tokei tty
     logname hostid pathchk apropos whatis eza exa lsd locate plocate mlocate dircolors tput clear reset mountpoint
     findmnt lslocks lsns getfacl lsattr getcap namei
 """
 
 PROGRAMS: dict[bytes, ProgramRule] = {
     **entries(READERS, _READS),
-    **entries("mkdir touch mktemp mkfifo rmdir tee patch split csplit", _WRITES_ALL),
-    **entries("cp install", ProgramRule(CHANGE, "writes files", targets="last")),
+    b"getent": ProgramRule(
+        READ, "only reads", (option("hosts ahosts ahostsv4 ahostsv6", REACH, "asks a name server"),)
+    ),
+    **entries("echo expr", ProgramRule(READ, "only prints", style="any")),
+    **entries("mkdir touch mktemp mkfifo rmdir tee patch csplit", _WRITES_ALL),
+    b"split": _WRITES_ALL._replace(options=(option("--filter", UNSURE, _RUNS),)),
+    b"cp": ProgramRule(CHANGE, "writes files", targets="last"),
+    b"install": ProgramRule(CHANGE, "writes files", (option("--strip-program", UNSURE, _RUNS),), "last"),
     b"ln": ProgramRule(CHANGE, "", judge=link),
-    b"mv": ProgramRule(CHANGE, "moves files", targets="all"),
+    b"mv": ProgramRule(CHANGE, "", judge=move),
     b"rm": ProgramRule(LOSE, "removes files", targets="all"),
     **entries("unlink shred srm wipe trash rimraf", ProgramRule(LOSE, "removes or overwrites files", targets="all")),
     b"truncate": ProgramRule(LOSE, "cuts files short", targets="all"),
@@ -77,13 +84,14 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         (_WRITES_OUT, option("--compress-program --files0-from", UNSURE, _RUNS)),
         takes=names("-k -t -S --key --field-separator"),
     ),
-    **entries("base64 zstdcat", ProgramRule(READ, "only reads", (_WRITES_OUT,))),
+    b"base64": ProgramRule(READ, "only reads", (_WRITES_OUT,)),
+    **entries("zstdcat lz4cat", ProgramRule(READ, "only reads", (_WRITES_OUT, option("--rm", LOSE, "removes files")))),
     b"shuf": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
     b"tree": ProgramRule(
         READ, "only reads", (option("-o", CHANGE, _OUT), option("-R", UNSURE, _RUNS)), takes=names("-L -I -P")
     ),
     b"file": ProgramRule(
-        READ, "only reads", (option("-C --compile", CHANGE, _OUT), option("-m -z", UNSURE, "reads a magic file"))
+        READ, "only reads", (option("-C --compile", CHANGE, _OUT), option("-m -z -Z", UNSURE, "reads a magic file"))
     ),
     **entries(
         "diff colordiff", ProgramRule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))
@@ -126,19 +134,30 @@ PROGRAMS: dict[bytes, ProgramRule] = {
     ),
     **entries("uniq xxd", ProgramRule(READ, "", judge=second_written)),
     b"iconv": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
-    **entries("nm objdump addr2line", ProgramRule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
+    **entries(
+        "nm objdump addr2line strings readelf size",
+        ProgramRule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),)),
+    ),
     b"diff3": ProgramRule(READ, "only reads", (option("--diff-program", UNSURE, _RUNS),)),
     b"sdiff": ProgramRule(READ, "only reads", (_WRITES_OUT, option("--diff-program", UNSURE, _RUNS))),
     **entries("ldd", ProgramRule(UNSURE, "may run the file that it inspects")),
     b"tar": ProgramRule(READ, "", judge=tar),
     **entries("bsdtar gtar", ProgramRule(READ, "", judge=tar)),
-    b"unzip": ProgramRule(CHANGE, "unpacks an archive", softened=names("-l -t -Z -p -v"), targets="all"),
+    b"unzip": ProgramRule(
+        CHANGE,
+        "unpacks an archive",
+        (option("-d", CHANGE, "unpacks an archive"),),
+        targets="all",
+        softened=names("-l -t -Z -p -v"),
+        safe=names("-o -f -u -B -K"),
+    ),
     b"zip": ProgramRule(
         CHANGE,
         "writes an archive",
         (
             option("-T -TT --test --unzip-command", UNSURE, _RUNS),
-            option("-m --move -d --delete", LOSE, "removes files"),
+            option("-m --move -d --delete -FS --filesync", LOSE, "removes files"),
+            option("-O --output-file -lf --logfile-path -b --temp-path", CHANGE, _OUT),
         ),
         "all",
     ),
@@ -148,7 +167,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ProgramRule(
             CHANGE,
             "replaces files",
-            (option("-o", CHANGE, _OUT),),
+            (option("-o", CHANGE, _OUT), option("-r --recursive", LOSE, "replaces all files of a directory")),
             "all",
             takes=names("-S -F -T -M -o --suffix --format --threads"),
             softened=names("-c --stdout --to-stdout -l --list -t --test"),
@@ -171,6 +190,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
                     CHANGE,
                     _OUT,
                 ),
+                option("-w --write-out", CHANGE, _OUT, when="%output @"),
                 option("-K --config --engine", UNSURE, "takes options from a file"),
                 option("--unix-socket --abstract-unix-socket", ESCAPE, "talks to a service of the machine"),
             ),
@@ -198,7 +218,8 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ProgramRule(("networked", "unknown"), "talks over the network"),
     ),
     **entries("ssh mosh sshpass autossh", ProgramRule(REACH, "", judge=remote)),
-    **entries("scp sftp", ProgramRule(REACH, "", judge=scp)),
+    b"scp": ProgramRule(REACH, "", judge=scp),
+    b"sftp": ProgramRule(("networked", "unknown"), "copies files to or from another machine"),
     b"rsync": ProgramRule(CHANGE, "", judge=rsync),
     **entries(
         "ssh-keygen ssh-add ssh-agent ssh-copy-id gpg gpg2 gpgconf age pass secret-tool security keychain op vault",

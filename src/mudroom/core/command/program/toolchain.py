@@ -32,7 +32,13 @@ _CLEANS = ProgramRule(LOSE, "removes build outputs")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _ADDS = ProgramRule(FETCH, "installs packages", (_WIDE,))
 _PIPS = ProgramRule(
-    FETCH, "installs packages", (option("-t --target --prefix --root --src", CHANGE, "installs packages"),)
+    FETCH,
+    "installs packages",
+    (option("-t --target --prefix --root --src -d --dest -w --wheel-dir --report", CHANGE, "installs packages"),),
+    safe=names(
+        """-r --requirement -c --constraint -e --editable -i --index-url --extra-index-url -f --find-links --user
+        --upgrade --trusted-host --break-system-packages --group"""
+    ),
 )
 _INSTALLS = ProgramRule(FETCH, "installs packages")
 _CHECKED = ProgramRule(CHANGE, "checks files, and may write a cache")
@@ -87,16 +93,35 @@ _YARN = _verbs(
     fetched="dlx create init global",
     publishes="publish login logout owner tag team",
 )
+_PIP_PLACES = names("--user -e --editable -f --files -r --requirement -i --index-url --extra-index-url")
 _PIP = _verbs(
     _PIPS,
-    reads="list show freeze check inspect debug help completion hash cache",
+    reads="list show freeze check inspect debug help completion hash",
+    cleans="cache",
     asks="index search",
     adds="install download wheel lock",
     removes="uninstall",
+) | {
+    b"list": ProgramRule(
+        READ, "only reads", (option("-o --outdated -u --uptodate", REACH, "asks the registry"),), safe=_PIP_PLACES
+    ),
+    **entries("show freeze", ProgramRule(READ, "only reads", safe=_PIP_PLACES)),
+}
+_LOCKED = ProgramRule(
+    ("mutating", "networked", "unknown"), "may build the project to lock it", softened=names("--frozen"),
+    options=(option("-o --output-file", CHANGE, "writes a file"),), safe=names("--directory --project"),
+)  # fmt: skip
+_UV_ADDS = ProgramRule(
+    FETCH,
+    "installs packages",
+    safe=names(
+        """--directory --project -i --index-url --extra-index-url --index --default-index -U --upgrade --group -e
+        --editable -r --requirements -c --constraints --link-mode --system --seed"""
+    ),
 )
 _UV = _verbs(
-    _INSTALLS,
-    reads="tree version help export",
+    _UV_ADDS,
+    reads="help",
     adds="add sync lock update self",
     removes="remove",
     writes="init venv",
@@ -104,11 +129,27 @@ _UV = _verbs(
     publishes="publish auth",
     cleans="cache",
 ) | {
-    b"pip": _manager(_READS, {**_PIP, b"sync": _INSTALLS, b"compile": _INSTALLS, b"tree": _READS}),
+    b"tree": _LOCKED,
+    b"export": _LOCKED,
+    b"version": ProgramRule(CHANGE, "prints or changes the version of the project"),
+    b"pip": _manager(
+        _READS,
+        {
+            **_PIP,
+            **entries("install download sync compile uninstall", _UV_ADDS),
+            b"tree": _READS,
+        },
+    ),
     b"tool": _manager(
         _READS, _verbs(_INSTALLS, reads="list dir", fetched="run", machine="install upgrade uninstall update-shell")
     ),
-    b"python": _manager(_READS, _verbs(_INSTALLS, reads="list find dir", adds="install pin", machine="uninstall")),
+    b"python": _manager(
+        _READS,
+        {
+            **_verbs(_INSTALLS, reads="dir", adds="install pin", machine="uninstall"),
+            **entries("list find", ProgramRule(READ, "lists interpreters", (option("*", UNSURE, "runs a program"),))),
+        },
+    ),
 }
 _POETRY = _verbs(
     _INSTALLS,
@@ -133,7 +174,7 @@ _CARGO = _verbs(
     cleans="clean",
 )
 _GO = _verbs(
-    _INSTALLS,
+    ProgramRule(FETCH, "installs packages", (option("-o", CHANGE, "writes a file"),)),
     reads="version help doc",
     adds="get build install list vet",
     writes="fmt fix",
@@ -243,22 +284,50 @@ TOOLS: dict[bytes, ProgramRule] = {
     **entries("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
     **entries(
         "black isort autopep8 yapf rustfmt stylua",
-        ProgramRule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
+        ProgramRule(
+            CHANGE,
+            "rewrites files",
+            softened=names("--check --check-only --diff -d"),
+            targets="all",
+            safe=names("-i --in-place --style"),
+        ),
     ),
     **entries("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
-    b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
+    b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),), safe=names("--style")),
     **entries(
         "prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED
     ),
-    **entries("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
+    **entries("shellcheck hadolint yamllint actionlint", _READS),
+    b"xmllint": ProgramRule(
+        READ,
+        "only prints",
+        (
+            option("-o --output", CHANGE, "writes a file"),
+            option("http://* https://* ftp://*", REACH, "reads over the network"),
+        ),
+    ),
+    **entries(
+        "markdownlint jsonlint tidy",
+        ProgramRule(
+            READ,
+            "only reads",
+            (option("-i -m -o --fix --output --in-place --write-back", CHANGE, "rewrites files"),),
+            takes=names("-c --config"),
+            flags=names("-q --quiet -e"),
+        ),
+    ),
+    b"codespell": ProgramRule(
+        READ, "only reads", (option("-w --write-changes -i --interactive", CHANGE, "rewrites files"),), safe=names("-x")
+    ),
     **entries(
         "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
         ProgramRule(
             CHANGE,
             "compiles",
             (
-                option("-o", CHANGE, "compiles"),
-                option("-wrapper -fplugin -Xclang -load -B -specs --plugin", UNSURE, "loads code"),
+                option("-o -d", CHANGE, "compiles"),
+                option("-wrapper -fplugin -Xclang -load -B -specs --plugin -plugin", UNSURE, "loads code"),
+                option("-Wl, -Wa, -Wp,", UNSURE, "hands options to another program", when="plugin @ -T --script -B"),
             ),
             style="single",
         ),
@@ -275,7 +344,7 @@ TOOLS: dict[bytes, ProgramRule] = {
     b"gh": _manager(_READS, _GH),
     **entries("glab hub", ProgramRule(("networked", "unknown"), "acts with an account")),
     b"coverage": _manager(
-        _READS, _verbs(_INSTALLS, reads="report debug help", code="run", writes="html xml json combine", cleans="erase")
+        _READS, _verbs(_INSTALLS, reads="debug help", code="run", writes="report html xml json combine", cleans="erase")
     ),
     b"venv": ProgramRule(CHANGE, "makes an environment", targets="all"),
     b"virtualenv": ProgramRule(CHANGE, "makes an environment", targets="all"),

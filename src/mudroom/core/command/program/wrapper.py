@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, change_directory
+from mudroom.core.command.option_catalogue import grammar_of
+from mudroom.core.command.option_grammar import STYLES, Grammar, Option
+from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -21,7 +24,7 @@ from mudroom.core.command.table_rule import (
     names,
     tidy,
 )
-from mudroom.core.command.variable import runs_code
+from mudroom.core.command.variable import is_harmless_value, runs_code
 from mudroom.core.command.word import UNKNOWN, Word
 
 Judge = Callable[[Sequence[Word], CommandContext], CommandFinding]
@@ -29,31 +32,29 @@ _SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login 
 _SHELL_LETTERS = frozenset(b"celuxnvfao")
 
 
+def parsed_prefix(
+    words: Sequence[Word], context: CommandContext, takes: frozenset[bytes], flags: frozenset[bytes]
+) -> ParsedCommand:
+    """Return the options before an inner command. ``takes`` and ``flags``: options of a program without a grammar."""
+    grammar = grammar_of(context.program)
+    if grammar is None:
+        options = {**{name: Option((name,)) for name in flags}, **{name: Option((name,), "required") for name in takes}}
+        grammar = Grammar(STYLES[b"posix"], options)
+    return parse(words[1:], grammar._replace(style=grammar.style._replace(permutes=False)))
+
+
 def inner_start(
-    words: Sequence[Word], takes: frozenset[bytes], flags: frozenset[bytes], operands: int = 0
+    words: Sequence[Word],
+    context: CommandContext,
+    takes: frozenset[bytes],
+    flags: frozenset[bytes],
+    operands: int = 0,
 ) -> tuple[int, bool]:
     """Return the index at which the inner command begins (the number of words if there is none), and whether it is
     certain."""
-    at, sure = 1, True
-    short = tuple(name for name in takes if len(name) == 2)
-    letters = {name[1:] for name in flags if len(name) == 2}
-    while at < len(words):
-        word = words[at]
-        if word.literal and word.text == b"--":
-            at += 1
-            break
-        if not word.literal or not word.text.startswith(b"-") or word.text == b"-":
-            break
-        head, sign, _value = word.text.partition(b"=")
-        if word.text in takes:
-            at += 2
-            continue
-        together = all(word.text[place : place + 1] in letters for place in range(1, len(word.text)))
-        sure = sure and (
-            word.text in flags or (bool(sign) and head in takes) or word.text.startswith(short) or together
-        )
-        at += 1
-    return at + operands, sure
+    parsed = parsed_prefix(words, context, takes, flags)
+    doubtful = bool(parsed.unlisted) or parsed.is_open
+    return min(1 + parsed.rest + operands, len(words)), not doubtful
 
 
 def prefix(
@@ -63,7 +64,7 @@ def prefix(
     valued, plain = names(takes), names(flags)
 
     def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-        at, sure = inner_start(words, valued, plain, operands)
+        at, sure = inner_start(words, context, valued, plain, operands)
         return _started(words[at:], context, classes if sure else tidy({*classes, "unknown"}), reason)
 
     return ProgramRule(classes, reason, judge=judge)
@@ -122,7 +123,7 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             classes, reason = UNSURE, "an option that is not in the tables"
             at += 1
         elif sign and not name.startswith(b"-"):
-            if runs_code(name):
+            if runs_code(name) and not (word.literal and is_harmless_value(name, _value)):
                 classes, reason = UNSURE, "sets a variable that decides what is run"
             at += 1
         else:
@@ -134,13 +135,15 @@ def looked_up(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``command``: with -v it only prints where a program is."""
     if len(words) > 1 and words[1].literal and words[1].text in (b"-v", b"-V"):
         return CommandFinding(READ, "prints the meaning of a name")
-    at, sure = inner_start(words, frozenset(), names("-p"))
+    at, sure = inner_start(words, context, frozenset(), names("-p"))
     return _started(words[at:], context, READ if sure else UNSURE, "runs another command")
 
 
 def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``watch``: its words are joined with spaces and passed to a shell."""
-    at, sure = inner_start(words, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences"))
+    at, sure = inner_start(
+        words, context, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences")
+    )
     inside = words[at:]
     if not inside or not all(word.literal for word in inside):
         return CommandFinding(UNSURE, "runs a line that is not known before it runs")
@@ -150,15 +153,10 @@ def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFindin
 
 def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``xargs``: the inner command gets words that are not known before it runs."""
-    takes = names("-n -L -P -I -d -E -s -a --max-args --max-lines --max-procs --replace --delimiter --arg-file")
-    flags = names("-0 -r -t -x -p --null --no-run-if-empty --verbose --exit --interactive")
-    at, sure = inner_start(words, takes, flags)
-    mark = b""
-    for place, word in enumerate(words[1:at], 1):
-        if word.text == b"-I" and place + 1 < len(words):
-            mark = words[place + 1].text
-        elif word.text.startswith((b"-I", b"--replace=")):
-            mark = word.text.removeprefix(b"-I").removeprefix(b"--replace=")
+    parsed = parsed_prefix(words, context, frozenset(), frozenset())
+    at, sure = 1 + parsed.rest, not parsed.unlisted and not parsed.is_open
+    marks = [value.text for value in parsed.values(b"-I", b"-i", b"--replace")]
+    mark = marks[-1] if marks else b"{}" if parsed.has(b"-i", b"--replace") else b""
     inside = words[at:]
     inside = [replace_mark(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
     return _started(inside, context, READ if sure else UNSURE, "runs a command for what it reads")
@@ -178,7 +176,7 @@ def applet(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 def lock(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``flock FILE COMMAND…`` and ``flock FILE -c LINE``."""
-    at, sure = inner_start(words, names("-w --timeout -E"), names("-n -x -s -u -o -e --nonblock --nb"), 1)
+    at, sure = inner_start(words, context, names("-w --timeout -E"), names("-n -x -s -u -o -e --nonblock --nb"), 1)
     inside = words[at:]
     if inside and inside[0].text in (b"-c", b"--command"):
         if len(inside) != 2 or not inside[1].literal:

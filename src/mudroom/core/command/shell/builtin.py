@@ -12,7 +12,7 @@ from mudroom.core.text.regex import regex
 
 _ASSIGNED_NUMBER = regex(rb"[A-Za-z_]\w*=-?[0-9]+\Z")
 
-_READS = ProgramRule(READ, "only changes the shell itself")
+_READS = ProgramRule(READ, "only changes the shell itself", style="any")
 _RUNS_INSIDE = regex(rb"\$\(|`|\[")
 _HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
 _SET_LETTERS = frozenset(b"euxovCfmbhnET")
@@ -137,11 +137,16 @@ BUILTINS: dict[bytes, ProgramRule] = {
         "source . alias unalias enable bind complete compopt compgen fc history",
         ProgramRule(UNSURE, "runs or renames code"),
     ),
-    b"jobs": ProgramRule(READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),)),
-    b"wait": ProgramRule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),)),
+    b"jobs": ProgramRule(
+        READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),), flags=names("-l -n -p -r -s")
+    ),
+    b"wait": ProgramRule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),), flags=names("-n -f")),
     b"let": ProgramRule(READ, "", judge=calculating),
     b"hash": ProgramRule(
-        READ, "prints where programs are", (option("-p -d -r", UNSURE, "changes where programs are found"),)
+        READ,
+        "prints where programs are",
+        (option("-p -d -r", UNSURE, "changes where programs are found"),),
+        flags=names("-l -t"),
     ),
-    b"type": ProgramRule(READ, "prints the meaning of a name"),
+    b"type": ProgramRule(READ, "prints the meaning of a name", flags=names("-a -f -p -P -t")),
 }

@@ -21,7 +21,7 @@ from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.shell.redirect import heredoc_is_plain, redirection
 from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
-from mudroom.core.command.variable import runs_code
+from mudroom.core.command.variable import is_harmless_value, runs_code
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words
 from mudroom.core.text.regex import regex
@@ -307,7 +307,9 @@ class CommandReader:
             self.tree.unread("sets a variable to something that is not a word")
         self.tree.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
-        if runs_code(text) and not (text == b"IFS" and _for_read(node)):
+        word = UNKNOWN if value is None else word_of(value)
+        harmless = is_harmless_value(text, word.text) and word.literal
+        if runs_code(text) and not harmless and not (text == b"IFS" and _for_read(node)):
             self.tree.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
             self.tree.parts.append(CommandPart((), True, ("read_only",), "sets a variable of the shell"))

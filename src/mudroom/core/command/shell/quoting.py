@@ -20,6 +20,8 @@ _NAMES_IN_BRACES = regex(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
 _ODD_IN_BRACES = regex(rb"[{,][-/~]")
 _NOT_EXPANDED = regex(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
 """Braces without a comma or two dots are literal: ``{}``, ``@{u}``."""
+_ALL_OF = regex(rb"\$@|\$\{[^}]*@")
+"""Parameters that become several words in double quotes, too."""
 _ANSI = regex(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))")
 _LETTERS = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
@@ -67,7 +69,7 @@ def _double(node: Node) -> Word:
         if child.type == "string_content":
             continue
         pieces.append(_in_double(source[at : child.start_byte - start]))
-        pieces.append(Word(child.text or b"", "computed"))
+        pieces.append(Word(child.text or b"", "computed", 0, bool(_ALL_OF.match(child.text or b""))))
         at = child.end_byte - start
     pieces.append(_in_double(source[at:-1]))
     return concatenate(pieces)
@@ -83,7 +85,7 @@ def _braced(text: bytes) -> Word:
     counted = re.sub(rb"\{\w+\.\.\w+\}", b"{1}", text)
     if _NAMES_IN_BRACES.match(counted) and b".." not in counted and not _ODD_IN_BRACES.search(counted):
         return Word(text, "pattern", text.index(b"{"))
-    return Word(text, "computed", 0)
+    return Word(text, "computed", 0, True)
 
 
 def word_of(node: Node) -> Word:
@@ -111,10 +113,14 @@ def word_of(node: Node) -> Word:
             return Word(word.text, "computed", 0)
         bare = b"".join(child.text or b"" for child in node.children if child.type in ("word", "brace_expression"))
         if _SPECIAL.search(_NOT_EXPANDED.sub(b"", bare)):
-            return _braced(text) if word.kind != "computed" or b"$" not in text else Word(word.text, "computed", 0)
+            return (
+                _braced(text) if word.kind != "computed" or b"$" not in text else Word(word.text, "computed", 0, True)
+            )
         return word
     if kind == "brace_expression":
         return _braced(text)
+    if kind == "arithmetic_expansion":
+        return Word(text, "computed")
     if kind == "process_substitution":
         return Word(b"/dev/fd/", "computed", len(b"/dev/fd/"))
-    return Word(text, "computed")
+    return Word(text, "computed", 0, True)

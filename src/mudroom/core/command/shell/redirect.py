@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mudroom.core.command.locations import CommandContext, locate, names_credentials
+from mudroom.core.command.locations import CommandContext, is_of_git, locate, names_credentials
 from mudroom.core.command.path_aim import add_path_aims
 from mudroom.core.command.table_rule import tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
@@ -40,6 +40,8 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
         verb = "empties" if empties else verb
         if place != "inside":
             classes.add("host_escape_risk" if place == "outside" else "unknown")
+        if is_of_git(target):
+            classes.add("unknown")
     if names_credentials(target):
         classes.add("host_escape_risk")
     if classes:
