@@ -240,7 +240,13 @@ def paste(cli: Cli, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+EVERY_DAY = {"a bare word", "no rules", "a registry that was refused", "a host of a preset is removed"}
+"""Situations of the quick tier."""
+
+
+@pytest.mark.parametrize(
+    "situation", [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.deep) for name in SITUATIONS]
+)
 def test_a_command_that_is_named_works(cli: Cli, situation: str) -> None:
     hinted = SITUATIONS[situation]
     told = hinted.prepare(cli)
