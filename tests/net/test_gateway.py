@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mudroom.core.network import preset as presets
 from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.preset import PRESETS, Preset
@@ -180,11 +181,13 @@ def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None
 
 
 @pytest.fixture
-def preset(street: Street, monkeypatch: pytest.MonkeyPatch) -> str:
+def preset(street: Street, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A preset with the hosts of the town."""
     hosts = (f"shop.example:{street.port}", f"bank.example:{street.port}")
     monkeypatch.setitem(PRESETS, "town", Preset("tests", hosts, "https://shop.example"))
-    return "@town"
+    presets._offered.cache_clear()
+    yield "@town"
+    presets._offered.cache_clear()
 
 
 def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, preset: str) -> None:
