@@ -19,6 +19,7 @@ import pytest
 from conftest import Place
 from mudroom.cli.main import VERBS
 from mudroom.cli.parser import _Parser
+from mudroom.core.approval.approval import HostQuestion
 from screen import BASH, Screen
 from test_asking import ASK, NOBODY
 from test_vault_verb import MUDROOM, Cli
@@ -40,7 +41,7 @@ def texts(path: Path) -> Iterator[str]:
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | parts:
             yield node.value
 
@@ -63,9 +64,15 @@ def options_of(parser: Any) -> set[str]:
     return options
 
 
+def actions_of(parser: Any) -> set[str]:
+    """The words that a parser takes first; empty if any."""
+    return {word for action in parser._actions if not action.option_strings for word in action.choices or ()}
+
+
 def test_a_command_that_is_named_exists() -> None:
     """Its verb, its action and its options; other words may be prose ("undo takes it back")."""
     known: dict[str, set[str]] = {}
+    actions: dict[str, set[str]] = {}
     wrong, commands = [], 0
     for path in sorted(SOURCE.rglob("*.py")):
         for text in texts(path) if NAMED.search(path.read_text()) else ():
@@ -73,7 +80,18 @@ def test_a_command_that_is_named_exists() -> None:
                 verb, words = match[1], match[2].split(" -- ")[0].split()
                 commands += 1
                 if verb not in known:
-                    known[verb] = options_of(parser_of(verb))
+                    parser = parser_of(verb)
+                    known[verb], actions[verb] = options_of(parser), actions_of(parser)
+                    if verb == "hook":  # the parser of an action is made when it is used
+                        source = (SOURCE / "cli/command/hook_install.py").read_text()
+                        known[verb].update(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))
+                if (
+                    actions[verb]
+                    and words
+                    and re.fullmatch("[a-z]+", words[0])
+                    and words[0] not in {*actions[verb], "shows"}
+                ):
+                    wrong.append(f"{path.relative_to(SOURCE)}: {match[0]}")
                 options = [option[0] for word in words if (option := re.match(r"--?[a-z][a-z-]*", word))]
                 wrong += [f"{path.relative_to(SOURCE)}: {match[0]}" for option in options if option not in known[verb]]
     assert commands > 150
@@ -193,17 +211,8 @@ SITUATIONS = {
         ("mudroom net credential --remove TOK",),
         lambda cli: cli("run", "--", "true").returncode == 0,
     ),
-    "a question that waits": Hinted(
-        after(
-            policy("commands: {classes: {destructive: require_approval}}\n"),
-            lambda cli: re.sub(
-                r"[0-9a-f]{6}", "ID", cli("exec", "--fork", "f", "--agent", "a", "--", "rm", "-rf", "x").stderr
-            ),
-        ),
-        (),
-    ),
 }
-"""Messages of ``net``, of refusals and of approvals."""
+"""Messages of ``net`` and of refusals."""
 
 
 @pytest.fixture
@@ -231,7 +240,13 @@ def paste(cli: Cli, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+EVERY_DAY = {"a bare word", "no rules", "a registry that was refused", "a host of a preset is removed"}
+"""Situations of the quick tier."""
+
+
+@pytest.mark.parametrize(
+    "situation", [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.deep) for name in SITUATIONS]
+)
 def test_a_command_that_is_named_works(cli: Cli, situation: str) -> None:
     hinted = SITUATIONS[situation]
     told = hinted.prepare(cli)
@@ -248,6 +263,32 @@ def test_an_unanswered_question_names_its_command(cli: Cli) -> None:
     assert f"refused: {NPM}:443: asked, and what was typed is no answer (mudroom net allow @npm)" in told
     assert paste(cli, COMMAND.findall(told)[0]).returncode == 0
     assert allowed(NPM)(cli)
+
+
+def test_a_question_that_waits_names_its_command(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "commands: {classes: {destructive: require_approval}}\n")
+    rm = ("exec", "--fork", "f", "--agent", "a", "--", "rm", "-rf", "x")
+    told = cli(*rm)
+    assert told.returncode == 126
+    (command,) = set(COMMAND.findall(told.stderr))
+    assert re.fullmatch("mudroom approve [0-9a-f]{6}", command)
+    assert paste(cli, command).returncode == 0
+    assert cli(*rm).returncode == 0
+
+
+def test_a_question_about_a_host_offers_its_preset(cli: Cli) -> None:
+    """In the queue: a command waits in the background, and the list of questions says what may be answered."""
+    queue = cli.place.session().vault.approvals
+    with queue.put(HostQuestion(NPM, 443, "tls", "f", "a"), 30) as ticket:
+        told = cli("approve")
+        (command,) = {command for command in COMMAND.findall(told.stdout) if "--preset" in command}
+        assert command == f"mudroom approve {ticket.asked.name} --preset"
+        done = paste(cli, command)
+        assert (done.returncode, "rule: allow @npm" in done.stderr) == (0, True), done
+        decision = ticket.look()
+        assert decision is not None
+        assert (decision.state, decision.keep, decision.preset) == ("allowed", True, "@npm")
+    assert allowed(NPM, "nodejs.org")(cli)
 
 
 @pytest.mark.skipif(not BASH, reason="there is no bash")

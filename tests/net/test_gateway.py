@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from mudroom.core.network import preset as presets
 from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.preset import PRESETS, Preset
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -176,6 +178,57 @@ def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None
         }
         assert all(denial.times == 2 for denial in result.denials)
     assert street.town.lookups() == []
+
+
+@pytest.fixture
+def preset(street: Street, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A preset with the hosts of the town."""
+    hosts = (f"shop.example:{street.port}", f"bank.example:{street.port}")
+    monkeypatch.setitem(PRESETS, "town", Preset("tests", hosts, "https://shop.example"))
+    presets._offered.cache_clear()
+    yield "@town"
+    presets._offered.cache_clear()
+
+
+def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, preset: str) -> None:
+    asked: list[str] = []
+
+    def approve(question: FlowQuestion, _over: int) -> FlowAnswer:
+        asked.append(question.host)
+        return FlowAnswer(True, keep=True, preset=preset)
+
+    with street.session(approve) as session:
+        result = street.fetch(session, "shop.example", "bank.example")
+        assert asked == ["shop.example"], "one question for all hosts of the preset"
+        assert street.remembered == [HostRule("allow", "@town", source="asked")], "the word is remembered"
+        assert {denial.reason for denial in result.denials} == {"127.0.0.1 is an address of this machine"}, (
+            "they are allowed, and their addresses are vetted as those of any host"
+        )
+    assert street.town.lookups() == ["shop.example", "bank.example"]
+
+
+def test_a_deny_beats_a_preset_that_an_answer_allows(street: Street, preset: str) -> None:
+    street.rules = [HostRule("deny", "bank.example", source="policy.yaml:3")]
+    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, preset=preset)) as session:
+        result = street.fetch(session, "shop.example", "bank.example")
+        assert "policy.yaml:3: bank.example denies it" in {denial.reason for denial in result.denials}
+
+
+@pytest.mark.parametrize("answer", ["@npm", "@nowhere", "shop.example", "@"])
+def test_a_preset_that_was_not_offered_opens_nothing(street: Street, preset: str, answer: str) -> None:
+    """Whatever a queue's file says."""
+    with street.session(lambda _question, _over: FlowAnswer(True, keep=True, preset=answer)) as session:
+        result = street.fetch(session, "shop.example", "bank.example")
+        assert any("names a preset that was not offered" in note for note in result.notes)
+        assert b"hello" not in result.stdout
+    assert (street.remembered, street.town.lookups()) == ([], [])
+
+
+@pytest.mark.parametrize("why", ["", "and nobody has answered in 55 s"])
+def test_a_question_that_nobody_answers_is_told_as_that(street: Street, why: str) -> None:
+    with street.session(lambda _question, _over: FlowAnswer(False, why=why)) as session:
+        result = street.fetch(session, "shop.example")
+        assert [denial.reason for denial in result.denials] == [f"asked, {why or 'and refused'}"], result
 
 
 def test_a_yes_lets_the_waiting_connection_on(street: Street) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, offer_of
 from mudroom.core.clock import LONGEST, SECOND, Moment
 from mudroom.typing import Any, Literal, NamedTuple
 
@@ -178,7 +178,9 @@ def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
         "note": asked.note,
     }
     if asked.host is not None:
+        offer = offer_of(asked.host)
         fields |= {"host": asked.host.host, "port": asked.host.port, "way": asked.host.way}
+        fields["preset"] = offer.word if offer is not None else None
     if asked.command is not None:
         fields |= _command(asked.command)
     ended = None

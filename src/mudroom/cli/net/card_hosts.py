@@ -55,7 +55,7 @@ def decide_card_hosts(
         why = "--allow-card-network" if allow else "network.cards in the policy"
         return CardHosts(wish_result.open, (*notes, f"allowed for this run, by {why}: {_names(wish_result.open)}"))
     if context.as_json or not context.terminal.interactive:
-        hint = "--allow-card-network allows it, or mudroom net allow"
+        hint = f"--allow-card-network allows it, or: mudroom net allow {_words(wish_result.open)}"
         return CardHosts(
             (), (*notes, f"{card.agent} asks for {_names(wish_result.open)}: refused, nobody can be asked ({hint})")
         )
@@ -94,6 +94,13 @@ def _ask(question: str, context: Context) -> str:
         if reply.strip() in ("a", "A", "n", "N"):
             return reply.strip()
     return "n"
+
+
+def _words(rules: Sequence[HostRule]) -> str:
+    """Return the hosts as a shell reads them."""
+    import shlex
+
+    return shlex.join(map(show_rule, rules))
 
 
 def _names(rules: Sequence[HostRule]) -> str:

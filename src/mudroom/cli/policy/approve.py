@@ -111,7 +111,9 @@ def _describe_request(row: QueueRow) -> str:
     from mudroom.core.tree.quote import show_words
 
     if row.asked.host is not None:
-        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}"
+        offer = offer_of(row.asked.host) if row.state == "waiting" else None
+        preset = f" (preset {offer.about}: mudroom approve {row.name} --preset)" if offer is not None else ""
+        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}{preset}"
     return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
 
 

@@ -16,6 +16,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, PRESET, matches
@@ -283,8 +284,15 @@ def offer_for(host: str, port: int) -> Offer | None:
     parsed = parse_host(host.encode("utf-8", "surrogateescape"))
     found = [
         (index, name)
-        for name in PRESETS
-        for index, rule in enumerate(preset_rules(name))
-        if rule.pattern != LOCALHOST and matches(rule.pattern, parsed) and port in (rule.ports or USUAL)
+        for name, index, rule in _offered()
+        if matches(rule.pattern, parsed) and port in (rule.ports or USUAL)
     ]
     return Offer(min(found)[1], PRESETS[min(found)[1]].hosts) if found else None
+
+
+@lru_cache(maxsize=1)
+def _offered() -> tuple[tuple[str, int, HostRule], ...]:
+    """Return the rules that an offer looks at, each with its preset and its place there: the gate looks at each refused
+    request."""
+    rows = [(name, index, rule) for name in PRESETS for index, rule in enumerate(preset_rules(name))]
+    return tuple(row for row in rows if row[2].pattern != LOCALHOST)
