@@ -383,7 +383,7 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
     """The plan of a template that is to be made after ``timeout``."""
     pages: Sequence[Range] = ()
     prepared: PreparedTemplate | None = None
-    has_copies, until = False, 0.0
+    has_copies, has_launcher, until = False, False, 0.0
     timeout: int | None = QUIET
     while True:
         ready = dict(poller.poll(timeout))
@@ -415,8 +415,8 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
                 wanted, timeout, prepared = prepared.plan, MOUNTED, None
                 continue
             prepared = None
-        if prepared is None:
-            prepared, wanted = client.start_ahead(wanted), None
+        if prepared is None and (wanted is not None or not has_launcher):
+            prepared, wanted, has_launcher = client.start_ahead(wanted), None, True
             if prepared is not None:
                 poller.register(prepared.mounts, select.POLLPRI)
         timeout = max(0, int(1000 * (until - time.monotonic()))) if prepared is not None else None
