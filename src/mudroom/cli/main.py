@@ -170,7 +170,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
-    args: Any = read_plain(configure, argv[1:])
+    args: Any = read_plain(verb, configure, argv[1:])
     if args is None:
         from mudroom.cli.parser import parse
 
