@@ -35,7 +35,7 @@ from mudroom.vault.forks.collection import (
 )
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, mount_note
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import Vault, at_once
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
@@ -516,11 +516,22 @@ def _discarded(
         with fork.lock_if_free("mudroom") as free:
             if not free or not permits():
                 return False
-            forks.forget(fork.name)
+            is_last = is_small and forks.vault.later is not at_once
+            if not is_last:
+                forks.forget(fork.name)
             forks.vault.discard(fork)
-    empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
-    forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
+    if is_last:
+        forks.vault.later(forks.vault.path, lambda: _cleaned_up(forks, fork))
+    else:
+        forks.vault.empty_trash(None if is_small else cleaning_up(forks.progress))
     return True
+
+
+def _cleaned_up(forks: Forks, fork: Fork) -> None:
+    """Finish what ``_discarded`` has begun in a process that ends next. If its session is closed by then, the kernel may
+    still be at the mounts of the fork's last command. All processes in them have ended, and nobody mounts them again."""
+    forks.forget(fork.name)
+    forks.vault.empty_trash()
 
 
 def _is_used(fork: Fork, agent: str) -> bool:
