@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def test_ranges_hold_the_pages_and_small_gaps(pages: set[int]) -> None:
     held = [page for first, count in found for page in range(first, first + count)]
     assert held == sorted(set(held)) and set(held) >= pages
     assert all({first, first + count - 1} <= pages for first, count in found)
-    assert all(after[0] - sum(before) > 2 for before, after in zip(found, found[1:], strict=False))
+    assert all(after[0] - sum(before) > 2 for before, after in itertools.pairwise(found))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ Rules of this file:
 1. A copy that is made ahead has the content that it would have had later: a page nobody writes to meanwhile. A wrong
    page costs memory, nothing else.
 2. Numbers of pages are all that is passed on.
-3. In doubt, as before: a kernel without MADV_POPULATE_WRITE (before Linux 5.14) or without pagemap (procfs of a sandbox)
-   has every page copied when it is written to.
+3. A kernel that has no MADV_POPULATE_WRITE (before Linux 5.14), or tells no pagemap, copies every page when it is
+   written to.
 """
 
 from __future__ import annotations

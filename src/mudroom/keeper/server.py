@@ -41,7 +41,7 @@ from mudroom.keeper.lock import lock_content
 from mudroom.keeper.pages import MANY, Range, copy_ahead, joined, own_pages
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.start import open_directory
-from mudroom.typing import NamedTuple, NoReturn
+from mudroom.typing import Any, NamedTuple, NoReturn
 
 BREATH = 0.05
 """Seconds from the start of a command to the next fork, unless it ends before or the next client comes: a short command
@@ -181,7 +181,7 @@ class KeeperLoop:
         self._taken: dict[int, _socket.socket] = {}
         """Of the processes that run commands, by descriptor. One sends ``OUTDATED`` before it begins, or at its end
         a report (``_report``)."""
-        self._plan: tuple[object, ...] | None = None
+        self._plan: tuple[Any, ...] | None = None
         """The shared steps of the last command that had a sandbox (``TemplatePlan``)."""
         self._pages: list[Range] = []
         """The pages that commands have written to."""
@@ -357,7 +357,7 @@ def receive(control: _socket.socket) -> bytes:
 def _report(modules: Iterable[str], used: TemplatePlan | None, pages: Sequence[Range]) -> bytes:
     """Return the names of the modules that a command has loaded, the shared steps of its sandbox, and the pages that it
     has written to."""
-    message = marshal.dumps((list(modules), tuple(used) if used is not None else None, pages))
+    message = marshal.dumps((list(modules), tuple(used) if used is not None else None, list(pages)))
     return message if len(message) <= _MOST else marshal.dumps(([], None, []))
 
 

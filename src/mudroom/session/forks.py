@@ -528,8 +528,9 @@ def _discarded(
 
 
 def _cleaned_up(forks: Forks, fork: Fork) -> None:
-    """Finish what ``_discarded`` has begun in a process that ends next. If its session is closed by then, the kernel may
-    still be at the mounts of the fork's last command. All processes in them have ended, and nobody mounts them again."""
+    """Finish what ``_discarded`` has begun in a process that ends next. If its session is closed by then, the kernel
+    may still be at the mounts of the fork's last command. All processes in them have ended, and nobody mounts them
+    again."""
     forks.forget(fork.name)
     forks.vault.empty_trash()
 
