@@ -7,6 +7,7 @@ reason. ``.venv/bin/python tests/cli/test_cold_start.py > tests/cli/cold_modules
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,51 @@ def test_the_package_itself_loads_nothing() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["mudroom"]
+
+
+LAUNCHES = """
+import os, sys
+spawn = os.posix_spawn
+def noted(*words, **options):
+    os.write(2, b"launched %d\\n" % ("mudroom.session" in sys.modules))
+    return spawn(*words, **options)
+os.posix_spawn = noted
+from mudroom.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "launched"),
+    [
+        ("run --yes -- true", ["launched 0"]),
+        ("exec --json --fork a -- true", ["launched 0"]),
+        ("run --explain -- true", []),
+        ("run --help", []),
+        ("exec -h", []),
+        ("status", []),
+        ("run --no-such-option -- true", ["launched 0"]),
+        ("run --yes --", ["launched 0"]),
+    ],
+)
+def test_a_launcher_starts_before_its_verb_is_loaded(
+    line: str, launched: list[str], place: Place, tmp_path: Path
+) -> None:
+    """Once, and it is gone when the command has ended, also if that ran nothing."""
+    environment = {
+        "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MUDROOM_STATE": str(place.state), "MUDROOM_KEEPER": "0",
+    }  # fmt: skip
+    reader, writer = os.pipe()
+    program = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{LAUNCHES}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *line.split()],
+        cwd=place.project, env=environment, stdin=writer, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    os.set_blocking(reader, False)
+    assert os.read(reader, 1) == b"", "a process is left that holds the standard input"
+    os.close(reader)
+    assert [word for word in done.stderr.split("\n") if word.startswith("launched")] == launched
 
 
 def as_toml(modules: list[str]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def by_argparse(verb: str, words: list[str]) -> dict[str, Any] | None:
 @given(lines())
 def test_both_read_the_same(line: tuple[str, list[str]]) -> None:
     verb, words = line
-    plain = read_plain(configure_of(verb), words)
+    plain = read_plain(verb, configure_of(verb), words)
     if plain is not None:
         assert vars(plain) == by_argparse(verb, words)
 
@@ -92,7 +92,7 @@ def test_both_read_the_same(line: tuple[str, list[str]]) -> None:
 )
 def test_usual_lines_are_plain(line: str) -> None:
     verb, *words = line.split() if not line.startswith("-") else ("status", line)
-    plain = read_plain(configure_of(verb), words)
+    plain = read_plain(verb, configure_of(verb), words)
     assert plain is not None
     assert vars(plain) == by_argparse(verb, words)
 
@@ -107,20 +107,22 @@ def test_usual_lines_are_plain(line: str) -> None:
 )  # fmt: skip
 def test_other_lines_are_left_to_argparse(line: str) -> None:
     verb, *words = line.split()
-    assert read_plain(configure_of(verb), words) is None
+    assert read_plain(verb, configure_of(verb), words) is None
 
 
 def test_defaults_are_not_shared_between_lines() -> None:
-    configure = configure_of("run")
-    first, second = read_plain(configure, ["--env", "A", "--", "x"]), read_plain(configure, ["--env", "B", "--", "x"])
-    assert first is not None and second is not None
-    assert (first.env, second.env) == (["A"], ["B"])
+    """The options of a verb are kept for the next line of a process."""
+    lines = (["--env", "A", "--", "x"], ["--env", "B", "--", "x"], ["--", "x"], ["--", "x"])
+    first, second, third, fourth = (read_plain("run", configure_of("run"), line) for line in lines)
+    assert first is not None and second is not None and third is not None and fourth is not None
+    third.env.append("C")
+    assert (first.env, second.env, third.env, fourth.env) == (["A"], ["B"], ["C"], [])
 
 
 def test_a_plain_line_does_not_import_argparse() -> None:
     program = (
         "import sys; from mudroom.cli.main import _module; from mudroom.cli.plain_options import read_plain;"
-        "m = _module('mudroom.cli.command.run'); assert read_plain(m.configure, ['--yes', '--', 'true']);"
+        "m = _module('mudroom.cli.command.run'); assert read_plain('run', m.configure, ['--yes', '--', 'true']);"
         "assert 'argparse' not in sys.modules and 'gettext' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -35,7 +35,7 @@ def main() -> None:
         replace_closed()
     from mudroom.cli.main import run
 
-    code = run(sys.argv[1:], os.environb)
+    code = run(sys.argv[1:], os.environb, later=lambda _place, action: action())
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -31,6 +31,8 @@ class Verb(NamedTuple):
     """Options come before the command, or belong to an action. For other verbs, options and names come in any order."""
     splits_command: bool = False
     """The words after ``--`` are a command, and become ``args.command``."""
+    launches: bool = False
+    """A launcher starts before the verb is loaded: it takes as long as that, on another processor."""
 
 
 VERBS = {
@@ -38,8 +40,9 @@ VERBS = {
         "command",
         "run a command on a staged view of the project, see what it would change, then apply or cancel",
         in_order=True,
+        launches=True,
     ),
-    "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True),
+    "exec": Verb("command", "run an agent's command in a fork; nothing is applied", in_order=True, launches=True),
     "proxy": Verb("command", "for an agent's runtime, around exec: prepare a fork, inspect it, roll it back"),
     "hook": Verb(
         "command",
@@ -157,6 +160,29 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
     row = VERBS[verb]
+    if usual.client is not None or not (row.launches and _is_to_launch(argv)):
+        return _execute(verb, row, argv, usual)
+    from mudroom.sandbox.client.client import Client
+
+    client = Client()
+    try:
+        client.start()
+        return _execute(verb, row, argv, usual._replace(client=client))
+    finally:
+        client.close()
+
+
+_LAUNCH_NOTHING = ("-h", "--h", "--ex", "--b")
+"""Beginnings of options of verbs that launch: --help, --explain, and --background, which has a process of its own."""
+
+
+def _is_to_launch(argv: Sequence[str]) -> bool:
+    """Return whether a line runs a command here. In doubt a launcher starts for nothing, or with the verb."""
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    return not any(word.startswith(_LAUNCH_NOTHING) for word in options)
+
+
+def _execute(verb: str, row: Verb, argv: list[str], usual: Context) -> int:
     module = _module(f"mudroom.cli.{row.folder}.{verb.replace('-', '_')}")
 
     def configure(parser: Any) -> None:
@@ -170,7 +196,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
     if row.splits_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
-    args: Any = read_plain(configure, argv[1:])
+    args: Any = read_plain(verb, configure, argv[1:])
     if args is None:
         from mudroom.cli.parser import parse
 

@@ -94,7 +94,7 @@ class PlainOptions:
         self._defaults[option.dest] = [] if option.nargs == "*" and option.default is None else option.default
 
     def read(self, words: Sequence[str]) -> SimpleNamespace:
-        values = dict(self._defaults)
+        values = {name: [*value] if isinstance(value, list) else value for name, value in self._defaults.items()}
         groups: dict[object, _Option] = {}
         at = 0
         while at < len(words):
@@ -139,11 +139,18 @@ def _before_dashes(words: Sequence[str]) -> Sequence[str]:
     return words[: words.index("--")] if "--" in words else words
 
 
-def read_plain(configure: Callable[[Any], None], words: Sequence[str]) -> SimpleNamespace | None:
+_CONFIGURED: dict[str, PlainOptions] = {}
+"""By verb. A verb has the same options each time; a keeper's commands find those of its rehearsal here."""
+
+
+def read_plain(verb: str, configure: Callable[[Any], None], words: Sequence[str]) -> SimpleNamespace | None:
     """Return the values of a command line, as argparse would. Return None if argparse has to read it."""
-    options = PlainOptions()
     try:
-        configure(options)
+        options = _CONFIGURED.get(verb)
+        if options is None:
+            options = PlainOptions()
+            configure(options)
+            _CONFIGURED[verb] = options
         return options.read(words)
     except _NotPlainError:
         return None

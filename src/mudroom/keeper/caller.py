@@ -32,6 +32,8 @@ _NICE, _RT_PRIORITY, _SCHEDULING_POLICY = 19, 40, 41
 _IOPRIO_GET = {"x86_64": 252, "aarch64": 31, "riscv64": 31}
 """Number of ioprio_get(2) by machine (asm/unistd.h)."""
 _IOPRIO_WHO_PROCESS = 1
+_LIBC = ctypes.CDLL(None)
+_MACHINE = os.uname().machine
 
 
 def identity(directory: int) -> tuple[object, ...] | None:
@@ -52,8 +54,8 @@ def identity(directory: int) -> tuple[object, ...] | None:
 
 def io_priority(pid: int) -> int:
     """Return the priority of a process for input and output, which no file tells; -1 if this machine is not known."""
-    number = _IOPRIO_GET.get(os.uname().machine)
-    return -1 if number is None else int(ctypes.CDLL(None).syscall(number, _IOPRIO_WHO_PROCESS, pid))
+    number = _IOPRIO_GET.get(_MACHINE)
+    return -1 if number is None else int(_LIBC.syscall(number, _IOPRIO_WHO_PROCESS, pid))
 
 
 def ignored_signals(directory: int) -> frozenset[int]:
@@ -68,8 +70,8 @@ def _root(directory: int) -> tuple[int, int, bytes]:
     root = os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         found = os.fstat(root)
-        with open(f"/proc/self/fdinfo/{root}", "rb") as stream:
-            lines = dict(line.split(b":", 1) for line in stream.read().splitlines())
+        text = _content(root, f"/proc/self/fdinfo/{root}") or b""
+        lines = dict(line.split(b":", 1) for line in text.splitlines())
         return found.st_dev, found.st_ino, lines[b"mnt_id"]
     finally:
         os.close(root)

@@ -24,7 +24,6 @@ import gc
 import io
 import marshal
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -32,7 +31,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from mudroom.keeper.caller import identity, ignored_signals, io_priority
 from mudroom.keeper.client import ENDED, REFUSED, RELAYED, STARTED
 from mudroom.sandbox.client.client import Client
-from mudroom.typing import NamedTuple, TextIO
+from mudroom.typing import TYPE_CHECKING, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal itself makes enumerations of the numbers: 60 at each ``valid_signals``
 
 Action = Callable[[], None]
 Run = Callable[[Sequence[str], Mapping[bytes, bytes], Client, Callable[[bytes, Action], None]], int]

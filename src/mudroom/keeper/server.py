@@ -4,7 +4,8 @@ It is one per state directory, control group, interpreter and set of variables (
 of any command. A client connects; the process that waits takes the connection (``command.py``), and the keeper forks
 the next one. The keeper reads nothing that a client sends. From the process of a command it learns which modules the
 command needed: it loads them, too, so that the next one has them. It also learns the steps of the command's sandbox
-that do not depend on the command. The process that waits is told, and has them performed ahead (``prepared.py``).
+that do not depend on the command, and which pages of memory the command has written to. The process that waits is told,
+has the steps performed ahead (``prepared.py``), and makes its copies of the pages (``pages.py``).
 
 It ends when it was idle for some minutes, at SIGTERM (``mudroom keeper stop``), when its code has changed, and when its
 directory is gone. Commands that run go on then. It can be killed at any time: what waits ends with it, and a client
@@ -24,11 +25,12 @@ import gc
 import importlib
 import marshal
 import os
+import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.keeper.caller import identity
@@ -36,9 +38,10 @@ from mudroom.keeper.code import Code
 from mudroom.keeper.command import Run, serve
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
 from mudroom.keeper.lock import lock_content
+from mudroom.keeper.pages import MANY, Range, copy_ahead, joined, own_pages
 from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.start import open_directory
-from mudroom.typing import NamedTuple, NoReturn
+from mudroom.typing import Any, NamedTuple, NoReturn
 
 BREATH = 0.05
 """Seconds from the start of a command to the next fork, unless it ends before or the next client comes: a short command
@@ -178,8 +181,10 @@ class KeeperLoop:
         self._taken: dict[int, _socket.socket] = {}
         """Of the processes that run commands, by descriptor. One sends ``OUTDATED`` before it begins, or at its end
         a report (``_report``)."""
-        self._plan = b""
-        """The shared steps of the last command that had a sandbox (``TemplatePlan``), as they are sent."""
+        self._plan: tuple[Any, ...] | None = None
+        """The shared steps of the last command that had a sandbox (``TemplatePlan``)."""
+        self._pages: list[Range] = []
+        """The pages that commands have written to."""
 
     def close(self) -> None:
         self._listener.close()
@@ -249,18 +254,20 @@ class KeeperLoop:
         return True
 
     def _learn(self, control: _socket.socket) -> bool:
-        """Load what a command had to load, and tell the process that waits what it may prepare. Return whether the code
-        is still what is loaded."""
+        """Load what a command had to load, and tell the process that waits what it may make ahead. Return whether the
+        code is still what is loaded."""
         message = receive(control)
         control.close()
         if message == OUTDATED:
             return False
         if not message:
             return True  # it was killed, or its client was refused
-        reported, plan = marshal.loads(message)
-        if plan and plan != self._plan:
-            self._plan = plan
-            self._tell_plan()
+        reported, plan, pages = marshal.loads(message)
+        before = self._plan, self._pages
+        self._plan = plan or self._plan
+        self._pages = joined(self._pages, pages) if pages else self._pages
+        if (self._plan, self._pages) != before:
+            self._tell_ahead()
         names = [name for name in reported if name not in sys.modules]
         if not names:
             return True
@@ -271,10 +278,10 @@ class KeeperLoop:
             self._waiting = None
         return self._code.note()
 
-    def _tell_plan(self) -> None:
-        if self._waiting is not None and self._plan:
+    def _tell_ahead(self) -> None:
+        if self._waiting is not None and (self._plan or self._pages):
             try:
-                self._waiting.send(self._plan, _socket.MSG_DONTWAIT)
+                self._waiting.send(marshal.dumps((self._plan, self._pages)), _socket.MSG_DONTWAIT)
             except OSError:
                 pass  # it was killed, or stopped
 
@@ -286,7 +293,7 @@ class KeeperLoop:
             self._become_command(theirs)
         theirs.close()
         self._waiting = ours
-        self._tell_plan()
+        self._tell_ahead()
 
     def _become_command(self, control: _socket.socket) -> NoReturn:
         """Wait for a client, and run its command."""
@@ -301,6 +308,7 @@ class KeeperLoop:
             connection = _accept(self._listener, control, client)
             self._listener.close()
             if connection is not None:
+                faults = _faults()
                 actions = serve(
                     connection,
                     self._own,
@@ -310,9 +318,10 @@ class KeeperLoop:
                     (control.fileno(),),
                 )
                 control.setblocking(False)
-                receive(control)  # a plan that was told too late, which would become an error at the other end
+                receive(control)  # what was told too late would become an error at the other end
                 try:
-                    control.send(_report(sys.modules.keys() - self._code.known, client.used))
+                    pages = _pages() if _faults() - faults > MANY else []
+                    control.send(_report(sys.modules.keys() - self._code.known, client.used, pages))
                 except OSError:
                     pass  # the keeper has ended
                 for act in actions:
@@ -345,11 +354,23 @@ def receive(control: _socket.socket) -> bytes:
         return b""
 
 
-def _report(modules: Iterable[str], used: TemplatePlan | None) -> bytes:
-    """Return the names of the modules that a command has loaded, and the shared steps of its sandbox."""
-    plan = marshal.dumps(tuple(used)) if used is not None else b""
-    message = marshal.dumps((list(modules), plan))
-    return message if len(message) <= _MOST else marshal.dumps(([], b""))
+def _report(modules: Iterable[str], used: TemplatePlan | None, pages: Sequence[Range]) -> bytes:
+    """Return the names of the modules that a command has loaded, the shared steps of its sandbox, and the pages that it
+    has written to."""
+    message = marshal.dumps((list(modules), tuple(used) if used is not None else None, list(pages)))
+    return message if len(message) <= _MOST else marshal.dumps(([], None, []))
+
+
+def _faults() -> int:
+    """Return the pages that this process had to map or copy without waiting for a disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def _pages() -> Sequence[Range]:
+    try:
+        return own_pages()
+    except OSError:
+        return []  # this kernel does not tell
 
 
 def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedClient) -> _socket.socket | None:
@@ -360,8 +381,9 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
     poller.register(control.fileno(), select.POLLIN)
     wanted: TemplatePlan | None = None
     """The plan of a template that is to be made after ``timeout``."""
+    pages: Sequence[Range] = ()
     prepared: PreparedTemplate | None = None
-    has_rested, until = False, 0.0
+    has_copies, has_launcher, until = False, False, 0.0
     timeout: int | None = QUIET
     while True:
         ready = dict(poller.poll(timeout))
@@ -369,7 +391,10 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
             message = receive(control)
             if not message:
                 return None
-            wanted, timeout, until = TemplatePlan(*marshal.loads(message)), QUIET, time.monotonic() + HELD
+            plan, pages = marshal.loads(message)
+            has_copies, timeout, until = False, QUIET, time.monotonic() + HELD
+            if plan is not None and (prepared is None or prepared.plan != plan):
+                wanted = TemplatePlan(*plan)
             continue
         if listener.fileno() in ready:
             try:
@@ -378,19 +403,20 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
                 continue  # the client has gone
             control.send(TAKEN)
             return _socket.socket(fileno=accepted)
-        if prepared is not None:  # something was mounted, another one is wanted, or its time is over
+        if not has_copies:
+            if not copy_ahead(pages):
+                _touch()
+            has_copies = True
+        is_over = bool(prepared and (prepared.mounts in ready or time.monotonic() >= until))
+        if prepared is not None and (wanted is not None or is_over):
             poller.unregister(prepared.mounts)
             client.drop_prepared()
-            if wanted is None:
-                is_again = bool(ready) and time.monotonic() < until
-                wanted, timeout = (prepared.plan, MOUNTED) if is_again else (None, None)
-                prepared = None
+            if wanted is None and time.monotonic() < until:  # something was mounted
+                wanted, timeout, prepared = prepared.plan, MOUNTED, None
                 continue
-        if not has_rested:
-            _touch()
-            has_rested = True
-        prepared = client.start_ahead(wanted)
-        wanted, timeout = None, None
-        if prepared is not None:
-            poller.register(prepared.mounts, select.POLLPRI)
-            timeout = max(0, int(1000 * (until - time.monotonic())))
+            prepared = None
+        if prepared is None and (wanted is not None or not has_launcher):
+            prepared, wanted, has_launcher = client.start_ahead(wanted), None, True
+            if prepared is not None:
+                poller.register(prepared.mounts, select.POLLPRI)
+        timeout = max(0, int(1000 * (until - time.monotonic()))) if prepared is not None else None

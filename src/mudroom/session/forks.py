@@ -35,7 +35,7 @@ from mudroom.vault.forks.collection import (
 )
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, mount_note
-from mudroom.vault.store.store import Vault
+from mudroom.vault.store.store import Vault, at_once
 from mudroom.vault.sync import sync_directory
 
 if TYPE_CHECKING:
@@ -504,21 +504,23 @@ def _set_apart(forks: Forks, fork: Fork) -> None:
             gather(fork, opened, view, command, CommandStart(record.started))
 
 
-def _discarded(
-    forks: Forks, fork: Fork, permits: Callable[[], bool], *, users: int = 0, is_small: bool = False
-) -> bool:
-    """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and
-    ``permits``, called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has
-    no files, for whose removal somebody would have to wait."""
+def _discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int = 0, is_small: bool = False) -> bool:
+    """Discard a fork that nobody holds, if at most this number of commands of this session has taken it and ``may``,
+    called while its lock is held, returns True. Return whether it was discarded here. ``is_small``: it has no files,
+    for whose removal somebody would have to wait."""
+    is_last = is_small and forks.vault.later is not at_once
     with forks.users.lock, suppress(ForkGone):
         if forks.users.count(fork.name) > users or mount_note(fork) is not None:
             return False
         with fork.lock_if_free("mudroom") as free:
-            if not free or not permits():
+            if not free or not may():
                 return False
-            forks.forget(fork.name)
+            if not is_last:
+                forks.forget(fork.name)
             forks.vault.discard(fork)
     empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
+    if is_last:  # the kernel may still be at its mounts: no process is left in them, and nobody mounts them again
+        forks.vault.later(forks.vault.path, lambda: forks.forget(fork.name))
     forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
     return True
 
@@ -528,9 +530,7 @@ def _is_used(fork: Fork, agent: str) -> bool:
     state, record = fork.state_or_none, fork.record
     if state is None or state.layers or fork.interrupted is not None:
         return True
-    if any(
-        not point.automatic for point in state.checkpoints
-    ):  # an automatic one was made before our command, and is empty
+    if any(not point.automatic for point in state.checkpoints):  # an automatic one is of our command, and is empty
         return True
     if record is not None and (record.command or record.changeset.changes):
         return True

@@ -19,7 +19,7 @@ import pytest
 from mudroom.core.journal.event import ChainHead, data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
-from mudroom.vault.journal.journal import Journal
+from mudroom.vault.journal.journal import _LOG, Journal
 
 S = 10**9
 
@@ -378,6 +378,62 @@ def test_secrets_are_not_written_down(path: Path) -> None:
         assert b"hunter2" not in raw
         assert b"swordfish" not in raw
     assert data["notes"] == ["see swordfish-7"]
+
+
+# --- a process that ends ---
+
+LEFT = """
+import os, sys
+from mudroom.vault.journal.journal import Journal
+
+for place in sys.argv[1:]:
+    journal = Journal(os.fsencode(place))
+    journal.append("run", "f", {"text": "x" * 3000}, time=1)
+    journal.leave()
+os._exit(0)
+"""
+
+
+def append_and_end(*paths: Path) -> None:
+    source = str(Path(__file__).parents[3] / "src")
+    program = f"import sys; sys.path.insert(0, {source!r})\n{LEFT}"
+    subprocess.run([sys.executable, "-c", program, *map(str, paths)], check=True)
+
+
+def log_size(path: Path) -> int:
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def test_a_process_that_ends_leaves_a_short_log(path: Path) -> None:
+    """The next ones go on with it, until it is moved to the file."""
+    sizes = []
+    for _process in range(12):
+        append_and_end(path)
+        sizes.append(log_size(path))
+    assert 0 < sizes[0] < sizes[1] < max(sizes) <= _LOG
+    assert 0 in sizes[2:]
+    assert [event.number for event in again(path).events()] == list(range(1, 13))
+    assert again(path).examine().intact
+
+
+def test_a_log_that_is_lost_takes_the_last_events_alone(path: Path) -> None:
+    """As in a power cut. The next event is preceded by one that says so, since the head was kept."""
+    journal = filled(path)
+    journal.close()
+    append_and_end(path)
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    append_and_end(path)
+    assert [event.kind for event in again(path).events()] == ["run"] * 5 + ["gap", "run"]
+    found = again(path).examine()
+    assert found.broken is None and [gap.number for gap in found.gaps] == [6]
+
+
+def test_a_process_leaves_one_database_open(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    append_and_end(path, other)
+    assert (bool(log_size(path)), bool(log_size(other))) == (True, False)
 
 
 # --- what cannot be ---

@@ -18,7 +18,8 @@ class Context(NamedTuple):
     project: bytes | None
     """The value of --project, as bytes; None if the option was not given."""
     client: Client | None = None
-    """The launcher to start, instead of a new process; None: a new one. The verb uses it at most once."""
+    """The launcher to start, if it does not run yet, instead of a new process; None: a new one. The verb uses it at
+    most once."""
     later: Callable[[bytes, Callable[[], None]], None] | None = None
     """Does what nobody has to wait for, when the caller has the exit code already: an action that uses files below a
     directory alone, prints nothing, and may be cut off. None: it is done at once."""

@@ -112,4 +112,6 @@ def _is_allowed(name: bytes, value: bytes, network: bool) -> bool:
         return network
     if name not in _NAMES and not name.startswith(_PREFIXES):
         return False
-    return not has_password(value) and not any(word in value for word in _USELESS.get(name, ()))
+    if name in _USELESS and any(word in value for word in _USELESS[name]):
+        return False
+    return not has_password(value)

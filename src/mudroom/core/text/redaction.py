@@ -350,8 +350,10 @@ def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
 def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the variables whose names say that they are secret. Paths and numbers are left out."""
     variables = {}
-    for name, value in environ.items():
-        if not any(hint in name.lower() for hint in _BYTE_HINTS):
+    names = b"\n".join(environ).lower()
+    hints = [hint for hint in _BYTE_HINTS if hint in names]  # most environments have few of these words
+    for name, value in environ.items() if hints else ():
+        if not any(map(name.lower().__contains__, hints)):
             continue
         text = value.decode("utf-8", "surrogateescape")
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():

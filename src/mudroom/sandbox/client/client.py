@@ -328,10 +328,12 @@ class Client:
         self._choosing = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Start the launcher and return at once; the first run waits for it if necessary.
+        """Start the launcher, unless it runs, and return at once; the first run waits for it if necessary.
 
         It is in a session of its own: signals to this process's group and the end of a terminal do not reach it. It
         ends when this process does."""
+        if self._launcher is not None and self._launcher.is_open():
+            return  # it was started ahead
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         os.set_inheritable(theirs.fileno(), True)
         try:

@@ -104,8 +104,11 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
 def _users_limit(name: str) -> int:
     """Return a limit of this user namespace (namespaces(7)), or 0 if the kernel does not tell."""
     try:
-        with open(f"/proc/sys/user/{name}", "rb") as stream:
-            return int(stream.read())
+        descriptor = os.open(f"/proc/sys/user/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(descriptor, 64))
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError):
         return 0
 
@@ -122,9 +125,18 @@ def survey_paths(
     """Return toolchains in the home (``more``: beyond the usual places) and those of PATH outside ``system``; the
     credentials in them; and git's settings, reduced."""
     git, files = _git_settings(home)
-    below_home = [*(home + b"/" + part for part in (*_TOOLCHAINS, *more, *_SETTINGS)), *git]
+    below_home = [*(home + b"/" + part for part in _in(home, (*_TOOLCHAINS, *more, *_SETTINGS))), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, system)])
     return toolchains, tuple(_credentials(bind.path for bind in toolchains)), files
+
+
+def _in(directory: bytes, paths: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the relative paths whose first name is in a directory: one look instead of one for each."""
+    try:
+        names = frozenset(os.listdir(directory))
+    except OSError:
+        return paths  # not readable; what is in there may be
+    return [path for path in paths if path.partition(b"/")[0] in names]
 
 
 def _root_secrets(uid: int) -> list[bytes]:
@@ -135,11 +147,9 @@ def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], 
     """Return the settings files of git that may be shown, and the reduced contents of the others."""
     shown, files = [], []
     for path in (home + b"/" + name for name in _GIT):
-        try:
-            with open(path, "rb") as stream:
-                settings = stream.read()
-        except OSError:
-            continue  # missing, or not readable
+        settings = _read(path)
+        if settings is None:
+            continue
         if holds_secret(settings):
             files.append((path, git_identity(settings)))
         else:
@@ -252,17 +262,18 @@ def own_settings(
     """Return the binds and files of a command with git's settings as files of its own: git replaces them by a rename,
     which fails at a mount. What is at the paths of ``links`` is left out."""
     replaced = {home + b"/" + name for name in _GIT}
-    own = [(bind.path, _read(bind.source)) for bind in binds if bind.path in replaced]
+    own = [(bind.path, _read(bind.source) or b"") for bind in binds if bind.path in replaced]  # removed since then
     left = tuple(bind for bind in binds if bind.path not in replaced)
     return left, tuple((path, content) for path, content in (*files, *own) if path not in links)
 
 
-def _read(path: bytes) -> bytes:
+def _read(path: bytes) -> bytes | None:
+    """Return the content of a file, or None if it is missing or not readable."""
     try:
         with open(path, "rb") as stream:
             return stream.read()
     except OSError:
-        return b""  # removed since the survey
+        return None
 
 
 def user_name() -> str:

@@ -301,4 +301,6 @@ def serve(control: _socket.socket, spare: Spare | None = None) -> None:
 
 
 def main() -> None:
+    """Serve the host, and end without the teardown of the interpreter: the host waits for this process."""
     serve(_socket.socket(fileno=int(sys.argv[-1])))
+    os._exit(0)

@@ -11,7 +11,7 @@ There are two shapes, depending on what the kernel permits an ordinary user:
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mudroom.core.confinement.cache_place import CacheView
 from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
@@ -147,14 +147,14 @@ def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tupl
     """Return the parts that do not depend on the command: the namespaces, the steps before its own and those after.
     Cached for the session: there are a hundred steps."""
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
-    return flags, tuple(_shared(spec)), tuple(ahead(spec)), tuple(confinement(spec, machine))
+    placed = sorted(_placed(spec), key=lambda place: place[0])
+    return flags, tuple(_shared(spec, placed)), tuple(_ahead(spec, placed)), tuple(confinement(spec, machine))
 
 
-def ahead(spec: SandboxSpec) -> list[Step]:
+def _ahead(spec: SandboxSpec, placed: Iterable[tuple[bytes, Step]]) -> list[Step]:
     """Return the steps that each command performs for itself but that do not depend on the command: no two commands of
     different sandboxes share a directory that both can write to."""
-    placed = [place for place in _placed(spec) if _is_private(place[0], spec)]
-    steps = [step for _path, step in sorted(placed, key=lambda place: place[0])]
+    steps = [step for path, step in placed if _is_private(path, spec)]
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
     steps += [("symlink", target, path[1:]) for target, path in spec.home_links]
     return [*steps, *own_system(spec)]
@@ -177,12 +177,11 @@ def own_system(spec: SandboxSpec) -> list[Step]:
     return steps
 
 
-def _shared(spec: SandboxSpec) -> list[Step]:
+def _shared(spec: SandboxSpec, placed: Sequence[tuple[bytes, Step]]) -> list[Step]:
     """Return the steps of the root that all commands of a session share. A command can write to none of it.
 
     No file is made inside a bind: it is the host's, and read-only.
     """
-    placed = _placed(spec)
     own_run = not any(is_below(_RUN[1], path) for path, _step in placed)  # else the host's: most often the same link
     steps: list[Step] = [
         *session_limits(spec),
@@ -192,7 +191,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     ]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
-    steps += [step for path, step in sorted(placed, key=lambda place: place[0]) if not _is_private(path, spec)]
+    steps += [step for path, step in placed if not _is_private(path, spec)]
     steps += [("symlink", target, path) for target, path in STANDARD_LINKS]
     if own_run:
         steps.append(("symlink", _RUN[0], _RUN[1][1:]))
@@ -207,7 +206,8 @@ def _devices(spec: SandboxSpec) -> list[Step]:
 
 def _is_private(path: bytes, spec: SandboxSpec) -> bool:
     """Return whether a path is in a directory that every command has for itself."""
-    return any(is_below(path, own) for own in (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm", spec.home))
+    places = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm", spec.home)
+    return path in places or path.startswith(tuple(place + b"/" for place in places))
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
@@ -346,6 +346,7 @@ def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, notify: bool = F
     return _FILTERS[key]
 
 
+@functools.lru_cache(maxsize=8)
 def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     return tuple(rows(DENY, machine).items())
 

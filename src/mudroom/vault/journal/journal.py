@@ -2,6 +2,7 @@
 (``core/journal/event.py``).
 
     journal.db          the newest events (WAL); table origin: after which event it starts
+    journal.db-wal      the last of them, also while no process has it open (``leave``)
     journal.head        the last event's number and digest (vault/journal/head.py)
     journal/            archives of older events (vault/journal/archives.py)
 
@@ -58,6 +59,10 @@ _PAGE = 1000
 """Rows that are read at a time; the lock is released in between."""
 _PORTION = 64
 """Events that are filtered before the searching caller is asked whether to continue."""
+_LOG = 128 * 1024
+"""Bytes of the write-ahead log that are left to the next process. That one reads them again, 3 µs for each 4 KiB."""
+_LEFT: list[sqlite3.Connection] = []
+"""The database that stays open until this process ends; one at most, whatever a process opens."""
 _LEAST = 100
 """This many events stay in the database, whatever their size."""
 
@@ -419,8 +424,29 @@ class Journal:
             self._database = None
         self._head.close()
 
+    def leave(self) -> None:
+        """Call this instead of ``close`` in a process that ends next, by _exit(2).
+
+        To close a database is to move its log to its file, with two fdatasync(2), and to remove the log; and who
+        begins a log syncs its head and its directory. So a short log is left, as by a process that is killed: the next
+        one goes on with it, and what a power cut may take is as before (sqlite.org/wal.html)."""
+        database, self._database = self._database, None
+        if database is not None:
+            if _LEFT or _size(self._path + b"-wal") > _LOG:
+                database.close()
+            else:
+                _LEFT.append(database)
+        self._head.close()
+
     def _named_errors(self) -> _NamedErrors:
         return _NamedErrors(self._path)
+
+
+def _size(path: bytes) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0  # nothing was written
 
 
 def _text(raw: bytes) -> str:

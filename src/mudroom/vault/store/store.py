@@ -80,7 +80,8 @@ class Vault:
         self.secrets: Callable[[], Iterable[str]] = tuple
         """Return the values that must not be written to the journal. Called when the journal is first used."""
         self.later: Later = at_once
-        """Closes the journal, and empties the trash after a command that has changed nothing."""
+        """Closes the journal, and empties the trash after a command that has changed nothing. Another one than
+        ``at_once`` says that this process ends next, by _exit(2)."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
         """Guards the opening of the journal."""
@@ -140,7 +141,7 @@ class Vault:
     def close(self) -> None:
         self.turn.close()
         if self._journal is not None:
-            self.later(self.path, self._journal.close)
+            self.later(self.path, self._journal.close if self.later is at_once else self._journal.leave)
 
     @property
     def scratch(self) -> bytes:
