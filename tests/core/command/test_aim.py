@@ -44,7 +44,6 @@ networked                   aws s3 ls
 networked,unknown           terraform plan
 read_only                   systemctl status nginx
 read_only                   service nginx status
-mutating                    ip addr show
 networked,unknown           helm template . --post-renderer ./x"""
 
 
@@ -129,7 +128,13 @@ read_only       kubectl version --client
 networked       kubectl kustomize overlays/dev
 mutating        terraform fmt -check
 unknown         terraform validate
-read_only       terraform --version"""
+read_only       terraform --version
+read_only       ip addr show dev eth0
+read_only       ip -br a
+read_only       ifconfig
+read_only       sysctl kernel.unprivileged_userns_clone
+read_only       mount
+read_only       iptables -L -n"""
 ACTING = [
     "helm template . --post-renderer ./x",
     "helm template . --validate",
@@ -142,6 +147,19 @@ ACTING = [
     "terraform fmt ~/x",
     "terraform -chdir=/x fmt",
     "terraform fmt $x",
+    "ip addr add 10.0.0.1/8 dev eth0",
+    "ip link set eth0 down",
+    "ip netns exec x ls",
+    "ip route $x",
+    "ip -batch x",
+    "ifconfig eth0 down",
+    "sysctl -w kernel.x=1",
+    "sysctl kernel.x=1",
+    "sysctl -p",
+    "mount /dev/sda1 /mnt",
+    "mount -a",
+    "iptables -F",
+    "arp -d x",
 ]
 
 
@@ -171,7 +189,6 @@ def test_a_lone_dash_before_a_here_document_is_a_word() -> None:
         ("docker ps", {"no_sockets": False}),
         ("systemctl status x", {"no_sockets": False}),
         ("kubectl get pods", {"no_accounts": False}),
-        ("ip addr", {"no_privileges": False}),
         ("gpg --verify x", {"shown": (b"/home/dev/.gnupg",)}),
         ("gpg --verify x", {"no_sockets": False}),
     ],

@@ -28,7 +28,6 @@ LEVEL_1 = Protections(
     private=(HOME, b"/tmp", b"/run", b"/var/tmp", b"/dev/shm"),
     shown=(PROJECT, HOME + b"/.cache", HOME + b"/.npm", HOME + b"/.local/bin", HOME + b"/.gitconfig"),
     own_processes=True,
-    no_privileges=True,
     no_sockets=True,
     no_accounts=True,
 )
@@ -36,7 +35,8 @@ LEVEL_1 = Protections(
 LEAST_SHAPES, LEAST_LINES = 1175, 5000
 MOST_ASKED, MOST_NEEDLESSLY_ASKED, MOST_NEEDLESS_CHECKPOINTS = 208, 36, 560
 """Lines of the corpus. These may only fall."""
-ASKED_WITHOUT_A_SANDBOX = 582
+ASKED_WITHOUT_A_SANDBOX = 500
+"""At least."""
 
 
 class EverydayLine(NamedTuple):

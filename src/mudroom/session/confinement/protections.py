@@ -69,7 +69,6 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         private=(command.home, *_PRIVATE),
         shown=shown,
         own_processes=True,
-        no_privileges=True,
         no_sockets=is_apart
         and is_bare
         and hides_sockets
