@@ -134,7 +134,7 @@ read_only       ip -br a
 read_only       ifconfig
 read_only       sysctl kernel.unprivileged_userns_clone
 read_only       mount
-read_only       iptables -L -n"""
+read_only       iptables -nvL INPUT"""
 ACTING = [
     "helm template . --post-renderer ./x",
     "helm template . --validate",
@@ -151,6 +151,9 @@ ACTING = [
     "ip link set eth0 down",
     "ip netns exec x ls",
     "ip route $x",
+    "ip a a dev eth0",
+    "ip route r",
+    "ifconfig eth0 en1",
     "ip -batch x",
     "ifconfig eth0 down",
     "sysctl -w kernel.x=1",
