@@ -160,6 +160,7 @@ def test_servers_and_accounts_need_a_network_of_its_own(place: Place, network: A
         (b"DOCKER_HOST=tcp://10.0.0.1", [b"docker", b"ps"]),
         (b"KUBECONFIG=/x", [b"kubectl", b"get", b"pods"]),
         (b"AWS_ACCESS_KEY_ID=x", [b"aws", b"s3", b"ls"]),
+        (b"XDG_CONFIG_HOME=/x", [b"helm", b"list"]),
         (b"DBUS_SESSION_BUS_ADDRESS=tcp:host=x", [b"systemctl", b"status", b"x"]),
     ],
 )

@@ -20,7 +20,8 @@ _IP = regex(
 _IFCONFIG = regex(rb"(?:-[as])?|(?:-a )?[a-z][a-z0-9]*")
 _LISTS = regex(rb"(?:-[46aenv]+(?: |\Z))*")
 _IPTABLES = regex(
-    rb"(?:-t (?:nat|filter|mangle|raw) )?(?:-[nv]+ )*-[nv]*[LS][nv]*(?: -[nv]+)*(?: (?:INPUT|OUTPUT|FORWARD))?(?: -[nv]+)*"
+    rb"(?:-t (?:nat|filter|mangle|raw) )?(?:-[nv]+ )*-[nv]*[LS][nv]*(?: -[nv]+)*"
+    rb"(?: (?:INPUT|OUTPUT|FORWARD)(?: -[nv]+)*)?"
 )
 _SYSCTL = regex(rb"(?:-[nNe] )*(?:-a|[a-z][a-z0-9_./]*(?: [a-z][a-z0-9_./]*)*)")
 _MOUNT = regex(rb"(?:-[lv])?")
