@@ -23,7 +23,7 @@ commands:                    # agents' commands (mudroom exec); try one: mudroom
   classes:                   # allow, allow_with_checkpoint, require_approval, deny
     destructive: allow_with_checkpoint
     unknown: allow_with_checkpoint
-    host_escape_risk: require_approval
+    # host_escape_risk: require_approval    # default; written here, it asks about what the sandbox holds, too
   rules:                     # the first words of a command; a denial wins, then the longest pattern
     - pattern: git push
       action: require_approval

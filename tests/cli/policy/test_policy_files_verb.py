@@ -259,6 +259,17 @@ def test_why_of_a_command(cli: Cli) -> None:
     assert "no command was given" in cli("policy", "why", "--").stderr
 
 
+def test_why_of_a_command_at_a_level(cli: Cli) -> None:
+    found = why(cli, "kill", "42")
+    assert (found["action"], found["level"], found["classes"]) == ("allow", 1, ["mutating"])
+    assert found["reason"].endswith("its own processes only: the sandbox has a pid namespace of its own")
+    assert why(cli, "ls")["level"] is None
+    said = cli("policy", "why", "--level", "0", "--", "kill 42").stdout.splitlines()
+    assert said[0] == "require_approval: kill 42: sends signals to processes"
+    policy(cli, "commands: {classes: {host_escape_risk: require_approval}}\n")
+    assert why(cli, "kill", "42")["reason"].endswith("(policy.yaml:1)")
+
+
 # --- trust ----------------------------------------------------------------------------------------------------------
 
 LOOSE = "network:\n  mode: open\n  deny: [c.com]\nrun: {environment: [TOKEN]}\n"

@@ -23,8 +23,6 @@ class Protections(NamedTuple):
     """Places in them that are not the command's own: of the host, of the fork, caches that later commands use."""
     own_processes: bool = False
     """No process of the host or of another command is in the pid namespace."""
-    no_privileges: bool = False
-    """No capability over the host's kernel, and none to be gained."""
     no_sockets: bool = False
     """No socket of a server of the host can be reached, by path, by abstract name or by an address from settings."""
     no_accounts: bool = False
@@ -43,7 +41,6 @@ def hold(aim: Aim, protections: Protections) -> str:
         "processes": (protections.own_processes, "its own processes only: the sandbox has a pid namespace of its own"),
         "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers"),
         "account": (protections.no_accounts, "the sandbox has no account: no credentials are in it"),
-        "kernel": (protections.no_privileges, "the sandbox has no privilege to change that"),
     }[aim.kind]
     return clause if is_held else ""
 

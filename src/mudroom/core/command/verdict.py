@@ -22,9 +22,9 @@ CLASSES: tuple[CommandClass, ...] = (
     "host_escape_risk",
 )
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
-AimKind = Literal["processes", "path", "server", "account", "kernel"]
+AimKind = Literal["processes", "path", "server", "account"]
 """processes: sends signals. path: reads or writes outside the project. server: asks a server of this machine. account:
-reads with an account of a remote service. kernel: changes mounts, the network or settings of the kernel."""
+reads with an account of a remote service."""
 
 
 class Aim(NamedTuple):

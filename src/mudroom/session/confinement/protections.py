@@ -32,7 +32,9 @@ _PRIVATE = (b"/tmp", b"/run", b"/var/tmp", b"/dev/shm")
 _STORES = tuple(
     b".aws .azure .kube .config/gcloud .config/helm .config/containers .docker .terraform.d .terraformrc .boto".split()
 )
-_OF_ACCOUNTS = regex(rb"(?i).*(token|key|secret|passw|cred|kube|aws|google|gcloud|azure|arm_|tf_|helm|profile|account)")
+_OF_ACCOUNTS = regex(
+    rb"(?i).*(token|key|secret|passw|cred|kube|aws|google|gcloud|azure|arm_|tf_|helm|profile|account|xdg_)"
+)
 _OF_SERVERS = regex(rb"(?i).*(_host\Z|_sock|address|dbus|docker|container|podman|systemd)")
 
 
@@ -56,10 +58,10 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
     grant, settings = command.grant, command.settings
     if grant.level == 0 or command.mode not in NAMESPACED or grant.image:
         return NO_PROTECTIONS
-    host = survey()
-    shown = tuple(map(run_path, _shown(command, host)))
     extra = (*settings.environment, *grant.variables)
     environment = select_variables(command.variables, home=command.home, cwd=b"/", network=False, extra=extra)
+    host = survey()
+    shown = tuple(map(run_path, _shown(command, host)))
     is_apart = settings.network_at(grant.level) != "open"
     is_bare = not (grant.live or grant.abstract or settings.credentials)
     hides_sockets = not settings.read or host.landlock_abi >= SOCKETS_SINCE
@@ -69,7 +71,6 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         private=(command.home, *_PRIVATE),
         shown=shown,
         own_processes=True,
-        no_privileges=True,
         no_sockets=is_apart
         and is_bare
         and hides_sockets

@@ -53,7 +53,6 @@ def _aims(*kinds: AimKind) -> tuple[Aim, ...]:
 
 
 _SIGNALS = _Row(_aims("processes"), CHANGE, has_verbs=False)
-_KERNEL = _Row(_aims("kernel"), CHANGE, has_verbs=False)
 _CONTAINERS = _Row(
     _aims("server"),
     UNSURE,
@@ -129,7 +128,6 @@ _AWS_READS = regex(rb"(?:ls|(?:list|describe|get|head|lookup|filter|search|help)
 
 _ROWS: dict[bytes, _Row] = {
     **dict.fromkeys(names("kill pkill killall skill killall5"), _SIGNALS),
-    **dict.fromkeys(names("ip ifconfig route arp iptables ip6tables sysctl mount umount"), _KERNEL),
     **dict.fromkeys(names("docker nerdctl ctr crictl podman buildah"), _CONTAINERS),
     **dict.fromkeys(names("docker-compose podman-compose"), _COMPOSE),
     **dict.fromkeys(names("systemctl service loginctl timedatectl hostnamectl localectl crontab at batch"), _SERVICES),

@@ -48,6 +48,12 @@ def _of_account(words: Sequence[Word], context: CommandContext) -> CommandFindin
     return judge(words, context)
 
 
+def _of_machine(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    from mudroom.core.command.program.machine_setting import judge
+
+    return judge(words, context)
+
+
 READERS = """
     ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl stat du df pwd basename dirname
     realpath readlink which whereis whoami id groups users who w uname arch nproc uptime free ps pgrep pidof printenv
@@ -237,7 +243,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ProgramRule(_ACCOUNT, "acts with an account of a remote service"),
     ),
     **entries(
-        "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
+        "umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
         " cryptsetup"
         " mdadm lvm pvcreate vgcreate lvcreate debugfs hdparm mke2fs mkswap e2fsck fsck tune2fs resize2fs badblocks",
         ProgramRule(ESCAPE, "changes disks or the kernel"),
@@ -252,8 +258,9 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         " hostnamectl localectl launchctl crontab at batch anacron",
         ProgramRule(ESCAPE, "changes services or scheduled jobs of the machine"),
     ),
+    **entries("iptables sysctl ip ifconfig route arp mount", ProgramRule(ESCAPE, "", judge=_of_machine)),
     **entries(
-        "iptables ip6tables nft ufw firewall-cmd sysctl ip ifconfig route tc bridge ethtool arp iw nmcli netplan wg",
+        "ip6tables nft ufw firewall-cmd tc bridge ethtool iw nmcli netplan wg",
         ProgramRule(ESCAPE, "changes the machine's network or kernel"),
     ),
     **entries(
