@@ -1,9 +1,9 @@
-"""Secrets by their place in a command: options and arguments that programs take passwords in, and what is piped into
-a program that reads one. Pure.
+"""Secrets by their place in a command: options and arguments of programs, and what is piped into a program that reads a
+password. Pure.
 
-The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command, ``find_in_line``
-on a line of shell, in which it finds the simple commands; it is no parser of the shell: what it takes for a word may be
-a word more or less, and only what it hides depends on that.
+The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command,
+``find_in_line`` on a line of shell, in which it finds the simple commands. It is no parser of the shell: its words may
+be other than the shell's, and only what is hidden depends on that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mudroom.core.text.regex import regex
 from mudroom.typing import NamedTuple
 
 _OPTIONS_OF = """
-curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie --pass -E@user
+curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie -E@user
+curl                              --pass --proxy-pass
 wget wget2                        --password --http-password --ftp-password --proxy-password
 http https                        -a+@user --auth@user
 xh xhs                            -a+@user --auth@user
@@ -24,11 +25,12 @@ ncftp ncftpget ncftpput           -p
 sshpass                           -p+
 plink pscp psftp putty            -pw
 redis-cli valkey-cli keydb-cli    -a --pass
-mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh mariadb mariadb-dump mariadb-admin   -p*
+mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh   -p*
+mariadb mariadb-dump mariadb-admin mariadb-import mariadb-show       -p*
 mongo mongosh mongodump mongorestore mongoexport mongoimport   -p+
 sqlcmd bcp osql isql go-sqlcmd    -P+
 cqlsh clickhouse-client influx    -p -password
-psqlodbc tsql                     -P+
+tsql                              -P+
 ldapsearch ldapmodify ldapadd ldapdelete ldappasswd ldapwhoami ldapcompare   -w+ -s
 smbclient rpcclient smbget net    -U+@percent --user@percent
 smbmap crackmapexec nxc           -p
@@ -49,7 +51,6 @@ svn                               --password
 hg                                --password
 ansible ansible-playbook          --become-password
 vncviewer xtightvncviewer         -password
-openvpn-pass                      -p
 docker/login podman/login nerdctl/login buildah/login skopeo/login helm/login oras/login crane/login regctl/login   -p+
 az/login oc/login cf/login ibmcloud/login bx/login astro/login   -p+ --apikey -a@cf
 gh/secret gh/variable             -b --body
@@ -93,7 +94,7 @@ nmcli/password                    1
 nmcli/wifi-sec.psk                1
 nmcli/802-11-wireless-security.psk  1
 iwconfig/key                      1
-credential/password               1
+git/user.password                 1
 """
 """Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the last."""
 
@@ -108,7 +109,7 @@ sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--p
 skopeo/--password-stdin helm/--password-stdin oras/--password-stdin crane/--password-stdin regctl/--pass-stdin
 gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit su cryptsetup gpg/--passphrase-fd
 gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
-secret-tool/store docker/secret podman/secret sshpass npm/login ssh-add gocryptfs restic borg mount.cifs age/-p
+secret-tool/store docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
 """
 """Programs, with a word of theirs, that read a secret from their standard input."""
 
@@ -192,8 +193,8 @@ def find_in_words(words: Sequence[str]) -> list[Secret]:
         program = word.rpartition("/")[2]
         if program in programs():
             rest = words[index + 1 :]
-            for secret in (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest)):
-                found.append(secret._replace(word=secret.word + index + 1))
+            secrets = (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest))
+            found += [secret._replace(word=secret.word + index + 1) for secret in secrets]
     return found
 
 
@@ -265,12 +266,17 @@ class _Word(NamedTuple):
     """Whether it is a here string."""
 
 
-def find_in_line(line: str) -> list[tuple[int, int]]:
-    """Return the secrets in a line of shell, as positions in it."""
+def find_in_line(line: str, depth: int = 2) -> list[tuple[int, int]]:
+    """Return the secrets in a line of shell, as positions in it. ``depth``: of lines in quotes, as behind ``sh -c``."""
     found: list[tuple[int, int]] = []
     before: list[_Word] = []
     for words, piped in _commands(line):
         texts = [word.text for word in words]
+        for word in words if depth else ():
+            inner = _bare(word.text)
+            if inner is not word.text and " " in inner:
+                start = word.start + 1
+                found += [(start + first, start + last) for first, last in find_in_line(inner, depth - 1)]
         found += [
             (words[secret.word].start + secret.start, words[secret.word].start + secret.end)
             for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)])

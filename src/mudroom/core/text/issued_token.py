@@ -5,8 +5,8 @@ A row of ``_TOKENS``: a shape, its issuer, its source. In a shape ``{a36}`` stan
     d  digits        h  hexadecimal        l  a-z 0-9        u  A-Z 0-9        a  letters and digits
     w  a and _ -     b  w and + / =        s  b and . ~
 
-Issuers lengthen their tokens, so a length is a lower bound: three quarters of it are sufficient, and the last part of a
-shape takes all that follows. ``{h32!}`` means exactly so many; short prefixes need it.
+Issuers lengthen their tokens, so a length is a lower bound: three quarters of it are sufficient, at the end of a shape
+20 characters, and that part takes all that follows. ``{h32!}`` means exactly so many; short prefixes need it.
 
 A row of ``_PLACES`` is a text, and a pattern that is searched if the text occurs: addresses that are secrets in
 themselves, and tokens that are recognised by their middle.
@@ -28,11 +28,11 @@ from collections.abc import Iterator, Sequence
 from mudroom.typing import NamedTuple
 
 _TOKENS = """
-ghp_{a36}                        GitHub personal access token            G
-gho_{a36}                        GitHub OAuth token                      G
-ghu_{a36}                        GitHub user-to-server token             G
-ghs_{a36}                        GitHub server-to-server token           G
-ghr_{a36}                        GitHub refresh token                    G
+ghp_{w36}                        GitHub personal access token            G
+gho_{w36}                        GitHub OAuth token                      G
+ghu_{w36}                        GitHub user-to-server token             G
+ghs_{w36}                        GitHub server-to-server token           G
+ghr_{w36}                        GitHub refresh token                    G
 github_pat_{w82}                 GitHub fine-grained token               G
 glpat-{s20}                      GitLab personal access token            G
 gldt-{w20}                       GitLab deploy token                     G
@@ -59,16 +59,8 @@ ATTA{h64}                        Trello token                            H
 sgp_{w40}                        Sourcegraph or Segment token            G
 slk_{h64}                        Sourcegraph license key                 K
 sgd_{h64}                        Sourcegraph dotcom token                M
-xoxb-{w20}                       Slack bot token                         G
-xoxp-{w20}                       Slack user token                        G
-xoxa-{w10}                       Slack workspace token                   G
-xoxr-{w10}                       Slack refresh token                     G
-xoxs-{w10}                       Slack session token                     G
-xoxo-{w10}                       Slack token                             G
-xoxe-{w20}                       Slack configuration token               G
+xox{l1!}-{w13}                   Slack token                             G
 xoxe.xox{w20}                    Slack configuration token               G
-xoxc-{w20}                       Slack client token                      M
-xoxd-{b20}                       Slack client cookie                     M
 xapp-{w20}                       Slack app token                         G
 xwfp-{w20}                       Slack workflow token                    M
 AKIA{u16}                        AWS access key                          G
@@ -135,9 +127,9 @@ dckr_pat_{w27}                   Docker token                            N
 dckr_oat_{w32}                   Docker organization token               M
 npm_{a36}                        npm token                               G
 pypi-{w50}                       PyPI token                              G
-rubygems_{h48}                   RubyGems key                            G
+rubygems_{a48}                   RubyGems key                            G
 cio{a32!}                        crates.io token                         N
-CLOJARS_{l60}                    Clojars token                           G
+CLOJARS_{a60}                    Clojars token                           G
 oy2{l43!}                        NuGet key                               N
 packagist_{w40}                  Packagist token                         M
 ddp_{a36}                        Deno Deploy token                       M
@@ -230,7 +222,7 @@ dbtu_{w40}                       dbt Cloud personal token                H
 dbts_{w40}                       dbt Cloud service token                 M
 pnu_{a36}                        Prefect key                             G
 pnb_{a36}                        Prefect bot key                         M
-pat{a14}.{h64}                   Airtable token                          G
+pat{a14}.{a62}                   Airtable token                          G
 pat.{w22}.{a24}.{a20}            Harness personal token                  G
 sat.{w22}.{a24}.{a20}            Harness service token                   G
 pat-na1-{w36}                    HubSpot token                           K
@@ -260,19 +252,17 @@ px-dep-{w36}                     New Relic Pixie deploy key              N
 glsa_{a32}_{h8}                  Grafana service token                   G
 glc_{b32}                        Grafana Cloud token                     G
 eyJrIjoi{a70}                    Grafana key                             G
-dt0c01.{a24}.{a64}               Dynatrace token                         G
-dt0s16.{a24}.{a64}               Dynatrace platform token                N
-dt0s01.{a24}.{a64}               Dynatrace token                         N
+dt0{l3!}.{a24}.{a64}             Dynatrace token                         N
 hcaik_{l58}                      Honeycomb ingest key                    H
 hcxik_{l58}                      Honeycomb ingest key                    H
 hcamk_{l40}                      Honeycomb management key                M
 essu_{b40}                       Elastic Cloud key                       M
 hlio_{w20}                       Highlight key                           M
 ico-{a32}                        Infracost key                           G
-PMAK-{h24}-{h34}                 Postman key                             G
+PMAK-{a24}-{a34}                 Postman key                             G
 PMAT-{a26}                       Postman collection token                M
-rdme_{l70}                       ReadMe key                              G
-SG.{w22}.{w43}                   SendGrid key                            N
+rdme_{a70}                       ReadMe key                              G
+SG.{s66}                         SendGrid key                            G
 key-{a32!}                       Mailgun key                             K
 pubkey-{h32}                     Mailgun public key                      G
 md-{w22!}                        Mandrill key                            M
@@ -315,6 +305,7 @@ duffel_test_{b43}                Duffel test token                       G
 pdl_live_apikey_{w40}            Paddle key                              H
 pdl_sdbx_apikey_{w40}            Paddle sandbox key                      H
 pdl_ntfset_{w40}                 Paddle webhook secret                   M
+live_{d8}_{a30}                  Twitch stream key                       N
 live_{a28}                       live key (Mollie, Lob, Column)          K
 test_{a34!}                      test key (Mollie, Lob)                  K
 ck_{h40!}                        WooCommerce key                         M
@@ -469,6 +460,10 @@ _ALPHABETS = {
     "b": "0-9A-Za-z_+/=-",
     "s": "0-9A-Za-z_+/=.~-",
 }
+_ENOUGH = 20
+"""Characters of the last part that are sufficient, however long it is."""
+_LONGEST_PART = 1024
+"""Characters of a part with another one behind it, at most, so that the time of a search stays proportional."""
 _KEY = 4
 """Characters of a prefix without a separator that are looked up."""
 
@@ -506,11 +501,13 @@ def pattern_of(shape: str) -> str:
 
     parts = list(_parts(shape))
     text, exact_end = "", False
-    for literal, alphabet, length, exact in parts:
+    for number, (literal, alphabet, length, exact) in enumerate(parts, 1):
         text += re.escape(literal)
         exact_end = exact
         if alphabet:
-            repeat = f"{{{length}}}" if exact else f"{{{max(1, length * 3 // 4)},}}"
+            least = length * 3 // 4 or 1
+            repeat = f"{{{least},{_LONGEST_PART}}}" if number < len(parts) else f"{{{min(least, _ENOUGH)},}}"
+            repeat = f"{{{length}}}" if exact else repeat
             text += f"[{_ALPHABETS[alphabet]}]{repeat}"
     end = "(?![0-9A-Za-z])" if exact_end else ""
     return rf"(?:(?<![0-9A-Za-z])|(?<=%[0-9A-Fa-f]{{2}}))(?P<secret>{text}){end}"
@@ -540,30 +537,37 @@ def _index() -> tuple[dict[bytes, list[str]], dict[bytes, list[str]]]:
 
 
 _WORDS = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
-_DISCORD = (
-    r"(?<![\w.-])(?P<secret>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})(?![A-Za-z0-9_-])"
-)
+_DISCORD = r"(?<![\w.-])(?P<secret>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})(?![A-Za-z0-9_-])"
 """The token of a Discord bot: its id in base64, a time, and a digest."""
 
 
-def patterns_in(text: str, runs: Sequence[bytes]) -> list[str]:
-    """Return the patterns of the tokens that may be in a text: by one look at each of its words, whatever the number
-    of shapes. ``runs``: its long runs of letters, digits, dots and dashes."""
+def patterns_in(text: str, runs: Sequence[bytes]) -> list[tuple[str, str]]:
+    """Return the patterns of the tokens that may be in a text, and how a match is checked: by one look at each of its
+    words, whatever the number of shapes. ``runs``: its long runs of letters, digits, dots and dashes."""
     whole, begun = _index()
     words = set(text.encode("ascii", "replace").translate(_WORDS).split())
     if "%" in text:  # %3D in a URL is an equals sign, no beginning of a word
         words |= {word[2:] for word in words}
     shapes = [shape for word in words & whole.keys() for shape in whole[word]]
     for length in {len(key) for key in begun}:
-        for key in {word[:length] for word in words if len(word) > length} & begun.keys():
+        for key in {word[:length] for word in words if len(word) >= length} & begun.keys():
             shapes += begun[key]
-    patterns = [_pattern(shape) for shape in shapes if next(_parts(shape))[0] in text]
+    literals = sorted({(-len(literal), shape) for shape in shapes if (literal := next(_parts(shape))[0]) in text})
+    patterns = [_pattern(shape) for _length, shape in literals]  # the longest prefix first: it hides the others
     if any(run.count(b".") == 2 and len(run) > 56 for run in runs):
-        patterns.append(_DISCORD)
-    return patterns + [pattern for hint, pattern in _PLACES if hint in text]
+        patterns.append((_DISCORD, "issued"))
+    return patterns + [(pattern, "") for hint, pattern in _PLACES if hint in text]
 
 
-_pattern = functools.cache(pattern_of)
+@functools.cache
+def _pattern(shape: str) -> tuple[str, str]:
+    literal, alphabet, _length, exact = next(_parts(shape))
+    is_sure = len(literal) > _SURE and alphabet in "dhlua" and not exact
+    return pattern_of(shape), "" if is_sure else "issued"
+
+
+_SURE = 6
+"""Characters of a prefix behind which letters and digits alone are a token. Others could be a name of a program."""
 _MIXED = 6
 """Letters of each case without which a token has a digit."""
 
