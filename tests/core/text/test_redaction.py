@@ -16,13 +16,13 @@ from mudroom.core.text.redaction import (
     LONGEST,
     MARK,
     MOST,
-    SHAPES,
     redact,
     redact_data,
     redact_words,
     secret_values,
     truncate,
 )
+from mudroom.core.text.secret_place import NAMES, SHAPES
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -398,5 +398,5 @@ def test_what_is_very_long_is_cut_and_counted() -> None:
 @given(st.lists(st.sampled_from(("old", "api", "secret", "key", "s", "_", "-", "pwd", "pass", "word", "token", "x"))))
 def test_a_variable_is_secret_by_the_ends_of_names(parts: list[str]) -> None:
     name = "".join(parts)
-    expected = re.fullmatch(rf"(?i).*{redaction._NAMES}", name) is not None
-    assert redaction._names_secret(name.encode()) == expected
+    expected = re.fullmatch(rf"(?i).*{NAMES}", name) is not None
+    assert redaction.names_secret(name.encode()) == expected

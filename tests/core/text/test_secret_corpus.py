@@ -6,30 +6,18 @@ from __future__ import annotations
 import random
 import re
 import shlex
-import string
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from mudroom.core.text import issued_token, redaction
+from mudroom.core.text import redaction
 from mudroom.core.text.command_secret import programs
 from mudroom.core.text.issued_token import pattern_of, token_shapes
+from mudroom.core.text.issued_token_table import PLACES
 from mudroom.core.text.redaction import MARK, is_inert, redact, redact_data, redact_words
 from mudroom.core.text.secret_word import is_random
+from secret_corpus import everyday, fill_place, filled, in_clear, lines
 
-HERE = Path(__file__).parent
-ALPHABETS = {
-    "d": string.digits,
-    "h": "0123456789abcdef",
-    "l": string.ascii_lowercase + string.digits,
-    "u": string.ascii_uppercase + string.digits,
-    "a": string.ascii_letters + string.digits,
-    "w": string.ascii_letters + string.digits + "_-",
-    "b": string.ascii_letters + string.digits + "+/",
-    "s": string.ascii_letters + string.digits + "_-.",
-}
 AROUND = (
     "echo {}",
     "printf '%s' {} | tool",
@@ -41,28 +29,6 @@ AROUND = (
     '{{"x": "{}"}}',
     "f('{}')",
 )
-
-
-def lines(name: str) -> Iterator[str]:
-    for line in (HERE / name).read_text().splitlines():
-        if line and not line.startswith("#"):
-            yield line
-
-
-def word(rng: random.Random, alphabet: str, length: int) -> str:
-    """Return a random word with a digit at its second place, as nearly all have one."""
-    made = [rng.choice(ALPHABETS[alphabet]) for _ in range(length)]
-    made[1:2] = rng.choice(string.digits[2:]) if length > 1 else ""
-    return "".join(made)
-
-
-def filled(shape: str, rng: random.Random) -> str:
-    return re.sub(r"\{([a-z])(\d+)!?\}", lambda match: word(rng, match[1], int(match[2])), shape)
-
-
-def in_clear(value: str, text: str) -> bool:
-    """Return whether the longest part of a value is still in a text."""
-    return max(re.split(r"[^A-Za-z0-9]+", value), key=len) in text
 
 
 def test_no_token_of_another_scanners_rules_stays() -> None:
@@ -88,24 +54,9 @@ def test_no_token_of_the_own_table_stays() -> None:
     assert all(row.issuer for row in token_shapes())
     for row in token_shapes():
         re.compile(pattern_of(row.shape))
-    for hint, pattern in issued_token._PLACES:
+    for hint, pattern in PLACES:
         assert "?P<secret>" in pattern, hint
         re.compile(pattern)
-
-
-def fill_place(line: str, rng: random.Random) -> tuple[str, list[str]]:
-    values: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        kinds = {"p": ("a", 12), "r": ("a", 32), "h": ("h", 32), "b": ("a", 40)}
-        if match[1] == "u":
-            made = "-".join(word(rng, "h", length) for length in (8, 4, 4, 4, 12))
-        else:
-            made = word(rng, *kinds[match[1]]) + ("=" if match[1] == "b" else "")
-        values.append(made)
-        return made
-
-    return re.sub(r"\{([prhbu])\}", value, line).replace("␤", "\n"), values
 
 
 def test_no_secret_stays_in_a_place_for_one() -> None:
@@ -122,29 +73,6 @@ def test_no_secret_stays_in_a_place_for_one() -> None:
         clear += [form for form in forms if any(in_clear(value, form) for value in values)]
         assert MARK in forms[0], text
     assert clear == []
-
-
-def everyday() -> Iterator[str]:
-    rng = random.Random(26)
-    kinds = {
-        "sha1": ("h", 40),
-        "sha256": ("h", 64),
-        "md5": ("h", 32),
-        "sha512": ("b", 86),
-        "b64": ("b", 200),
-        "go": ("b", 43),
-    }
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] == "uuid":
-            return "-".join(word(rng, "h", length) for length in (8, 4, 4, 4, 12))
-        return word(rng, *kinds[match[1]])
-
-    for line in lines("everyday.txt"):
-        yield re.sub(r"\{(sha1|sha256|md5|sha512|b64|go|uuid)\}", value, line)
-    for line in (HERE.parent / "commands.txt").read_text().splitlines():
-        if "|" in line and not line.startswith("#"):
-            yield line.partition("|")[2].strip().replace("␤", "\n")
 
 
 def test_lines_of_every_day_stay_as_they_are() -> None:
@@ -168,7 +96,12 @@ def test_ordinary_commands_compile_no_pattern(monkeypatch: pytest.MonkeyPatch) -
     """Of the lines of commands.txt, few have a hint of a secret; none of the rest looks at a single pattern."""
     compiled: list[str] = []
     original = redaction._compiled
-    monkeypatch.setattr(redaction, "_compiled", lambda pattern: compiled.append(pattern) or original(pattern))
+
+    def counted(pattern: str) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return original(pattern)
+
+    monkeypatch.setattr(redaction, "_compiled", counted)
     texts = [text for text in everyday() if text.isascii()][-500:]
     searched = 0
     for text in texts:

@@ -1,11 +1,11 @@
 """Redact secrets from text before it is written down. Pure.
 
 A secret is known by one of five things: its value (``known``), the shape that its issuer publishes
-(``issued_token.py``), its place in a text (``SHAPES``), its place in a command (``command_secret.py``), or, in a weaker
-place, by being random (``secret_word.py``). Only the value is hidden; the text around it stays, so that a reader still
-sees the command.
+(``issued_token.py``), its place in a text (``secret_place.py``) or in a command (``command_secret.py``), or, in a
+weaker place, by being random (``secret_word.py``). Only the value is hidden; the text around it stays, so that a reader
+still sees the command.
 
-The way is paid by each command that is journalled. A row of ``SHAPES`` is tried only if one of its hints is in the
+The way is paid by each command that is journalled. A shape of a place is tried only if one of its hints is in the
 text; the hundreds of issued tokens only if the text has a long run with digits or capitals, by one look at each word;
 so ordinary commands cost a few searches and compile no pattern. Every pattern takes time proportional to the text,
 whatever the text is.
@@ -20,6 +20,7 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from mudroom.core.text.secret_place import HARMLESS, NAME_HINTS, NAMES, SHAPES, Shape
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,182 +33,6 @@ MOST = 1_000
 """Entries of one list that the journal keeps."""
 SHORTEST = 8
 """Characters. A shorter known value occurs in too many other words to be hidden everywhere."""
-
-
-class Shape(NamedTuple):
-    name: str
-    hints: tuple[str, ...]
-    """In lower case; without any of them in the text the pattern cannot match."""
-    pattern: str
-    """Its group ``secret`` is hidden."""
-    needs: str = ""
-    """Another text that must occur."""
-    check: str = ""
-    """``random``: hidden only if it is; ``mixed``: only if it has a digit. Both need a long run, or a digit, in the
-    text."""
-
-
-_NAMES = (
-    r"(?=[ptsaeo])(?:passwords?|passwd|passphrase|(?<!old)pwd(?!\\?[\"']?(?:=|\s{1,9})[\"']?(?:[/~.]|os\.))|pass|tokens?"
-    r"|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|auth[_-]?keys?|private[_-]?keys?"
-    r"|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?|oauth2[_-]bearer|pswd|psk|(?<![a-z])pw)"
-)
-"""Endings of names of variables, options and members with secret values. A ``pwd`` with a path as its value does not
-count."""
-_NAME_HINTS = ("pass", "pw", "psk", "pswd", "token", "secret", "key", "oauth2")
-_BYTE_HINTS = tuple(hint.encode() for hint in _NAME_HINTS)
-_REFERENCE = r"\$(?:\w+|\{(?!\w+:?[-=+][^}$\s])[^}]{0,200}\}|\()"
-"""Reference to a variable, without a default value in it (``${NAME:-VALUE}``)."""
-_HARMLESS = rf"(?!(?:true|false|none|null|yes|no|on|off|\d{{1,4}})(?![^\s'\",;&|)]))(?!{_REFERENCE})"
-"""Not a secret: switches, small numbers, and references to variables."""
-_BARE = r"\$\{[^}\n]{0,200}\}|\\[ |;&<>$]|[^\s|;&<>'\"]"
-_AFTER = r"(?![\s|;&),\]}.:])"
-"""A quote before one of these ends the quoting around the whole word; it does not continue a value."""
-_VALUE = (
-    rf"(?P<secret>(?:(?:''|\"\"){_AFTER}(?!\Z)|\$?'[^']+'|\$?\"(?!{_REFERENCE})[^\"]+\"|{_HARMLESS}(?!['\"]|\$['\"])(?:{_BARE}))"
-    rf"(?:{_BARE}|'{_AFTER}[^'\n]*'|\"{_AFTER}[^\"\n]*\")*)"
-)
-"""A value as a shell parses it: quoted or unquoted pieces without a space between."""
-_WEAK = (
-    r"(?:keys?|auth|credentials?|creds?|dsn|webhook(?:[_-]?url)?|jwt|bearer|signature|pat|licen[cs]e|session|salt|seed"
-    r"|hmac|conn(?:ection)?[_-]?str(?:ing)?|sas|appid|sid|ticket|nonce)"
-)
-"""Endings of names whose values are secret if they are random."""
-_WEAK_HINTS = (
-    *("key", "auth", "cred", "dsn", "webhook", "jwt", "bearer", "signature", "licen", "session", "hmac", "conn"),
-    *(
-        f"{name}{sign}"
-        for name in ("pat", "salt", "seed", "sas", "appid", "sid", "ticket", "nonce")
-        for sign in "=:\"' "
-    ),
-)
-_PUBLIC = (
-    r"(?![a-z0-9_.-]{0,60}(?:public|pub|cache|sort|primary|foreign|partition|host|group|recv|routing|object|row"
-    r"|translation|i18n|registry|known|ssh)[_-]?key)"
-)
-"""Names of keys that are no secrets."""
-_VERSION = (
-    r"(?![\^~<>=v ]{0,3}\d{1,6}(?:\.[\dxX*]{1,9}){1,3}(?:[-+][\w.-]{1,40})?(?: \|\| [^\"']{1,60})?(?:[\"'\s,}]|\Z))"
-)
-"""Not a version: ``"js-tokens": "^4.0.0"``."""
-_BETWEEN = r"(?:\s|\\n){1,9}"
-"""Space, as it is written in a text for printf, too."""
-
-SHAPES: tuple[Shape, ...] = (
-    Shape(
-        "private key",
-        ("private key-----", "private key block-----"),
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----))+)(?:-----END|$)",
-    ),
-    Shape(
-        "authorization header",
-        ("authorization",),
-        r"(?i)authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token|negotiate|apikey)\s+)?"
-        r"(?P<secret>(?:digest|aws4-hmac-sha256)\s[^\"'\r\n]+|[^\s\"']+)",
-    ),
-    Shape("bearer token", ("bearer",), r"(?i)\bbearer\s+(?P<secret>[A-Za-z0-9._~+/=-]{16,})"),
-    Shape(
-        "secret header",
-        ("-key", "apikey", "token", "cookie", "x-"),
-        r"(?i)(?<![\w-])(?:(?:x-)?(?:api|goog-api|subscription|ocp-apim-subscription)-key|apikey|private-token"
-        r"|(?:circle|job|deploy)-token|dd-api-key|dd-application-key"
-        r"|x-[a-z-]{0,40}(?:token|key|secret|auth|password)|(?:set-)?cookie)[\"']?:\s*[\"']?(?P<secret>[^\"'\r\n]+)",
-        ":",
-    ),
-    Shape("token before a word", ("x-oauth-basic@",), r"://(?P<secret>[^\s/?#@:'\"]+):x-oauth-basic@"),
-    Shape("password in a URL", ("://",), r"://[^\s/?#@:'\"]*:(?P<secret>[^\s/@'\"]+)@"),
-    Shape(
-        "token in a URL",
-        ("://",),
-        r"://(?P<secret>[^\s/?#@:'\"]{20,})(?::[^\s/@'\"]*)?@",
-    ),
-    Shape(
-        "signature in a URL",
-        ("sig=", "signature=", "-credential=", "code=", "auth=", "hapikey=", "appid="),
-        r"(?i)[?&](?:sig|(?:x-amz-|x-goog-)?signature|x-amz-credential|code|auth|hapikey|appid)=(?!\d{1,9}(?![^\s&#'\"]))(?P<secret>[^\s&#'\"]+)",
-    ),
-    Shape("key in a URL", ("key=",), r"(?i)[?&]key=(?P<secret>[^\s&#'\"]{16,})"),
-    Shape("assignment", _NAME_HINTS, rf"(?i){_NAMES}\\?[\"']?=(?!=){_VALUE}", "="),
-    Shape("option", _NAME_HINTS, rf"(?i)(?<![^\s'\"])--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES}\s+(?!-){_VALUE}", "-"),
-    Shape(
-        "member",
-        _NAME_HINTS,
-        rf"(?i){_NAMES}\\?[\"']\s*:\s*\\?[\"']{_VERSION}(?P<secret>(?:[^\"'\\]|\\[^\"'])+)",
-        ":",
-    ),
-    Shape(
-        "code",
-        _NAME_HINTS,
-        rf"(?i){_NAMES}\\?[\"']?\]?(?:\s{{0,9}}:\s{{0,9}}[\w\[\]]{{1,30}})?\s{{0,9}}=\s{{0,9}}(?:'\"'\")?"
-        rf"(?P<secret>'[^'\n]+'|\"(?!{_REFERENCE})[^\"\n]+\")",
-        "=",
-    ),
-    Shape(
-        "YAML",
-        _NAME_HINTS,
-        rf"(?im)(?<![^\s'\"{{,\\])(?:[a-z0-9]{{1,30}}[_.-]){{0,6}}{_NAMES}:[ \t]{{1,9}}(?![|>&*!\[{{]){_VERSION}"
-        rf"(?P<secret>'[^'\n]+'|\"(?!{_REFERENCE})[^\"\n]+\""
-        rf"|{_HARMLESS}(?:[^\s'\"\\,}}]{{8,}}|(?=[a-z]{{0,6}}\d)[^\s'\"\\,}}]{{4,7}})"
-        rf"(?=[ \t]{{0,9}}(?:['\"\\\n,}}]|\Z)))",
-        ":",
-    ),
-    Shape(
-        "setting",
-        _NAME_HINTS,
-        rf"(?i)\bconfig(?:ure)?\s{{1,9}}set\s{{1,9}}(?:--?[\w-]{{1,30}}\s{{1,9}}){{0,3}}[^\s'\"=]{{0,200}}?{_NAMES}\s{{1,9}}{_VALUE}",
-        "config",
-    ),
-    Shape(
-        "INI",
-        _NAME_HINTS,
-        rf"(?i){_NAMES}[ \t]{{1,9}}[:=]{{1,2}}[ \t]{{1,9}}(?!{_REFERENCE})"
-        rf"(?P<secret>[^\s'\"`$(){{}}\[\];,<>\\]{{6,}})(?![(\[{{])",
-        "=",
-        "mixed",
-    ),
-    Shape(
-        "weak name",
-        _WEAK_HINTS,
-        rf"(?i)(?<![A-Za-z0-9_.-])-{{0,2}}{_PUBLIC}_{{0,2}}(?:[a-z0-9]{{1,30}}[_.-]{{1,2}}){{0,6}}[a-z0-9]{{0,30}}?{_WEAK}"
-        r"\\?[\"']?\]?[ \t]{0,3}"
-        r"(?:=>|[:=]{1,2})[ \t]{0,3}\\?[\"']?(?:(?:basic|bearer|token)\s|base64:)?(?P<secret>[A-Za-z0-9+/=_.~-]{16,})",
-        "",
-        "random",
-    ),
-    Shape(
-        "weak option",
-        _WEAK_HINTS,
-        rf"(?i)(?<![^\s'\"])--?{_PUBLIC}(?:[a-z0-9]{{1,30}}[_-]){{0,6}}{_WEAK}[ \t]{{1,9}}"
-        r"[\"']?(?P<secret>[A-Za-z0-9+/=_.~-]{16,})",
-        "-",
-        "random",
-    ),
-    Shape(
-        "netrc",
-        ("login", "user", "account"),
-        rf"(?i)\b(?:login|user(?:name)?|account){_BETWEEN}[^\s\\]{{1,200}}{_BETWEEN}(?:password|passwd){_BETWEEN}"
-        r"(?P<secret>[^\s'\"\\]+)",
-        "passw",
-    ),
-    Shape(
-        "pgpass",
-        (".pgpass",),
-        r"(?<![^\s'\"])[\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,60}:[\w*.-]{1,60}:(?P<secret>[^\s:'\"\\]+)",
-    ),
-    Shape(
-        "SQL",
-        ("identified", "password"),
-        r"(?i)\b(?:identified\s{1,9}(?:with\s{1,9}\S{1,60}\s{1,9})?(?:by|as)"
-        r"|(?:role|user)\s{1,9}\S{1,100}\s{1,9}(?:[a-z]{1,20}\s{1,9}){0,6}?password)\s{1,9}['\"\\]{1,7}(?P<secret>[^'\"\\]+)",
-        " ",
-    ),
-    Shape(
-        "password hash",
-        ("$1$", "$5$", "$6$", "$7$", "$y$", "$2", "$apr1$", "$argon2", "$scrypt$", "$pbkdf2", "$krb5"),
-        r"\$(?:[1567y]|2[abxy]|apr1|argon2(?:id?|d)|scrypt|pbkdf2-[a-z0-9]{3,9}|krb5(?:asrep|tgs))\$(?P<secret>[./A-Za-z0-9$=,+-]{16,})",
-    ),
-    Shape("openssl", ("pass:",), r"\bpass:(?P<secret>[^\s'\"]+)"),
-)
 
 
 def _by_hints() -> tuple[tuple[tuple[str, ...], bool, tuple[Shape, ...]], ...]:
@@ -303,17 +128,17 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
     if len(text) < SHORTEST:
         return text
     search = search or _glance(text)
+    if search.commands and " " in text and _names_program(text.encode("ascii", "replace")):
+        from mudroom.core.text.command_secret import find_in_line
+
+        spans = sorted(set(find_in_line(text)))
+        text = _without_spans(text, [span for span in spans if not inert or is_inert(text[slice(*span)])])
     lowered = text.lower()
     for shape in search.shapes:
         if shape.needs in lowered:  # the hint may be in another text of the same event
             text = _compiled(shape.pattern).sub(_hiding(shape.check, inert), text)
     for pattern, check in search.tokens:
         text = _compiled(pattern).sub(_hiding(check, inert), text)
-    if search.commands and " " in text and _names_program(text.encode("ascii", "replace")):
-        from mudroom.core.text.command_secret import find_in_line
-
-        spans = sorted(set(find_in_line(text)))
-        text = _without_spans(text, [span for span in spans if not inert or is_inert(text[slice(*span)])])
     return text
 
 
@@ -343,26 +168,28 @@ def redact_words(
         return redacted
     search = search or _glance("\n".join(words))
     of_settings = _is_config_command(words)
-    redacted[0] = _redact_assignment(words[0], redacted[0])
+    redacted[0] = _redact_assignment(words[0], redacted[0], inert=inert)
     for index in range(1, len(redacted)):
         before, word = words[index - 1], words[index]
         is_hidden = False
         if not word.startswith("-"):
-            is_setting = of_settings and _compiled(rf"(?i).*{_NAMES}\Z").match(before) is not None
+            is_setting = of_settings and _compiled(rf"(?i).*{NAMES}\Z").match(before) is not None
             is_hidden = (is_setting or _is_secret_option(before, word)) and _is_value(word)
+            is_hidden = is_hidden and (not inert or is_inert(word))
         if is_hidden:
             redacted[index] = MARK
         elif not _takes_line(before):
-            redacted[index] = _redact_assignment(word, redacted[index])
+            redacted[index] = _redact_assignment(word, redacted[index], inert=inert)
     for shape in search.shapes:
         if shape.name in _ACROSS:
-            _redact_across(shape, words, redacted)
+            _redact_across(shape, words, redacted, inert=inert)
     if search.commands:
         from mudroom.core.text.command_secret import find_in_words
 
         for secret in sorted(set(find_in_words(words)), reverse=True):
             word = words[secret.word]
-            redacted[secret.word] = word[: secret.start] + MARK + word[secret.end :]
+            if not inert or is_inert(word[secret.start : secret.end]):
+                redacted[secret.word] = word[: secret.start] + MARK + word[secret.end :]
     return redacted
 
 
@@ -370,7 +197,7 @@ _ACROSS = ("netrc", "weak option")
 """Shapes that may extend over several words of a command."""
 
 
-def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str]) -> None:
+def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str], *, inert: bool) -> None:
     """Hide the words that are secret only together with the words before them."""
     line = " ".join(words)
     starts = dict(
@@ -378,8 +205,17 @@ def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str]) -> N
     )
     for match in _compiled(shape.pattern).finditer(line):
         index = starts.get(match.start("secret"))
-        if index is not None and match["secret"] == words[index] and _is_secret(shape.check, words[index]):
+        if index is None or match["secret"] != words[index] or (inert and not is_inert(words[index])):
+            continue
+        if _is_secret(shape.check, words[index]):
             redacted[index] = MARK
+
+
+def redact_argv(words: Sequence[bytes], known: Collection[str] = (), *, inert: bool = False) -> tuple[bytes, ...]:
+    """As ``redact_words``, for the words that a process is started with."""
+    texts = [word.decode("utf-8", "surrogateescape") for word in words]
+    redacted = redact_words(texts, known, inert=inert)
+    return tuple(word.encode("utf-8", "surrogateescape") for word in redacted)
 
 
 def _takes_line(option: str) -> bool:
@@ -394,12 +230,12 @@ def _takes_line(option: str) -> bool:
     )
 
 
-def _redact_assignment(word: str, redacted: str) -> str:
+def _redact_assignment(word: str, redacted: str, *, inert: bool) -> str:
     """Redact a word that is a single assignment, ``NAME=VALUE`` or ``--name=VALUE``: the whole value is secret."""
     name, sign, value = word.partition("=")
-    if not sign or " " not in value or len(name) > 100 or not any(hint in name.lower() for hint in _NAME_HINTS):
+    if not sign or " " not in value or inert or len(name) > 100 or not any(hint in name.lower() for hint in NAME_HINTS):
         return redacted
-    if not _compiled(rf"(?i)[\w./:@-]*{_NAMES}\Z").match(name) or not _is_value(value) or value.startswith("="):
+    if not _compiled(rf"(?i)[\w./:@-]*{NAMES}\Z").match(name) or not _is_value(value) or value.startswith("="):
         return redacted
     return name + sign + MARK
 
@@ -444,16 +280,30 @@ def _gather(value: Any, texts: list[str]) -> None:
     elif isinstance(value, dict):
         for item in value.values():
             _gather(item, texts)
+        texts.append(_address(value))
     elif isinstance(value, list | tuple):
         for item in value:
             _gather(item, texts)
+
+
+def _address(value: dict[str, Any]) -> str:
+    """Return the address of a flow, whose host and path are members; empty if the dict is none. Of some hosts the path
+    is the secret."""
+    host, path = value.get("host"), value.get("path")
+    return host + path if isinstance(host, str) and isinstance(path, str) and path.startswith("/") else ""
 
 
 def _redacted(value: Any, known: Collection[str], search: Search) -> Any:
     if isinstance(value, str):
         return redact(value, known, search)
     if isinstance(value, dict):
-        return {key: _redacted(item, known, search) for key, item in value.items()}
+        redacted = {key: _redacted(item, known, search) for key, item in value.items()}
+        address = _address(value)
+        if address and redacted["path"] == value["path"]:
+            shown = redact(address, known, search)
+            if shown.startswith(value["host"]):
+                redacted["path"] = shown[len(value["host"]) :]
+        return redacted
     if not isinstance(value, list | tuple):
         return value
     if all(isinstance(item, str) for item in value):
@@ -461,6 +311,7 @@ def _redacted(value: Any, known: Collection[str], search: Search) -> Any:
     return [_redacted(item, known, search) for item in value]
 
 
+_BYTE_HINTS = tuple(hint.encode() for hint in NAME_HINTS)
 _KEYS = (b"api", b"access", b"secret", b"account", b"auth", b"private", b"encryption", b"signing", b"storage")
 _SECRET_ENDS = (
     *(b"password passwords passwd passphrase pwd pass token tokens secret secrets secret_key_base".split()),
@@ -469,8 +320,8 @@ _SECRET_ENDS = (
 )
 
 
-def _names_secret(name: bytes) -> bool:
-    """Return whether the name of a variable, in lower case, ends as ``_NAMES`` says, without compiling that: this is
+def names_secret(name: bytes) -> bool:
+    """Return whether the name of a variable, in lower case, ends as ``NAMES`` says, without compiling that: this is
     asked for each command of a session with a token in its environment."""
     if name.endswith(b"pw"):
         return not name[-3:-2].isalpha()
@@ -491,7 +342,7 @@ def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
         text = value.decode("utf-8", "surrogateescape")
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
             continue
-        if _names_secret(name.lower()):
+        if names_secret(name.lower()):
             variables[name.decode("utf-8", "surrogateescape")] = text
     return variables
 
@@ -504,15 +355,15 @@ def _is_secret_option(word: str, value: str) -> bool:
         not word.startswith("-")
         or "=" in word
         or len(word) > 60
-        or not any(hint in word.lower() for hint in _NAME_HINTS)
+        or not any(hint in word.lower() for hint in NAME_HINTS)
     ):
         return False
-    pattern = rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES} "
+    pattern = rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{NAMES} "
     return _compiled(pattern).match(f"{word} {value[:9]}") is not None
 
 
 def _is_value(word: str) -> bool:
-    return _compiled(_HARMLESS).match(word) is not None
+    return _compiled(HARMLESS).match(word) is not None
 
 
 @functools.cache
@@ -527,13 +378,24 @@ def _hiding(check: str, inert: bool) -> Callable[[re.Match[str]], str]:
 
     def hidden(match: re.Match[str]) -> str:
         secret = match["secret"]
-        if not _is_secret(check, secret) or (inert and not is_inert(secret)):
+        if not _is_secret(check, secret) or (inert and not is_inert(_plain(secret, check))):
             return match[0]
         first, last = match.span("secret")
         start = match.start()
         return match[0][: first - start] + MARK + match[0][last - start :]
 
     return hidden
+
+
+def _plain(secret: str, check: str) -> str:
+    """Return what is in the quotes of a value, if no part of it is outside; of a hash without its dollar signs."""
+    if check == "hash":
+        return secret.replace("$", "")
+    return (
+        secret[1:-1]
+        if len(secret) > 1 and secret[0] in "'\"" and secret.find(secret[0], 1) == len(secret) - 1
+        else secret
+    )
 
 
 def _is_secret(check: str, word: str) -> bool:
