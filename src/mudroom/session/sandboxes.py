@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, SandboxAlive, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGTERM
@@ -339,6 +338,7 @@ class Sandboxes:
 
 def _shown(order: Order, forks: Forks) -> str:
     """Return the command as the lock file of its fork shows it: without secrets."""
+    from mudroom.core.text.redaction import redact_argv
     from mudroom.core.tree.path import show
 
     return show(b" ".join(redact_argv(order.argv, forks.vault.secrets())))

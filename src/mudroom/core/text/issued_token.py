@@ -73,26 +73,20 @@ def pattern_of(shape: str) -> str:
     return rf"(?:(?<![0-9A-Za-z])|(?<=%[0-9A-Fa-f]{{2}}))(?P<secret>{text}){end}"
 
 
-def _key(shape: str) -> tuple[bytes, bool]:
-    """Return the first word of a shape, and whether it is whole. Of a prefix that runs into the token only the first
-    characters are known."""
-    literal = next(_parts(shape))[0]
-    word = ""
-    for character in literal.lstrip("_"):
-        if not character.isalnum():
-            return word.encode(), True
-        word += character
-    return word[:_KEY].encode(), False
-
-
 @functools.cache
 def _index() -> tuple[dict[bytes, list[str]], dict[bytes, list[str]]]:
-    """Return the shapes by their first word, and by their first characters."""
+    """Return the shapes by their first word, and by their first characters: of a prefix that runs into the token only
+    these are known."""
     whole: dict[bytes, list[str]] = {}
     begun: dict[bytes, list[str]] = {}
-    for row in token_shapes():
-        key, is_whole = _key(row.shape)
-        (whole if is_whole else begun).setdefault(key, []).append(row.shape)
+    for line in TOKENS.splitlines():
+        shape = line.partition(" ")[0]
+        literal = shape.partition("{")[0].lstrip("_").encode()
+        word = literal.translate(_WORDS).split(b" ")[0]
+        if word and len(word) < len(literal):
+            whole.setdefault(word, []).append(shape)
+        elif word:
+            begun.setdefault(word[:_KEY], []).append(shape)
     return whole, begun
 
 

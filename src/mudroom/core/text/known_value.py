@@ -8,7 +8,6 @@ from binascii import b2a_base64
 from collections.abc import Iterator
 
 from mudroom.core.text.redaction import SHORTEST, names_secret
-from mudroom.core.text.secret_word import is_random
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 _LONGEST = 4096
@@ -75,10 +74,11 @@ def _values_of(line: str) -> Iterator[str]:
     for before, word in itertools.pairwise(words):
         if before in ("password", "passwd"):  # netrc
             yield word
-    user, separator, rest = line.partition("://")
+    _scheme, separator, rest = line.partition("://")
     if separator and "@" in rest:
         yield rest.partition("@")[0].partition(":")[2]
-    del user
+    from mudroom.core.text.secret_word import is_random
+
     name, value = _assignment(line)
     if names_secret(name.lower().encode("utf-8", "replace")) or is_random(value):
         yield value

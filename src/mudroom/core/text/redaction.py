@@ -89,7 +89,9 @@ def _glance(text: str) -> Search:
     """Return what may be in a text. An ordinary command costs one translation and some searches here."""
     lowered, lines = text.lower(), text.encode("ascii", "replace")
     wide = _long_runs(lines, _WIDE)
-    runs = wide and (_long_runs(lines, _RUNS) or [run for run in wide if not run.startswith((b"/", b".", b"~"))])
+    if wide and b"://" not in lines:  # an absolute path is one run then
+        wide = [run for run in wide if not run.startswith((b"/", b"./", b"../", b"~"))]
+    runs = wide and (_long_runs(lines, _RUNS) or wide)
     shapes: list[Shape] = []
     for hints, needed, rows in _SHAPES_BY_HINTS:
         if needed and not wide:
