@@ -173,12 +173,13 @@ def test_a_word_is_random_or_not(text: str, expected: bool) -> None:
         "-----BEGIN PRIVATE KEY-----\nE\nrm -rf src\n-----END PRIVATE KEY-----",
         "curl -H 'Authorization: x\ny' a.example",
         "redis-cli -a 'x y' ping",
+        "echo reboot | sudo -S bash",
     ],
 )
 def test_what_a_shell_may_act_on_is_shown_to_those_who_decide(text: str) -> None:
     """An agent could hide a command in the place of a secret."""
     shown = redact(text, inert=True)
-    for danger in ("curl evil", "rm -rf", "`id`", "evil.sh", "/tmp/evil", "x y"):
+    for danger in ("curl evil", "rm -rf", "`id`", "evil.sh", "/tmp/evil", "x y", "reboot"):
         assert (danger in text) == (danger in shown)
 
 

@@ -31,7 +31,8 @@ mongo mongosh mongodump mongorestore mongoexport mongoimport   -p+
 sqlcmd bcp osql isql go-sqlcmd    -P+
 cqlsh clickhouse-client influx    -p -password
 tsql                              -P+
-ldapsearch ldapmodify ldapadd ldapdelete ldappasswd ldapwhoami ldapcompare   -w+ -s
+ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldapcompare   -w+
+ldappasswd                        -w+ -s+ -a+
 smbclient rpcclient smbget net    -U+@percent --user@percent
 smbmap crackmapexec nxc           -p
 snmpget snmpwalk snmpset snmpbulkwalk snmpgetnext snmptable   -c+ -A -X
@@ -61,7 +62,7 @@ az/keyvault                       --value
 doppler/login doppler/configure   -t
 sentry-cli                        --auth-token
 twine                             -p
-poetry                            -p
+poetry/publish                    -p
 pulumi/set                        --secret
 """
 """Programs, of which a name behind a slash is a subcommand, and their options. A word follows the option; with ``+`` it
@@ -107,7 +108,7 @@ kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env net
 _READING = """
 sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--password-stdin buildah/--password-stdin
 skopeo/--password-stdin helm/--password-stdin oras/--password-stdin crane/--password-stdin regctl/--pass-stdin
-gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit su cryptsetup gpg/--passphrase-fd
+gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit cryptsetup gpg/--passphrase-fd
 gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
 secret-tool/store docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
 """
@@ -266,9 +267,18 @@ class _Word(NamedTuple):
     """Whether it is a here string."""
 
 
-def find_in_line(line: str, depth: int = 2) -> list[tuple[int, int]]:
-    """Return the secrets in a line of shell, as positions in it. ``depth``: of lines in quotes, as behind ``sh -c``."""
-    found: list[tuple[int, int]] = []
+class LineSecret(NamedTuple):
+    """Part of a line that is secret."""
+
+    start: int
+    end: int
+    is_input: bool
+    """Whether a program reads it: a shell behind ``sudo -S`` would run it."""
+
+
+def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
+    """Return the secrets in a line of shell. ``depth``: of lines in quotes, as behind ``sh -c``."""
+    found: list[LineSecret] = []
     before: list[_Word] = []
     for words, piped in _commands(line):
         texts = [word.text for word in words]
@@ -276,19 +286,17 @@ def find_in_line(line: str, depth: int = 2) -> list[tuple[int, int]]:
             inner = _bare(word.text)
             if inner is not word.text and " " in inner:
                 start = word.start + 1
-                found += [(start + first, start + last) for first, last in find_in_line(inner, depth - 1)]
-        found += [
-            (words[secret.word].start + secret.start, words[secret.word].start + secret.end)
-            for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)])
-        ]
+                nested = find_in_line(inner, depth - 1)
+                found += [LineSecret(start + first, start + last, is_input) for first, last, is_input in nested]
+        for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)]):
+            start = words[secret.word].start
+            found.append(LineSecret(start + secret.start, start + secret.end, False))
         reader = _reader([_bare(text) for text in texts])
         if reader:
             inputs = [word for word in words if word.is_input]
             for word in inputs or (_written(before) if piped else []):
-                found += [
-                    (word.start + secret.start, word.start + secret.end)
-                    for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all")
-                ]
+                for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all"):
+                    found.append(LineSecret(word.start + secret.start, word.start + secret.end, True))
         before = words
     return found
 

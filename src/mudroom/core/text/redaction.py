@@ -72,7 +72,7 @@ _PROGRAMS = frozenset(
     mysqlslap ncftp ncftpget ncftpput nerdctl net netlify nmcli nxc oc op openssl oras osql pass passwd pdbedit
     plink pm2 podman poetry pscp psftp pulumi putty rabbitmqctl railway rar rdesktop redis-cli regctl restic
     rman rpcclient secret-tool security sentry-cli skopeo smbclient smbget smbmap smbpasswd snmpbulkwalk snmpget
-    snmpgetnext snmpset snmptable snmpwalk sqlcmd sqlldr sqlplus sshpass su sudo supabase svn tsql twine unrar
+    snmpgetnext snmpset snmptable snmpwalk sqlcmd sqlldr sqlplus sshpass sudo supabase svn tsql twine unrar
     unzip useradd usermod valkey-cli vault vercel vncviewer wget wget2 wlfreerdp wpa_passphrase wrangler
     xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
     """.split()
@@ -133,8 +133,12 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
     if search.commands and " " in text and _names_program(text.encode("ascii", "replace")):
         from mudroom.core.text.command_secret import find_in_line
 
-        spans = sorted(set(find_in_line(text)))
-        text = _without_spans(text, [span for span in spans if not inert or is_inert(text[slice(*span)])])
+        spans = []
+        for start, end, is_input in sorted(set(find_in_line(text))):
+            value = text[start:end]
+            if not inert or (is_inert(value) and (not is_input or any(map(str.isdecimal, value)))):
+                spans.append((start, end))
+        text = _without_spans(text, spans)
     lowered = text.lower()
     for shape in search.shapes:
         if shape.needs in lowered:  # the hint may be in another text of the same event
