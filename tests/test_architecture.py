@@ -45,7 +45,7 @@ PURE = {
 NOT_PURE = {"net.protocol.wire"}
 PURE_LIBRARY = {
     "__future__", "_blake2", "_sha1", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools",
-    "hashlib", "itertools", "_json", "json", "re", "struct", "tomllib", "types", "typing", "unicodedata",
+    "hashlib", "itertools", "_json", "json", "math", "re", "struct", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 LIBRARY_OF = {
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},

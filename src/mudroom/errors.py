@@ -113,6 +113,13 @@ class DecidedMeanwhile(SideMoved):
         self.path = path
 
 
+class MaskedRights(UsageError):
+    """``mask``: bits of the umask that take the user's own rights to new files."""
+
+    def __init__(self, mask: int) -> None:
+        super().__init__(f"the umask {mask:04o} takes your own rights to new files", "umask 077 leaves them")
+
+
 class CommandNotStarted(MudroomError):
     def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint)

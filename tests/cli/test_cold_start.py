@@ -59,6 +59,7 @@ LIBRARY = frozenset(
         "__future__", "_blake2", "_collections", "_ctypes", "_functools", "_json", "_operator", "_socket", "_sqlite3",
         "_struct", "collections", "collections.abc", "contextlib", "ctypes", "ctypes._endian", "errno", "fcntl",
         "functools", "gc", "itertools", "keyword", "operator", "reprlib", "resource", "select", "struct", "types",
+        "binascii",  # forms of the secrets in the environment
         "_sha2", "_sha256",  # by the version of Python
         "unicodedata",  # names of files that run later
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Place
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.private_directory import require_private
-from tests.conftest import Place
 
 NOBODY = 65534
 
@@ -150,12 +150,12 @@ def test_a_umask_that_takes_the_users_own_rights_is_refused_and_nothing_is_made(
     place: Place, mask: None, umask: int
 ) -> None:
     os.umask(umask)
-    with pytest.raises(UsageError, match="the umask .* takes your own rights to new files") as caught:
+    with pytest.raises(UsageError, match=r"the umask .* takes your own rights to new files") as caught:
         place.session()
     assert caught.value.hint == "umask 077 leaves them"
     assert not place.state.exists()
     os.umask(0o022)
     place.session().close()
     os.umask(umask)
-    with pytest.raises(MudroomError, match="the umask .* takes your own rights"):
+    with pytest.raises(MudroomError, match=r"the umask .* takes your own rights"):
         place.session()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from mudroom.acp.message import notification, request
 from mudroom.acp.permission import one_line, text_content
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
+from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offer_for
 from mudroom.core.tree.path import show
@@ -214,6 +215,7 @@ class HostWait:
 
 
 def _command_call(asked: CommandQuestion) -> dict[str, Any]:
+    asked = shown_question(asked)
     verdict = asked.verdict
     place = f"in the fork {asked.fork}" if asked.fork else "in a new fork"
     lines = [

@@ -6,7 +6,7 @@ time (``elapsed``), and none deletes a question or an answer early (``age``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, offer_of
 from mudroom.core.clock import LONGEST, SECOND, Moment
@@ -98,11 +98,15 @@ class QueueRow(NamedTuple):
         return self.decision.state if self.decision is not None else "waiting"
 
 
-def storable(question: CommandQuestion | HostQuestion) -> CommandQuestion | HostQuestion:
-    """Return the question with texts that can be encoded as UTF-8, because names can come from any source. Words and
-    paths are bytes."""
+def storable(question: CommandQuestion | HostQuestion, known: Collection[str] = ()) -> CommandQuestion | HostQuestion:
+    """Return the question as it is stored: without secrets (``core/approval/shown_question.py``), and with texts that
+    can be encoded as UTF-8, because names can come from any source. Words and paths are bytes. ``known``: values that
+    are secret."""
     if isinstance(question, HostQuestion):
         return question._replace(fork=storable_text(question.fork), agent=storable_text(question.agent))
+    from mudroom.core.approval.shown_question import shown_question
+
+    question = shown_question(question, known)
     verdict = question.verdict
     verdict = verdict._replace(
         rule=storable_text(verdict.rule), reason=storable_text(verdict.reason), instead=storable_text(verdict.instead)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
+from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import answer_of
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
@@ -144,6 +145,7 @@ def _form(question: CommandQuestion, ticket: Ticket) -> Json:
 
 def _lines(question: CommandQuestion, ticket: Ticket) -> list[str]:
     """Return the question for a person: without control characters, the command as it would be run."""
+    question = shown_question(question)
     verdict = question.verdict
     where = f"in the fork {_shown(question.fork)}" if question.fork else "in a new fork"
     lines = [

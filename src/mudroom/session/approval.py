@@ -199,11 +199,14 @@ class Approval:
     def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
         """``fork`` None: it will be made from the present project."""
         from mudroom.core.approval.approval import CommandQuestion
+        from mudroom.core.approval.shown_question import holds_secrets
         from mudroom.core.command.policy import exact_pattern
 
         agent = order.actor.agent
         verdict, classified, _relies = self._judged(order, lambda: _shares(order, fork))
         pattern = exact_pattern(classified, self.policy(), agent) or ""
+        if pattern and holds_secrets(order.argv, self._forks.vault.secrets()):
+            pattern = ""
         # A new fork will have another name when the command is asked about again.
         question = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
         mark, files = self._mark(order, fork, question, classified)

@@ -259,7 +259,7 @@ class Forks:
         from mudroom.core.command.checkpoint_name import checkpoint_stem
         from mudroom.core.retention import surplus_checkpoints
 
-        stem = checkpoint_stem(argv, frozenset(self.vault.secrets()))
+        stem = checkpoint_stem(argv, self.vault.secrets())
         point = mounting(self).checkpoint(fork, stem, keep) if mount_note(fork) is not None else None
         if point is None:
             name = stack.free_name(fork.state, stem)
@@ -277,9 +277,7 @@ class Forks:
         from mudroom.core.command.checkpoint_name import checkpoint_stem
 
         kept = self.settings.keep_applies if keep is None else keep
-        point = standing.checkpoint(
-            checkpoint_stem(argv, frozenset(self.vault.secrets())), self.clock(), keep=kept, terms=terms
-        )
+        point = standing.checkpoint(checkpoint_stem(argv, self.vault.secrets()), self.clock(), keep=kept, terms=terms)
         self.journal("checkpoint", name, {"checkpoint": point, "automatic": True})
         return point
 

@@ -8,9 +8,8 @@ Rules of this file:
 from __future__ import annotations
 
 import _thread
-import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from mudroom.session.confinement.fork_dial import ForkDialler
     from mudroom.session.confinement.gateway import Doorkeeper, Gateway
     from mudroom.session.confinement.host_approver import Approver
+    from mudroom.stage.views.secret import Mask
 
 MOST_HELD = 64
 """Ended commands whose mounts may not be gone yet."""
@@ -68,10 +68,34 @@ def _require_relied(mode: Mode, outcome: Outcome) -> None:
         raise ProtectionLost
 
 
-def _secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
-    from mudroom.core.text.redaction import secret_values
+def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], frozenset[str]]:
+    """Return the function that returns the values that are secret, in all their forms: of variables by their names, and
+    those in the masked files, read anew when the mask has changed."""
+    known: tuple[Mask | None, frozenset[str]] = (None, frozenset())
 
-    return secret_values(environ)
+    def secrets() -> frozenset[str]:
+        nonlocal known
+        mask = vault.mask
+        if known[0] is not mask:
+            from mudroom.core.text.redaction import secret_values
+
+            values = secret_values(environ)
+            if mask.paths:
+                from mudroom.stage.views.masked_value import masked_values
+
+                values |= masked_values(vault.project, mask.paths)
+            known = mask, _forms(values)
+        return known[1]
+
+    return secrets
+
+
+def _forms(values: Collection[str]) -> frozenset[str]:
+    if not values:
+        return frozenset()
+    from mudroom.core.text.known_value import forms_of
+
+    return frozenset(form for value in values for form in forms_of(value))
 
 
 class Machine:
@@ -103,7 +127,7 @@ class Machine:
             return self.containers.image(name, user)
 
         self.confinement = Confinement(vault, home, environ, platform, images)
-        vault.secrets = functools.partial(_secret_values, environ)
+        vault.secrets = _secrets(environ, vault)
         self._vault, self._clock, self._engine = vault, clock, engine
         self._client, self._owns_client = client, client is None
         self._making = _thread.allocate_lock()
@@ -293,7 +317,7 @@ class Machine:
             credentials=self.credentials() if has_rules else (),
             mounts=mode not in ELSEWHERE,
         )
-        self._vault.journal.conceal(credential.value for credential in equipment.inspection.credentials)
+        self._vault.journal.conceal(_forms([credential.value for credential in equipment.inspection.credentials]))
         return equipment
 
     def at_the_gate(

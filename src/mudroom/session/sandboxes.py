@@ -24,6 +24,7 @@ from mudroom.session.users import Occupied, is_shared, remote_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import UNREADABLE
+from mudroom.vault.lock import sign_again
 from mudroom.vault.store.fork import Fork, interrupted_forks, mount_note
 
 if TYPE_CHECKING:
@@ -123,10 +124,9 @@ class Sandboxes:
 
     def _own(self, fork: Fork, order: Order, outcome: Outcome, stack: ExitStack) -> OwnSandbox:
         """``stack`` receives what is held for the command: the fork's lock, and a turn."""
-        from mudroom.core.tree.path import show
-
         forks = self._forks
-        stack.enter_context(forks.locked(fork, show(b" ".join(order.argv)), standing=True))
+        shown = _shown(order, forks)
+        stack.enter_context(forks.locked(fork, shown, standing=True))
         if order.cancellation is not None:
             order.cancellation.require_unset()  # the lock may have been waited for
         stack.enter_context(forks.exclusive.turn(alone=order.alone, waiting=forks.waiting))
@@ -139,6 +139,8 @@ class Sandboxes:
         if forks.tools.has_unflushed(fork.name):
             place.outdated()
         vault = settled_vault(forks, fork, noted, order, outcome, stack)
+        if forks.vault.mask.paths and _shown(order, forks) != shown:  # a value of a file that was found just now
+            sign_again(fork.path + b"/lock", _shown(order, forks))
         own = OwnSandbox(self._machine, forks, fork, vault, order, outcome, self._running, place, slot)
         stack.callback(own.close)
         return own
@@ -332,6 +334,14 @@ class Sandboxes:
         from mudroom.vault.forks.background import Book
 
         return Book(self._forks.vault.fork(started.fork)).place(started.id)
+
+
+def _shown(order: Order, forks: Forks) -> str:
+    """Return the command as the lock file of its fork shows it: without secrets."""
+    from mudroom.core.text.redaction import redact_argv
+    from mudroom.core.tree.path import show
+
+    return show(b" ".join(redact_argv(order.argv, forks.vault.secrets())))
 
 
 def _foreground(fork: Fork) -> tuple[str, int] | None:

@@ -14,7 +14,7 @@ import os
 import stat
 
 from mudroom.core.tree.path import show
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import MaskedRights, MudroomError, UsageError
 
 PRIVATE = 0o700
 _OTHERS = 0o077
@@ -46,8 +46,8 @@ def require_private(state: bytes) -> None:
 
 
 def make_private(path: bytes) -> None:
-    """Make a directory, and each missing one above it. Raise OSError, and UsageError if the umask takes this user's own
-    rights; no directory is made then."""
+    """Make a directory, and each missing one above it. Raise OSError, and MaskedRights if the umask takes the rights of
+    this user, too; the directory is not made then."""
     above = os.path.dirname(path)
     if above != path and not os.path.lexists(above):
         make_private(above)
@@ -58,12 +58,7 @@ def make_private(path: bytes) -> None:
     mode = stat.S_IMODE(os.lstat(path).st_mode)
     if mode & PRIVATE != PRIVATE:
         os.rmdir(path)
-        raise without_own_rights(PRIVATE & ~mode)
-
-
-def without_own_rights(mask: int) -> UsageError:
-    """Return the error about a umask that takes the user's own rights to new files."""
-    return UsageError(f"the umask {mask:04o} takes your own rights to new files", "umask 077 leaves them")
+        raise MaskedRights(PRIVATE & ~mode)
 
 
 def _close(state: bytes, info: os.stat_result) -> None:

@@ -44,6 +44,26 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
     fcntl.flock(descriptor, operation)
 
 
+def sign_again(path: bytes, holder: str) -> None:
+    """Replace the holder's text. Only for the process that holds the lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _sign(descriptor, holder)
+    finally:
+        os.close(descriptor)
+
+
+def _sign(descriptor: int, holder: str) -> None:
+    """Spaces cover the text of the previous holder. A file that is cut to nothing and written again is flushed to the
+    disk when it is closed, and the next cut waits for that: ext4(5), auto_da_alloc."""
+    try:
+        text = holder.encode("utf-8", "replace")[:_LONGEST]
+        os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too
+
+
 def holder_of(descriptor: int) -> str:
     """Return the text of the process that holds a lock, from the open lock file."""
     return os.pread(descriptor, _LONGEST, 0).decode("utf-8", "replace").strip() or "another mudroom"
@@ -74,7 +94,7 @@ class Lock:
         descriptor = self._open()
         try:
             wait_for(descriptor, fcntl.LOCK_EX, lambda: waiting(holder_of(descriptor)), patience)
-            self._sign(descriptor, holder)
+            _sign(descriptor, holder)
         except BaseException:
             os.close(descriptor)
             raise
@@ -85,7 +105,7 @@ class Lock:
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sign(descriptor, self._holder)
+            _sign(descriptor, self._holder)
         except BlockingIOError:
             os.close(descriptor)
             return False
@@ -97,16 +117,6 @@ class Lock:
 
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _sign(self, descriptor: int, holder: str) -> None:
-        """Spaces cover the text of the previous holder. A file that is cut to nothing and written again is flushed to
-        the disk when it is closed, and the next cut waits for that: ext4(5), auto_da_alloc."""
-        try:
-            text = holder.encode("utf-8", "replace")[:_LONGEST]
-            os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise  # a full disk: the holder's text is only information, and freeing space needs the lock, too
 
     @property
     def is_at_its_path(self) -> bool:

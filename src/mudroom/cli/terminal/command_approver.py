@@ -149,8 +149,10 @@ def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> 
 
 def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
     """Return the question in lines for a terminal."""
+    from mudroom.core.approval.shown_question import shown_question
     from mudroom.core.tree.quote import show_words
 
+    question = shown_question(question)
     place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
     head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"
     verdict = question.verdict

@@ -160,7 +160,8 @@ def explain_difference(before: CommandQuestion, now: CommandQuestion) -> str:
     old, new = dict(before.files), dict(now.files)
     changed = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
     if not changed:
-        return "a variable that decides what is run has changed"
+        is_hidden = any(b"[redacted]" in word for word in now.command)
+        return f"{'a hidden value, or ' if is_hidden else ''}a variable that decides what is run has changed"
     from mudroom.core.tree.path import show
 
     rest = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -1,9 +1,9 @@
-"""Secrets by their place in a command: options and arguments that programs take passwords in, and what is piped into
-a program that reads one. Pure.
+"""Secrets by their place in a command: options and arguments of programs, and what is piped into a program that reads a
+password. Pure.
 
-The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command, ``find_in_line``
-on a line of shell, in which it finds the simple commands; it is no parser of the shell: what it takes for a word may be
-a word more or less, and only what it hides depends on that.
+The tables are facts of the programs' manual pages. ``find_in_words`` works on the words of one command,
+``find_in_line`` on a line of shell, in which it finds the simple commands. It is no parser of the shell: its words may
+be other than the shell's, and only what is hidden depends on that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mudroom.core.text.regex import regex
 from mudroom.typing import NamedTuple
 
 _OPTIONS_OF = """
-curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie --pass -E@user
+curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie -E@user
+curl                              --pass --proxy-pass
 wget wget2                        --password --http-password --ftp-password --proxy-password
 http https                        -a+@user --auth@user
 xh xhs                            -a+@user --auth@user
@@ -24,12 +25,14 @@ ncftp ncftpget ncftpput           -p
 sshpass                           -p+
 plink pscp psftp putty            -pw
 redis-cli valkey-cli keydb-cli    -a --pass
-mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh mariadb mariadb-dump mariadb-admin   -p*
+mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlslap mysqlsh   -p*
+mariadb mariadb-dump mariadb-admin mariadb-import mariadb-show       -p*
 mongo mongosh mongodump mongorestore mongoexport mongoimport   -p+
 sqlcmd bcp osql isql go-sqlcmd    -P+
 cqlsh clickhouse-client influx    -p -password
-psqlodbc tsql                     -P+
-ldapsearch ldapmodify ldapadd ldapdelete ldappasswd ldapwhoami ldapcompare   -w+ -s
+tsql                              -P+
+ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldapcompare   -w+
+ldappasswd                        -w+ -s+ -a+
 smbclient rpcclient smbget net    -U+@percent --user@percent
 smbmap crackmapexec nxc           -p
 snmpget snmpwalk snmpset snmpbulkwalk snmpgetnext snmptable   -c+ -A -X
@@ -49,7 +52,6 @@ svn                               --password
 hg                                --password
 ansible ansible-playbook          --become-password
 vncviewer xtightvncviewer         -password
-openvpn-pass                      -p
 docker/login podman/login nerdctl/login buildah/login skopeo/login helm/login oras/login crane/login regctl/login   -p+
 az/login oc/login cf/login ibmcloud/login bx/login astro/login   -p+ --apikey -a@cf
 gh/secret gh/variable             -b --body
@@ -60,7 +62,7 @@ az/keyvault                       --value
 doppler/login doppler/configure   -t
 sentry-cli                        --auth-token
 twine                             -p
-poetry                            -p
+poetry/publish                    -p
 pulumi/set                        --secret
 """
 """Programs, of which a name behind a slash is a subcommand, and their options. A word follows the option; with ``+`` it
@@ -93,7 +95,7 @@ nmcli/password                    1
 nmcli/wifi-sec.psk                1
 nmcli/802-11-wireless-security.psk  1
 iwconfig/key                      1
-credential/password               1
+git/user.password                 1
 """
 """Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the last."""
 
@@ -106,9 +108,9 @@ kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env net
 _READING = """
 sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--password-stdin buildah/--password-stdin
 skopeo/--password-stdin helm/--password-stdin oras/--password-stdin crane/--password-stdin regctl/--pass-stdin
-gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit su cryptsetup gpg/--passphrase-fd
+gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit cryptsetup gpg/--passphrase-fd
 gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
-secret-tool/store docker/secret podman/secret sshpass npm/login ssh-add gocryptfs restic borg mount.cifs age/-p
+secret-tool/store docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
 """
 """Programs, with a word of theirs, that read a secret from their standard input."""
 
@@ -192,8 +194,8 @@ def find_in_words(words: Sequence[str]) -> list[Secret]:
         program = word.rpartition("/")[2]
         if program in programs():
             rest = words[index + 1 :]
-            for secret in (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest)):
-                found.append(secret._replace(word=secret.word + index + 1))
+            secrets = (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest))
+            found += [secret._replace(word=secret.word + index + 1) for secret in secrets]
     return found
 
 
@@ -265,24 +267,36 @@ class _Word(NamedTuple):
     """Whether it is a here string."""
 
 
-def find_in_line(line: str) -> list[tuple[int, int]]:
-    """Return the secrets in a line of shell, as positions in it."""
-    found: list[tuple[int, int]] = []
+class LineSecret(NamedTuple):
+    """Part of a line that is secret."""
+
+    start: int
+    end: int
+    is_input: bool
+    """Whether a program reads it: a shell behind ``sudo -S`` would run it."""
+
+
+def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
+    """Return the secrets in a line of shell. ``depth``: of lines in quotes, as behind ``sh -c``."""
+    found: list[LineSecret] = []
     before: list[_Word] = []
     for words, piped in _commands(line):
         texts = [word.text for word in words]
-        found += [
-            (words[secret.word].start + secret.start, words[secret.word].start + secret.end)
-            for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)])
-        ]
+        for word in words if depth else ():
+            inner = _bare(word.text)
+            if inner is not word.text and " " in inner:
+                start = word.start + 1
+                nested = find_in_line(inner, depth - 1)
+                found += [LineSecret(start + first, start + last, is_input) for first, last, is_input in nested]
+        for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)]):
+            start = words[secret.word].start
+            found.append(LineSecret(start + secret.start, start + secret.end, False))
         reader = _reader([_bare(text) for text in texts])
         if reader:
             inputs = [word for word in words if word.is_input]
             for word in inputs or (_written(before) if piped else []):
-                found += [
-                    (word.start + secret.start, word.start + secret.end)
-                    for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all")
-                ]
+                for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all"):
+                    found.append(LineSecret(word.start + secret.start, word.start + secret.end, True))
         before = words
     return found
 

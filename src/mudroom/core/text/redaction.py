@@ -1,8 +1,14 @@
-"""Redact secrets from text before it is written down: by shape, and exactly where a value is known. Pure.
+"""Redact secrets from text before it is written down. Pure.
 
-Only the value is hidden; the text around it stays, so that a reader still sees the command. A row of ``SHAPES`` is
-tried only if one of its hints is in the text, so ordinary commands cost a few searches and compile no pattern. Every
-pattern takes time proportional to the text, whatever the text is.
+A secret is known by one of five things: its value (``known``), the shape that its issuer publishes
+(``issued_token.py``), its place in a text (``secret_place.py``) or in a command (``command_secret.py``), or, in a
+weaker place, by being random (``secret_word.py``). Only the value is hidden; the text around it stays, so that a reader
+still sees the command.
+
+The way is paid by each command that is journalled. A shape of a place is tried only if one of its hints is in the
+text; the hundreds of issued tokens only if the text has a long run with digits or capitals, by one look at each word;
+so ordinary commands cost a few searches and compile no pattern. Every pattern takes time proportional to the text,
+whatever the text is.
 
 Redaction is incomplete: a password that looks like a word and is passed in a program's own way stays. Whole hashes,
 UUIDs and paths are never hidden by their shape alone.
@@ -12,8 +18,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from mudroom.core.text.secret_place import HARMLESS, NAME_HINTS, NAMES, SHAPES, Shape
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,212 +35,193 @@ SHORTEST = 8
 """Characters. A shorter known value occurs in too many other words to be hidden everywhere."""
 
 
-class Shape(NamedTuple):
-    name: str
-    hints: tuple[str, ...]
-    """In lower case; without any of them in the text the pattern cannot match."""
-    pattern: str
-    """Its group ``secret`` is hidden."""
-    needs: str = ""
-    """Another text that must occur."""
+def _by_hints() -> tuple[tuple[tuple[str, ...], bool, tuple[Shape, ...]], ...]:
+    """Return the shapes by their hints, and whether they need a long run, so that no hint is searched for twice."""
+    keys = dict.fromkeys((shape.hints, shape.check == "random") for shape in SHAPES)
+    return tuple(
+        (hints, needed, tuple(shape for shape in SHAPES if (shape.hints, shape.check == "random") == (hints, needed)))
+        for hints, needed in keys
+    )
 
 
-_NAMES = (
-    r"(?=[ptsaeo])(?:passwords?|passwd|passphrase|(?<!old)pwd(?!\\?[\"']?(?:=|\s{1,9})[\"']?(?:[/~.]|os\.))|pass|tokens?"
-    r"|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|auth[_-]?keys?|private[_-]?keys?"
-    r"|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?|oauth2[_-]bearer)"
+_SHAPES_BY_HINTS = _by_hints()
+
+
+class Search(NamedTuple):
+    """What may be in a text, by a glance at it."""
+
+    shapes: tuple[Shape, ...] = ()
+    tokens: tuple[tuple[str, str], ...] = ()
+    """Patterns of issued tokens, and how a match is checked."""
+    commands: bool = False
+    """Whether a program is named that takes a secret in its own way."""
+
+
+_KEPT = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
+_RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
+_WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
+_PROGRAMS = frozenset(
+    b"""
+    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bx cf chpasswd
+    clickhouse-client convex cqlsh crackmapexec crane cryptsetup curl docker doppler dotenvx expdp fly flyctl gh
+    git glab go-sqlcmd gocryptfs gpg gpg2 groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp
+    influx ipmitool isql iwconfig jarsigner keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete
+    ldapmodify ldappasswd ldapsearch ldapwhoami lftp mariadb mariadb-admin mariadb-dump mariadb-import
+    mariadb-show mkpasswd mongo mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub
+    mosquitto_rr mosquitto_sub mount.cifs mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow
+    mysqlslap ncftp ncftpget ncftpput nerdctl net netlify nmcli nxc oc op openssl oras osql pass passwd pdbedit
+    plink pm2 podman poetry pscp psftp pulumi putty rabbitmqctl railway rar rdesktop redis-cli regctl restic
+    rman rpcclient secret-tool security sentry-cli skopeo smbclient smbget smbmap smbpasswd snmpbulkwalk snmpget
+    snmpgetnext snmpset snmptable snmpwalk sqlcmd sqlldr sqlplus sshpass sudo supabase svn tsql twine unrar
+    unzip useradd usermod valkey-cli vault vercel vncviewer wget wget2 wlfreerdp wpa_passphrase wrangler
+    xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
+    """.split()
 )
-"""Endings of names of variables, options and members with secret values. A ``pwd`` with a path as its value does not
-count."""
-_NAME_HINTS = ("pass", "pwd", "token", "secret", "key", "oauth2")
-_BYTE_HINTS = tuple(hint.encode() for hint in _NAME_HINTS)
-_REFERENCE = r"\$(?:\w+|\{(?!\w+:?[-=+][^}$\s])[^}]{0,200}\}|\()"
-"""Reference to a variable, without a default value in it (``${NAME:-VALUE}``)."""
-_HARMLESS = rf"(?!(?:true|false|none|null|yes|no|on|off|\d{{1,4}})(?![^\s'\",;&|)]))(?!{_REFERENCE})"
-"""Not a secret: switches, small numbers, and references to variables."""
-_BARE = r"\$\{[^}\n]{0,200}\}|\\[ |;&<>$]|[^\s|;&<>'\"]"
-_AFTER = r"(?![\s|;&),\]}.:])"
-"""A quote before one of these ends the quoting around the whole word; it does not continue a value."""
-_VALUE = (
-    rf"(?P<secret>(?:(?:''|\"\"){_AFTER}(?!\Z)|\$?'[^']+'|\$?\"(?!{_REFERENCE})[^\"]+\"|{_HARMLESS}(?!['\"]|\$['\"])(?:{_BARE}))"
-    rf"(?:{_BARE}|'{_AFTER}[^'\n]*'|\"{_AFTER}[^\"\n]*\")*)"
-)
-"""A value as a shell parses it: quoted or unquoted pieces without a space between."""
-_START, _END = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
+"""The programs of ``command_secret.py``, which is not loaded without one of them."""
+_PROGRAM_NAMES = bytes(byte if byte in _KEPT + b":@=+" else 32 for byte in range(256))
+_PLAIN = b"abcdefghijklmnopqrstuvwxyz-._~+/="
+_HASHES, _HEXADECIMAL = (40, 64), b"0123456789abcdef"
+_RUN = 16
+"""Characters of a run that may be, or hold, an issued token."""
 
 
-def _token_shape(name: str, hints: str, body: str) -> Shape:
-    """Return the shape of tokens with a known prefix: from their issuers' documentation, and as secret scanners detect
-    them."""
-    return Shape(name, tuple(hints.split()), rf"{_START}(?P<secret>{body}){_END}")
+def _glance(text: str) -> Search:
+    """Return what may be in a text. An ordinary command costs one translation and some searches here."""
+    lowered, lines = text.lower(), text.encode("ascii", "replace")
+    wide = _long_runs(lines, _WIDE)
+    if wide and b"://" not in lines:  # an absolute path is one run then
+        wide = [run for run in wide if not run.startswith((b"/", b"./", b"../", b"~"))]
+    runs = wide and (_long_runs(lines, _RUNS) or wide)
+    shapes: list[Shape] = []
+    for hints, needed, rows in _SHAPES_BY_HINTS:
+        if needed and not wide:
+            continue
+        for hint in hints:
+            if hint in lowered:
+                shapes += [shape for shape in rows if shape.needs in lowered]
+                break
+    tokens: Sequence[tuple[str, str]] = ()
+    if runs:
+        from mudroom.core.text.issued_token import patterns_in
+
+        tokens = patterns_in(text, runs)
+    if len(shapes) > 1:
+        shapes.sort(key=SHAPES.index)
+    return Search(tuple(shapes), tuple(tokens), _names_program(lines))
 
 
-_LOGINS = ("docker", "podman", "nerdctl", "buildah", "skopeo", "helm", "oras", "crane", "regctl", "az", "oc", "cf")
-"""Programs whose ``login`` takes a password with ``-p``."""
-
-SHAPES: tuple[Shape, ...] = (
-    Shape(
-        "private key",
-        ("private key-----", "private key block-----"),
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----))+)(?:-----END|$)",
-    ),
-    _token_shape("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
-    _token_shape("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
-    _token_shape("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
-    _token_shape("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
-    _token_shape("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
-    Shape("Slack webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]+)"),
-    _token_shape("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
-    _token_shape("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
-    _token_shape("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
-    _token_shape("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    _token_shape("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
-    _token_shape("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
-    _token_shape("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
-    _token_shape("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    _token_shape("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
-    _token_shape("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    _token_shape("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    _token_shape("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    Shape(
-        "authorization header",
-        ("authorization",),
-        r"(?i)authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token|negotiate|apikey)\s+)?"
-        r"(?P<secret>(?:digest|aws4-hmac-sha256)\s[^\"'\r\n]+|[^\s\"']+)",
-    ),
-    Shape("bearer token", ("bearer",), r"(?i)\bbearer\s+(?P<secret>[A-Za-z0-9._~+/=-]{16,})"),
-    Shape(
-        "secret header",
-        ("-key", "apikey", "token", "cookie"),
-        r"(?i)(?<![\w-])(?:(?:x-)?(?:api|goog-api|subscription|ocp-apim-subscription)-key|apikey|private-token"
-        r"|x-[a-z-]{0,30}token|(?:set-)?cookie)[\"']?:\s*[\"']?(?P<secret>[^\"'\r\n]+)",
-        ":",
-    ),
-    Shape("token before a word", ("x-oauth-basic@",), r"://(?P<secret>[^\s/?#@:'\"]+):x-oauth-basic@"),
-    Shape("password in a URL", ("://",), r"://[^\s/?#@:'\"]*:(?P<secret>[^\s/@'\"]+)@"),
-    Shape(
-        "token in a URL",
-        ("://",),
-        r"://(?P<secret>[^\s/?#@:'\"]{20,})(?::[^\s/@'\"]*)?@",
-    ),
-    Shape(
-        "signature in a URL",
-        ("sig=", "-signature=", "-credential=", "code=", "auth="),
-        r"(?i)[?&](?:sig|x-amz-signature|x-goog-signature|x-amz-credential|code|auth)=(?!\d{1,9}(?![^\s&#'\"]))(?P<secret>[^\s&#'\"]+)",
-    ),
-    Shape("key in a URL", ("key=",), r"(?i)[?&]key=(?P<secret>[^\s&#'\"]{16,})"),
-    Shape("assignment", _NAME_HINTS, rf"(?i){_NAMES}\\?[\"']?=(?!=){_VALUE}", "="),
-    Shape("option", _NAME_HINTS, rf"(?i)(?<![^\s'\"])--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES}\s+(?!-){_VALUE}", "-"),
-    Shape(
-        "member",
-        _NAME_HINTS,
-        rf"(?i){_NAMES}\\?[\"']\s*:\s*\\?[\"'](?P<secret>(?:[^\"'\\]|\\[^\"'])+)",
-        ":",
-    ),
-    Shape(
-        "code",
-        _NAME_HINTS,
-        rf"(?i){_NAMES}\\?[\"']?\]?(?:\s{{0,9}}:\s{{0,9}}[\w\[\]]{{1,30}})?\s{{0,9}}=\s{{0,9}}"
-        rf"(?P<secret>'[^'\n]+'|\"(?!{_REFERENCE})[^\"\n]+\")",
-        "=",
-    ),
-    Shape(
-        "YAML",
-        _NAME_HINTS,
-        rf"(?im)(?<![^\s'\"{{,\\])(?:[a-z0-9]{{1,30}}[_.-]){{0,6}}{_NAMES}:[ \t]{{1,9}}(?![|>&*!\[{{])"
-        rf"(?P<secret>'[^'\n]+'|\"(?!{_REFERENCE})[^\"\n]+\""
-        rf"|{_HARMLESS}(?:[^\s'\"\\,}}]{{8,}}|(?=[a-z]{{0,6}}\d)[^\s'\"\\,}}]{{4,7}})"
-        rf"(?=[ \t]{{0,9}}(?:['\"\\\n,}}]|\Z)))",
-        ":",
-    ),
-    Shape(
-        "setting",
-        _NAME_HINTS,
-        rf"(?i)\bconfig(?:ure)?\s{{1,9}}set\s{{1,9}}(?:--?[\w-]{{1,30}}\s{{1,9}}){{0,3}}[^\s'\"=]{{0,200}}?{_NAMES}\s{{1,9}}{_VALUE}",
-        "config",
-    ),
-    Shape(
-        "user of curl",
-        ("curl",),
-        r"\bcurl\b[^|;&\n]{0,300}?\s(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:'\"]+:(?P<secret>[^\s'\"]+)",
-    ),
-    Shape(
-        "cookie of curl",
-        ("curl",),
-        r"\bcurl\b[^|;&\n]{0,300}?\s(?:-b|--cookie)[ =]?[\"']?[^\s=;'\"]{1,100}=(?P<secret>[^\s;'\"]+"
-        r"(?:;\s?[^\s=;'\"]{1,100}=[^\s;'\"]+)*)",
-    ),
-    Shape("zip", ("zip",), r"\b(?:un)?zip\b[^|;&\n]{0,300}?\s-P\s{0,9}(?P<secret>'[^']*'|\"[^\"]*\"|[^\s'\"]+)"),
-    Shape("sshpass", ("sshpass",), r"\bsshpass\s+-p\s*(?P<secret>'[^']*'|\"[^\"]*\"|\S+)"),
-    Shape("mysql", ("mysql", "mariadb"), r"\b(?:mysql|mariadb)[\w-]*\b[^|;&\n]{0,300}?\s-p(?P<secret>[^\s'\"]+)"),
-    Shape(
-        "registry login",
-        _LOGINS,
-        rf"\b(?:{'|'.join(_LOGINS)})\s{{1,9}}(?:[^\s|;&]{{1,100}}\s{{1,9}}){{0,4}}"
-        rf"login\b[^|;&\n]{{0,300}}?\s-p[ =]{{0,2}}"
-        r"(?P<secret>(?![ =])'[^']*'|\"[^\"]*\"|[^\s'\"]+)",
-        "login",
-    ),
-    Shape("openssl", ("pass:",), r"\bpass:(?P<secret>[^\s'\"]+)"),
-)
+def _names_program(line: bytes) -> bool:
+    return not _PROGRAMS.isdisjoint(line.translate(_PROGRAM_NAMES).split())
 
 
-def redact(text: str, known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> str:
-    """Return the text without the secrets in it. ``known``: values that are hidden wherever they occur. ``shapes``: the
-    shapes to search for."""
-    present = [value for value in known if len(value) >= SHORTEST and value in text]
-    for value in sorted(present, key=len, reverse=True):  # a value may be the beginning of another
-        text = text.replace(value, MARK)
+def _long_runs(text: bytes, kept: bytes) -> list[bytes]:
+    """Return the long runs of kept characters that have a digit or a capital, but for whole hashes."""
+    return [
+        run
+        for run in text.translate(kept).split()
+        if len(run) >= _RUN and run.translate(None, _PLAIN) and (len(run) not in _HASHES or run.strip(_HEXADECIMAL))
+    ]
+
+
+def redact(text: str, known: Collection[str] = (), search: Search | None = None, *, inert: bool = False) -> str:
+    """Return the text without the secrets in it. ``known``: values that are hidden wherever they occur. ``search``: of
+    a text that contains this one. ``inert``: hide only what no shell would act on, for people who decide about it."""
+    text = _without_known(text, known)
     if len(text) < SHORTEST:
         return text
+    search = search or _glance(text)
+    if search.commands and " " in text and _names_program(text.encode("ascii", "replace")):
+        from mudroom.core.text.command_secret import find_in_line
+
+        spans = []
+        for start, end, is_input in sorted(set(find_in_line(text))):
+            value = text[start:end]
+            if not inert or (is_inert(value) and (not is_input or any(map(str.isdecimal, value)))):
+                spans.append((start, end))
+        text = _without_spans(text, spans)
     lowered = text.lower()
-    for shape in shapes:
-        if shape.needs in lowered:
-            for hint in shape.hints:
-                if hint in lowered:
-                    text = _compiled(shape.pattern).sub(_hidden, text)
-                    break
+    for shape in search.shapes:
+        if shape.needs in lowered:  # the hint may be in another text of the same event
+            text = _compiled(shape.pattern).sub(_hiding(shape.check, inert), text)
+    for pattern, check in search.tokens:
+        text = _compiled(pattern).sub(_hiding(check, inert), text)
     return text
 
 
-def _possible(lowered: str) -> tuple[Shape, ...]:
-    """Return the shapes that can occur in a text, by their hints."""
-    shapes = []
-    for shape in SHAPES:
-        if shape.needs in lowered:
-            for hint in shape.hints:
-                if hint in lowered:
-                    shapes.append(shape)
-                    break
-    return tuple(shapes)
+def _without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return the text with these parts hidden, in their order; of parts that overlap the first."""
+    pieces, after = [], 0
+    for start, end in spans:
+        if start >= after and MARK not in text[start:end]:
+            pieces += [text[after:start], MARK]
+            after = end
+    return "".join((*pieces, text[after:]))
 
 
-def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> list[str]:
+def _without_known(text: str, known: Collection[str]) -> str:
+    present = [value for value in known if len(value) >= SHORTEST and value in text]
+    for value in sorted(present, key=len, reverse=True):  # a value may be the beginning of another
+        text = text.replace(value, MARK)
+    return text
+
+
+def redact_words(
+    words: Sequence[str], known: Collection[str] = (), search: Search | None = None, *, inert: bool = False
+) -> list[str]:
     """Return the words of a command without the secrets in them; the value of an option is the next word."""
-    redacted = [redact(word, known, shapes) for word in words]
+    redacted = [redact(word, known, search, inert=inert) for word in words]
     if not redacted:
         return redacted
-    program = _program(words)
-    hiding, attached = _OPTIONS.get(program, {}), _ATTACHED.get(program, {})
-    if program in _LOGINS and "login" in words:
-        hiding = attached = {"-p": "all"}
+    search = search or _glance("\n".join(words))
     of_settings = _is_config_command(words)
-    redacted[0] = _redact_assignment(words[0], redacted[0])
+    redacted[0] = _redact_assignment(words[0], redacted[0], inert=inert)
     for index in range(1, len(redacted)):
         before, word = words[index - 1], words[index]
-        way = hiding.get(before)
-        if way is None and _is_value(word) and not word.startswith("-"):
-            is_setting = of_settings and _compiled(rf"(?i).*{_NAMES}\Z").match(before) is not None
-            way = "all" if is_setting or _is_secret_option(before, word) else None
-        if way is not None:
-            redacted[index] = _redact_option(way, word, redacted[index])
-        elif attached and len(word) > 2 and word[:2] in attached:
-            redacted[index] = word[:2] + _redact_option(
-                attached[word[:2]], word[2:].removeprefix("="), redacted[index][2:]
-            )
+        is_hidden = False
+        if not word.startswith("-"):
+            is_setting = of_settings and _compiled(rf"(?i).*{NAMES}\Z").match(before) is not None
+            is_hidden = (is_setting or _is_secret_option(before, word)) and _is_value(word)
+            is_hidden = is_hidden and (not inert or is_inert(word))
+        if is_hidden:
+            redacted[index] = MARK
         elif not _takes_line(before):
-            redacted[index] = _redact_assignment(word, redacted[index])
+            redacted[index] = _redact_assignment(word, redacted[index], inert=inert)
+    for shape in search.shapes:
+        if shape.name in _ACROSS:
+            _redact_across(shape, words, redacted, inert=inert)
+    if search.commands:
+        from mudroom.core.text.command_secret import find_in_words
+
+        for secret in sorted(set(find_in_words(words)), reverse=True):
+            word = words[secret.word]
+            if not inert or is_inert(word[secret.start : secret.end]):
+                redacted[secret.word] = word[: secret.start] + MARK + word[secret.end :]
     return redacted
+
+
+_ACROSS = ("netrc", "weak option")
+"""Shapes that may extend over several words of a command."""
+
+
+def _redact_across(shape: Shape, words: Sequence[str], redacted: list[str], *, inert: bool) -> None:
+    """Hide the words that are secret only together with the words before them."""
+    line = " ".join(words)
+    starts = dict(
+        zip(itertools.accumulate((len(word) + 1 for word in words), initial=0), range(len(words)), strict=False)
+    )
+    for match in _compiled(shape.pattern).finditer(line):
+        index = starts.get(match.start("secret"))
+        if index is None or match["secret"] != words[index] or (inert and not is_inert(words[index])):
+            continue
+        if _is_secret(shape.check, words[index]):
+            redacted[index] = MARK
+
+
+def redact_argv(words: Sequence[bytes], known: Collection[str] = (), *, inert: bool = False) -> tuple[bytes, ...]:
+    """As ``redact_words``, for the words that a process is started with."""
+    texts = [word.decode("utf-8", "surrogateescape") for word in words]
+    redacted = redact_words(texts, known, inert=inert)
+    return tuple(word.encode("utf-8", "surrogateescape") for word in redacted)
 
 
 def _takes_line(option: str) -> bool:
@@ -248,21 +236,12 @@ def _takes_line(option: str) -> bool:
     )
 
 
-def _redact_option(way: str, word: str, redacted: str) -> str:
-    """``all``: the whole word is secret; ``user``, ``cookie``: the part after the first colon or equals sign is
-    secret."""
-    if way == "all":
-        return MARK
-    name, sign, value = word.partition(":" if way == "user" else "=")
-    return name + sign + MARK if value else redacted
-
-
-def _redact_assignment(word: str, redacted: str) -> str:
+def _redact_assignment(word: str, redacted: str, *, inert: bool) -> str:
     """Redact a word that is a single assignment, ``NAME=VALUE`` or ``--name=VALUE``: the whole value is secret."""
     name, sign, value = word.partition("=")
-    if not sign or " " not in value or len(name) > 100 or not any(hint in name.lower() for hint in _NAME_HINTS):
+    if not sign or " " not in value or inert or len(name) > 100 or not any(hint in name.lower() for hint in NAME_HINTS):
         return redacted
-    if not _compiled(rf"(?i)[\w./:@-]*{_NAMES}\Z").match(name) or not _is_value(value) or value.startswith("="):
+    if not _compiled(rf"(?i)[\w./:@-]*{NAMES}\Z").match(name) or not _is_value(value) or value.startswith("="):
         return redacted
     return name + sign + MARK
 
@@ -278,14 +257,10 @@ def redact_data(value: Any, known: Collection[str] = ()) -> Any:
     texts: list[str] = []
     _gather(value, texts)
     every = "\n".join(texts)
-    shapes = _possible(every.lower())
-    if (
-        not shapes
-        and not any(program in every for program in _PROGRAMS)
-        and not any(secret in every for secret in known)
-    ):
+    search = _glance(every)
+    if not any(search) and not any(secret in every for secret in known):
         return value
-    return _redacted(value, known, shapes)
+    return _redacted(value, known, search)
 
 
 def truncate(value: Any) -> Any:
@@ -311,34 +286,51 @@ def _gather(value: Any, texts: list[str]) -> None:
     elif isinstance(value, dict):
         for item in value.values():
             _gather(item, texts)
+        texts.append(_address(value))
     elif isinstance(value, list | tuple):
         for item in value:
             _gather(item, texts)
 
 
-def _redacted(value: Any, known: Collection[str], shapes: Sequence[Shape]) -> Any:
+def _address(value: dict[str, Any]) -> str:
+    """Return the address of a flow, whose host and path are members; empty if the dict is none. Of some hosts the path
+    is the secret."""
+    host, path = value.get("host"), value.get("path")
+    return host + path if isinstance(host, str) and isinstance(path, str) and path.startswith("/") else ""
+
+
+def _redacted(value: Any, known: Collection[str], search: Search) -> Any:
     if isinstance(value, str):
-        return redact(value, known, shapes)
+        return redact(value, known, search)
     if isinstance(value, dict):
-        return {key: _redacted(item, known, shapes) for key, item in value.items()}
+        redacted = {key: _redacted(item, known, search) for key, item in value.items()}
+        address = _address(value)
+        if address and redacted["path"] == value["path"]:
+            shown = redact(address, known, search)
+            if shown.startswith(value["host"]):
+                redacted["path"] = shown[len(value["host"]) :]
+        return redacted
     if not isinstance(value, list | tuple):
         return value
     if all(isinstance(item, str) for item in value):
-        return redact_words(value, known, shapes)
-    return [_redacted(item, known, shapes) for item in value]
+        return redact_words(value, known, search)
+    return [_redacted(item, known, search) for item in value]
 
 
+_BYTE_HINTS = tuple(hint.encode() for hint in NAME_HINTS)
 _KEYS = (b"api", b"access", b"secret", b"account", b"auth", b"private", b"encryption", b"signing", b"storage")
 _SECRET_ENDS = (
     *(b"password passwords passwd passphrase pwd pass token tokens secret secrets secret_key_base".split()),
     *(before + dash + key for before in _KEYS for dash in (b"", b"_", b"-") for key in (b"key", b"keys")),
-    *(b"oauth2_bearer", b"oauth2-bearer"),
+    *(b"oauth2_bearer", b"oauth2-bearer", b"pswd", b"psk"),
 )
 
 
-def _names_secret(name: bytes) -> bool:
-    """Return whether the name of a variable, in lower case, ends as ``_NAMES`` says, without compiling that: this is
+def names_secret(name: bytes) -> bool:
+    """Return whether the name of a variable, in lower case, ends as ``NAMES`` says, without compiling that: this is
     asked for each command of a session with a token in its environment."""
+    if name.endswith(b"pw"):
+        return not name[-3:-2].isalpha()
     return name.endswith(_SECRET_ENDS) and not name.endswith(b"oldpwd")
 
 
@@ -358,37 +350,9 @@ def secret_variables(environ: Mapping[bytes, bytes]) -> dict[str, str]:
         text = value.decode("utf-8", "surrogateescape")
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
             continue
-        if _names_secret(name.lower()):
+        if names_secret(name.lower()):
             variables[name.decode("utf-8", "surrogateescape")] = text
     return variables
-
-
-_USER = {"-u": "user", "-U": "user"}
-_OPTIONS: dict[str, dict[str, str]] = {
-    "curl": {**_USER, "--user": "user", "--proxy-user": "user", "-b": "cookie", "--cookie": "cookie"},
-    "http": {"-a": "user", "--auth": "user"},
-    "https": {"-a": "user", "--auth": "user"},
-    "sshpass": {"-p": "all"},
-    "redis-cli": {"-a": "all"},
-    "zip": {"-P": "all"},
-    "unzip": {"-P": "all"},
-}
-"""By program: options whose next word is a secret or contains it (``_redact_option``)."""
-_PROGRAMS = ("http", "redis-cli")
-"""Programs of ``_OPTIONS`` that are not a hint of any shape."""
-_ATTACHED: dict[str, dict[str, str]] = {
-    **{name: {"-p": "all"} for name in ("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass")},
-    "curl": {**_USER, "-b": "cookie"},
-    "zip": {"-P": "all"},
-    "unzip": {"-P": "all"},
-}
-"""As ``_OPTIONS``, with the value in the same word: ``-pSECRET``."""
-
-
-def _program(words: Sequence[str]) -> str:
-    """Return the program with options of its own, also after sudo, env and the like; empty if there is none."""
-    names = (word.rpartition("/")[2] for word in words[:6])
-    return next((name for name in names if name in _OPTIONS or name in _ATTACHED or name in _LOGINS), "")
 
 
 def _is_secret_option(word: str, value: str) -> bool:
@@ -399,15 +363,15 @@ def _is_secret_option(word: str, value: str) -> bool:
         not word.startswith("-")
         or "=" in word
         or len(word) > 60
-        or not any(hint in word.lower() for hint in _NAME_HINTS)
+        or not any(hint in word.lower() for hint in NAME_HINTS)
     ):
         return False
-    pattern = rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES} "
+    pattern = rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{NAMES} "
     return _compiled(pattern).match(f"{word} {value[:9]}") is not None
 
 
 def _is_value(word: str) -> bool:
-    return _compiled(_HARMLESS).match(word) is not None
+    return _compiled(HARMLESS).match(word) is not None
 
 
 @functools.cache
@@ -417,7 +381,52 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _hidden(match: re.Match[str]) -> str:
-    first, last = match.span("secret")
-    start = match.start()
-    return match[0][: first - start] + MARK + match[0][last - start :]
+def _hiding(check: str, inert: bool) -> Callable[[re.Match[str]], str]:
+    """Return the function that hides the secret of a match, if it is one."""
+
+    def hidden(match: re.Match[str]) -> str:
+        secret = match["secret"]
+        if not _is_secret(check, secret) or (inert and not is_inert(_plain(secret, check))):
+            return match[0]
+        first, last = match.span("secret")
+        start = match.start()
+        return match[0][: first - start] + MARK + match[0][last - start :]
+
+    return hidden
+
+
+def _plain(secret: str, check: str) -> str:
+    """Return what is in the quotes of a value, if no part of it is outside; of a hash without its dollar signs."""
+    if check == "hash":
+        return secret.replace("$", "")
+    return (
+        secret[1:-1]
+        if len(secret) > 1 and secret[0] in "'\"" and secret.find(secret[0], 1) == len(secret) - 1
+        else secret
+    )
+
+
+def _is_secret(check: str, word: str) -> bool:
+    if check == "random":
+        from mudroom.core.text.secret_word import is_random
+
+        return is_random(word)
+    if check == "issued":
+        from mudroom.core.text.issued_token import is_issued
+
+        return is_issued(word)
+    return check != "mixed" or any(map(str.isdecimal, word))
+
+
+_INERT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+=/:@%,~")
+_LINE = 16
+"""Characters of a line of a key, at least, but for the last."""
+
+
+def is_inert(secret: str) -> bool:
+    """Return whether a value has no character of a shell's grammar, and is no path: then it hides no command from
+    people who have to decide about one. Of a key of several lines each is long, as base64 is written."""
+    if secret.startswith(("/", "./", "../", "~", "-")) and "\n" not in secret:
+        return False
+    lines = secret.replace("\\n", "\n").strip("\n").split("\n")
+    return all(_INERT.issuperset(line) for line in lines) and all(len(line) >= _LINE for line in lines[:-1])

@@ -31,7 +31,7 @@ def is_random(word: str) -> bool:
     if sum(kinds) < 2 or _entropy(bare) < _BITS:
         return False
     pieces = "".join(" " if character in _SIGNS else character for character in bare).split()
-    return not all(map(_is_name, pieces))
+    return not all(_is_name(piece) or _is_hash(piece) for piece in pieces)
 
 
 def _entropy(word: str) -> float:

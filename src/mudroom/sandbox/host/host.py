@@ -15,6 +15,7 @@ from mudroom.core.confinement.credential_file import git_identity, holds_secret,
 from mudroom.core.confinement.plan import Step
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below
+from mudroom.errors import MaskedRights
 from mudroom.typing import NamedTuple
 
 _SYSTEM = (b"/usr", b"/etc", b"/opt", b"/bin", b"/sbin", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/gnu")
@@ -300,7 +301,15 @@ def landlock_abi() -> int:
 
 
 def umask() -> int:
-    """Return the caller's umask. umask(2) can only read it by setting it; /proc has it since Linux 4.7."""
+    """Return the caller's umask. Raise MaskedRights if it takes the caller's own rights."""
+    mask = _umask()
+    if mask & 0o700:
+        raise MaskedRights(mask)
+    return mask
+
+
+def _umask() -> int:
+    """umask(2) can only read the mask by setting it; /proc has it since Linux 4.7."""
     try:
         with open("/proc/self/status", "rb") as stream:
             for line in stream:

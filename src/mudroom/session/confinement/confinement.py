@@ -129,10 +129,6 @@ class Confinement:
         self.home = home
         self._host: Host | None = None
         self._umask = umask()
-        if self._umask & 0o700:
-            from mudroom.stage.private_directory import without_own_rights
-
-            raise without_own_rights(self._umask)
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self._knows_itself: Resolver | None = None

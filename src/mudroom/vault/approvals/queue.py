@@ -4,7 +4,8 @@ Rules of this file:
 1. No lock of the vault is needed and no process is waited for, so a user command may hold the vault alone meanwhile.
 2. An answer given while no process waited is used only for a question with the same fingerprint, of the same fork and
    agent, and only once.
-3. The queue is bounded (``core/approval_queue.py:QueueRoom``), and its questions expire.
+3. A question is stored without the secrets of its command; its fingerprint is of the whole command.
+4. The queue is bounded (``core/approval_queue.py:QueueRoom``), and its questions expire.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, explain_difference, is_same_question
 from mudroom.core.approval_queue import (
@@ -57,7 +58,10 @@ class Queue:
         vault: bytes,
         clock: Callable[[], Moment] = now,
         new_id: Callable[[], str] = lambda: os.urandom(3).hex(),
+        secrets: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        """``secrets``: returns the values that are not stored, called for each question."""
+        self._secrets = secrets
         self._path, self._clock, self._new_id = vault + b"/approvals", clock, new_id
         self._bells = self._path + b"/bells"
 
@@ -69,7 +73,7 @@ class Queue:
         If the same question is in the queue without a waiter, or has an unused answer given in the last ``validity``
         seconds, the ticket is for that question. Raise MudroomError; then no question was put.
         """
-        moment, question = self._clock(), storable(question)
+        moment, question = self._clock(), storable(question, self._secrets())
         rows = self._rows(moment)
         try:
             for row in reversed(rows):

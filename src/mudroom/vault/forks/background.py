@@ -166,7 +166,10 @@ class Book:
         return place
 
     def write(self, started: BackgroundStart, ended: BackgroundEnd | None) -> None:
-        _save(self.place(started.id) + b"/command", to_json(started, ended))
+        from mudroom.core.text.redaction import redact_argv
+
+        command = redact_argv(started.command)  # shown only: the process that runs it was told the words
+        _save(self.place(started.id) + b"/command", to_json(started._replace(command=command), ended))
 
     def rows(self) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
         """Return the commands, oldest first. A command whose keeper was killed has no end: see ``settle``."""

@@ -31,7 +31,7 @@ import _thread
 import errno
 import os
 from _blake2 import blake2b
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
@@ -77,14 +77,17 @@ class Vault:
         self.reading: FileReader = ANEW
         """Reader of records and the like. A caller that reads them often sets one with a cache."""
         self.new_id = new_id
-        self.secrets: Callable[[], Iterable[str]] = tuple
-        """Return the values that must not be written to the journal. Called when the journal is first used."""
+        self.secrets: Callable[[], Collection[str]] = tuple
+        """Return the values that must not be written to the journal or the approval queue. Called when the journal is
+        first used, when the mask has changed, and for each question."""
         self.later: Later = at_once
         """Closes the journal, and empties the trash after a command that has changed nothing. Another one than
         ``at_once`` says that this process ends next, by _exit(2)."""
         self._journal: Journal | None = None
         self._opening = _thread.allocate_lock()
-        """Guards the opening of the journal."""
+        """Guards the opening of the journal, and ``_told``."""
+        self._told: Mask | None = None
+        """The mask whose values the journal knows."""
         self._whole: Vault | None = None
 
     def masked(self, mask: Mask) -> Vault:
@@ -127,16 +130,18 @@ class Vault:
             if self._journal is None:
                 from mudroom.vault.journal.journal import Journal
 
-                journal = Journal(self.path + b"/journal.db")
-                journal.conceal(self.secrets())
-                self._journal = journal
+                self._journal = Journal(self.path + b"/journal.db")
+                self._told = None
+            if self._told is not self.mask:  # the masked files may be others than before
+                self._told = self.mask
+                self._journal.conceal(self.secrets())
             return self._journal
 
     @property
     def approvals(self) -> Queue:
         from mudroom.vault.approvals.queue import Queue
 
-        return Queue(self.path)
+        return Queue(self.path, secrets=self.secrets)
 
     def close(self) -> None:
         self.turn.close()

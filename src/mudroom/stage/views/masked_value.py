@@ -1,0 +1,46 @@
+"""The values in the masked files of a project, which are not to be written to the journal or the approval queue."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+
+from mudroom.core.text.known_value import values_in
+from mudroom.stage.beneath import open_beneath, open_root
+
+_MOST = 16
+"""Files that are read."""
+_LARGEST = 64 << 10
+"""Bytes of one that are read."""
+
+
+def masked_values(project: bytes, paths: Collection[bytes]) -> set[str]:
+    """Return the values in these files of the project. A file that cannot be read has none: its user cannot read it
+    either."""
+    values: set[str] = set()
+    try:
+        root = open_root(project)
+    except OSError:
+        return values
+    try:
+        for path in sorted(paths)[:_MOST]:
+            values |= values_in(_text(root, path))
+    finally:
+        os.close(root)
+    return values
+
+
+def _text(root: int, path: bytes) -> str:
+    try:
+        opened = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return ""
+        return os.read(opened, _LARGEST).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(opened)

