@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import base64
 import html
-import os
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -31,16 +30,10 @@ from h2.events import (
     TrailersReceived,
 )
 
+from mirror import HOST, REAL, Place, Script, build, read_head
 from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.core.network.placeholder import Credential, parse_credential, with_value
-from mudroom.net.inspection.authority import load_authority
-from seal import Seal, client
-
-HOST = "api.example"
-REAL = "ghp_/wEird+Va=lue." + "R4t5" * 6
-"""With characters that encoders treat differently."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -91,77 +84,16 @@ def is_told(data: bytes | str, *, fragment: int = 14) -> str:
     return ""
 
 
-class Place(NamedTuple):
-    town: Town
-    seal: Seal
-    authority: str
-    credential: Credential
-
-    def door(self, port: int, *others: Credential) -> OpenDoor:
-        rule = HostRule("allow", HOST, (port,), private=True, source="policy.yaml:1")
-        mine = self.credential._replace(port=port)
-        return self.town.door(rule, inspection=Inspection(self.authority, (), (mine, *others), self.seal.roots))
-
-    def serve(self, talk: Callable[[ssl.SSLSocket], object], *alpn: str) -> int:
-        context = self.seal.server(HOST, alpn=alpn)
-
-        def begin(channel: socket.socket) -> None:
-            with context.wrap_socket(channel, server_side=True) as inside:
-                talk(inside)
-
-        return self.town.serve(begin)
-
-    def tunnel(self, door: OpenDoor, port: int, *alpn: str) -> ssl.SSLSocket:
-        where = b"%s:%d" % (HOST.encode(), port)
-        raw = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
-        assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
-        inside = client(self.authority, alpn).wrap_socket(raw, server_hostname=HOST)
-        self.town.closers.append(inside.close)
-        return inside
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("echo")
-    authority = load_authority(os.fsencode(directory / "vault"), b"/home/ada/project")
-    wanted = with_value(parse_credential("TOKEN", f"{HOST}:1"), REAL, bytes(range(32)))
     with Town(directory) as town:
-        town.names({HOST: [["127.0.0.1"]]})
-        yield Place(town, Seal(directory), authority, wanted)
+        yield build(town, directory)
 
 
 @pytest.fixture
 def place(shared: Place) -> Place:
     return shared
-
-
-def read_head(channel: ssl.SSLSocket) -> bytes:
-    head = b""
-    while b"\r\n\r\n" not in head:
-        part = channel.recv(65536)
-        if not part:
-            return b""
-        head += part
-    return head
-
-
-class Script:
-    """A server of HTTP/1.1 that answers the n-th request with the n-th answer: pieces, sent one by one."""
-
-    def __init__(self, *answers: tuple[bytes, ...]) -> None:
-        self.answers, self.heads = answers, []
-        self.heads: list[bytes] = []
-
-    def talk(self, channel: ssl.SSLSocket) -> None:
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for answer in self.answers:
-            head = read_head(channel)
-            if not head:
-                return
-            self.heads.append(head)
-            for piece in answer:
-                channel.sendall(piece)
-        channel.unwrap()
 
 
 def ask(place: Place, door: OpenDoor, port: int, *more: bytes, method: bytes = b"GET") -> bytes:

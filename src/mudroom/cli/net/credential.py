@@ -26,7 +26,9 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
             name, host = args.hosts
             try:
-                rule = parse_credential(name, host, args.header or "authorization", args.source or "env")
+                rule = parse_credential(
+                    name, host, args.header or "authorization", args.source or "env", args.foreign or "refuse"
+                )
             except ValueError as error:
                 raise UsageError(str(error)) from error
             known = (*(other for other in known if other.name != rule.name), rule)
@@ -61,7 +63,9 @@ def _print_rules(known: tuple[CredentialRule, ...], context: Context) -> None:
     for rule in known:
         context.terminal.out(
             f"{rule.name}: in {rule.header} for {rule.host}:{rule.port}, from {rule.origin} {rule.where}; "
-            "inside it is a placeholder"
+            f"inside it is a placeholder; other credentials there: {rule.foreign}"
         )
     if not known:
-        context.terminal.say("no credentials: mudroom net credential NAME HOST [--header H] [--from SOURCE]")
+        context.terminal.say(
+            "no credentials: mudroom net credential NAME HOST [--header H] [--from SOURCE] [--foreign strip]"
+        )

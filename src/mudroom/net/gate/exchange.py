@@ -54,6 +54,8 @@ class Exchange:
         self.sent = 0
         self.received = 0
         self.version = ""
+        self.is_authorized = False
+        """Whether the request carries a credential of the user's."""
         self.request: Fields = ()
         self.response: Fields = ()
         self._method = method
@@ -68,6 +70,10 @@ class Exchange:
     @property
     def reason(self) -> str:
         return self._decision.reason
+
+    def changing_rules(self) -> list[HostRule]:
+        """Return the rules that change this request if it is inspected."""
+        return self.guard.changing_rules(Request(self.host, self.port, self._method, self._path))
 
     @property
     def is_inspected(self) -> bool:

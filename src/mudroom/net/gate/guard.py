@@ -16,10 +16,11 @@ from collections.abc import Coroutine
 
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
-from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, covering, decide
+from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.net.gate.cookie import KnownCookies
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
@@ -62,6 +63,7 @@ class DoorGuard:
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.inspection: Inspection | None = message.inspection
         self.sanitizer = Sanitizer(self.credentials)
+        self.cookies = KnownCookies()
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
@@ -76,6 +78,8 @@ class DoorGuard:
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
         """As ``_decided``."""
+        self._changing: list[HostRule] | None = None
+        """As ``_decided``: see ``changing_rules``."""
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -107,7 +111,11 @@ class DoorGuard:
             if not request.method and self.is_inspected(request.host, request.port):
                 rules = connection_rules(request.host, request.port, rules)
             judge = decide_fork if is_fork_host(request.host) else decide
-            decision = self._decided[request] = judge(request, rules)
+            decision = judge(request, rules)
+            reason = "" if request.method or decision.action == "deny" else uninspected(request, self.inspection)
+            if reason:
+                decision = HostDecision("deny", decision.rule, reason)
+            self._decided[request] = decision
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
@@ -120,6 +128,12 @@ class DoorGuard:
         if not self._ask:
             return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
+
+    def changing_rules(self, request: Request) -> list[HostRule]:
+        """Return the rules that change, or restrict the credentials of, an inspected request that they cover."""
+        if self._changing is None:
+            self._changing = [rule for rule in self.rules if rule.set_headers or rule.remove_headers or rule.foreign]
+        return covering(request, self._changing) if self._changing else []
 
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
@@ -178,6 +192,7 @@ class DoorGuard:
     def _forget_decisions(self) -> None:
         self._decided.clear()
         self._inspected.clear()
+        self._changing = None
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""
