@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived, StreamEnded
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection, parse_never
@@ -77,7 +82,7 @@ class Script:
     """A server of HTTP/1.1 that answers the n-th request with the n-th answer: pieces, sent one by one."""
 
     def __init__(self, *answers: tuple[bytes, ...]) -> None:
-        self.answers, self.heads = answers, []
+        self.answers = answers
         self.heads: list[bytes] = []
 
     def talk(self, channel: ssl.SSLSocket) -> None:
@@ -90,3 +95,41 @@ class Script:
             for piece in answer:
                 channel.sendall(piece)
         channel.unwrap()
+
+
+def mirror(channel: ssl.SSLSocket) -> None:
+    """Say the Authorization back, over HTTP/1.1 and HTTP/2 (as gRPC does, too): in the reason, headers, the body and
+    trailers, verbatim and as base64."""
+    if channel.selected_alpn_protocol() == "h2":
+        _mirror2(channel)
+        return
+    while head := read_head(channel):
+        fields = dict(line.partition(b": ")[::2] for line in head.lower().split(b"\r\n"))
+        at = head.lower().find(b"authorization: ") + 15
+        said = head[at : head.index(b"\r\n", at)] if b"authorization" in fields else b"nobody"
+        body = b'{"you": "%s", "coded": "%s"}' % (said, base64.b64encode(said))
+        channel.sendall(
+            b"HTTP/1.1 200 Hello %s\r\nX-You: %s\r\nContent-Length: %d\r\n\r\n%s" % (said, said, len(body), body)
+        )
+
+
+def _mirror2(channel: ssl.SSLSocket) -> None:
+    h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    h2.initiate_connection()
+    channel.sendall(h2.data_to_send())
+    said: dict[int, tuple[bytes, bool]] = {}
+    while data := channel.recv(65536):
+        for event in h2.receive_data(data):
+            if isinstance(event, RequestReceived):
+                fields = {bytes(name): bytes(value) for name, value in event.headers}
+                is_grpc = fields.get(b"content-type", b"").startswith(b"application/grpc")
+                said[event.stream_id] = fields.get(b"authorization", b"nobody"), is_grpc
+            elif isinstance(event, StreamEnded):
+                number, (words, is_grpc) = event.stream_id, said.pop(event.stream_id)
+                kind = b"application/grpc" if is_grpc else b"text/plain"
+                h2.send_headers(number, [(b":status", b"200"), (b"content-type", kind), (b"x-you", words)])
+                if not is_grpc:
+                    h2.send_data(number, b"%s %s" % (words, base64.b64encode(words)))
+                trailers = [(b"grpc-status", b"16"), (b"grpc-message", b"no " + words), (b"x-you-too", words)]
+                h2.send_headers(number, trailers, end_stream=True)
+        channel.sendall(h2.data_to_send())

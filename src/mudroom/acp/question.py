@@ -17,6 +17,7 @@ from mudroom.acp.message import notification, request
 from mudroom.acp.permission import one_line, text_content
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_be_kept
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
+from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.typing import Any
@@ -163,7 +164,9 @@ class EditorForHosts:
 
     def begin(self, question: FlowQuestion) -> HostWait:
         place = f"{question.host}:{question.port}"
+        note = upload_note(question.host)
         text = f"mudroom: a command in the fork {one_line(question.fork)} wants to reach {one_line(place)}."
+        text += f" {one_line(question.host)}: {note}." if note else ""
         call = {"title": f"Reach {one_line(place)}", "kind": "fetch", "content": [text_content(text)]}
         return HostWait(self._questions, self._questions.put(call, keeps=True, names=_OF_A_HOST))
 

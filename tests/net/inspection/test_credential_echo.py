@@ -61,6 +61,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "base64 at 2": lambda text: base64.b64encode(b"u:" + text.encode() + b"\n").decode(),
     "base64 for URLs": lambda text: base64.urlsafe_b64encode(b"ada:" + text.encode()).decode(),
     "base64, percent-encoded": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
+    "base64 of a Basic pair": lambda text: base64.b64encode(
+        b"Basic " + base64.b64encode(b"u:" + text.encode())
+    ).decode(),
     "hex": lambda text: text.encode().hex(),
     "hex, upper case": lambda text: text.encode().hex().upper(),
     "JSON escapes": lambda text: "".join(f"\\u{ord(one):04x}" for one in text),
@@ -316,7 +319,7 @@ class Echo2:
     """A server of HTTP/2 that says one text in its headers, early hints, data and trailers."""
 
     def __init__(self, *texts: bytes, encoding: Headers | None = None) -> None:
-        self.texts, self.requests, self.encoding = texts, [], encoding or []
+        self.texts, self.encoding = texts, encoding or []
         self.requests: list[dict[bytes, bytes]] = []
 
     def talk(self, channel: ssl.SSLSocket) -> None:

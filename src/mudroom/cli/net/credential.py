@@ -27,7 +27,7 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
             name, host = args.hosts
             try:
                 rule = parse_credential(
-                    name, host, args.header or "authorization", args.source or "env", args.foreign or "refuse"
+                    name, host, args.header or "authorization", args.source or "env", foreign=args.foreign or "refuse"
                 )
             except ValueError as error:
                 raise UsageError(str(error)) from error

@@ -17,6 +17,7 @@ from mudroom.core.network.host_reason import look_at_host
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
 from mudroom.core.network.preset import PRESETS
+from mudroom.core.network.upload_host import upload_note, uploads_of
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -288,6 +289,7 @@ def _presets(_args: argparse.Namespace, context: Context) -> int:
                 "about": preset.about,
                 "hosts": preset.hosts,
                 "takes": preset.takes,
+                "uploads": {host: note for host in preset.hosts if (note := uploads_of(host.partition(":")[0]))},
                 "on": f"preset {name}" in active,
             }
             for name, preset in PRESETS.items()
@@ -298,6 +300,10 @@ def _presets(_args: argparse.Namespace, context: Context) -> int:
         mark = "on " if f"preset {name}" in active else "   "
         takes = "; takes what is sent, too" if preset.takes else ""
         context.terminal.out(f"{mark}{name:<12} {preset.about}{takes}: {', '.join(preset.hosts)}")
+        for host in preset.hosts:
+            note = upload_note(host.partition(":")[0])
+            if note:
+                context.terminal.out(f"{'':<15} {host}: {note}")
     context.terminal.say("network: {presets: [npm, pypi]} in .mudroom/policy.yaml turns them on")
     return 0
 

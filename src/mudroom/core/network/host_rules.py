@@ -48,7 +48,7 @@ class HostRule(NamedTuple):
     """Names of headers that are removed from inspected requests."""
     only: bool = False
     """Requests to its hosts that no rule with ``only`` allows are denied, whatever other rules allow."""
-    foreign: str = ""
+    foreign: Literal["", "refuse", "strip"] = ""
     """``refuse`` or ``strip`` credentials in inspected requests that are not the user's (``foreign_credential.py``);
     empty: that is left to the credentials of the host."""
 

@@ -76,7 +76,7 @@ class Credential(NamedTuple):
 
 
 def parse_credential(
-    name: str, host: str, header: str = "authorization", source: str = "env", foreign: Foreign = "refuse"
+    name: str, host: str, header: str = "authorization", source: str = "env", *, foreign: Foreign = "refuse"
 ) -> CredentialRule:
     """Return the rule of a credential. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
     ``env:OTHER``, ``file:PATH``, ``keyring:SERVICE/USER``. Raise ValueError with a printable reason."""

@@ -3,7 +3,7 @@ at the ports that they have unless configured otherwise.
 
 Rules of this file: data only. A preset has no effect unless the policy names it (``network.presets``). Presets are for
 reading; where a host also accepts uploads (a forge with a token, a registry with an account), ``takes`` says so, since
-a command could then send away data that it can read.
+a command could then send away data that it can read. ``upload_host.py`` says which hosts of it do, and of what.
 """
 
 from __future__ import annotations
@@ -57,17 +57,19 @@ PRESETS: dict[str, Preset] = {
     ),
     "gitlab": Preset("git, archives, API", ("gitlab.com:22,80,443",), True),
     "go": Preset("go", ("proxy.golang.org", "sum.golang.org")),
-    "gradle": Preset("wrapper and plugins", ("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org")),
-    "hackage": Preset("cabal", ("hackage.haskell.org",)),
-    "hex": Preset("Elixir, Erlang", ("hex.pm", "repo.hex.pm", "builds.hex.pm")),
+    "gradle": Preset(
+        "wrapper and plugins", ("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org"), True
+    ),
+    "hackage": Preset("cabal", ("hackage.haskell.org",), True),
+    "hex": Preset("Elixir, Erlang", ("hex.pm", "repo.hex.pm", "builds.hex.pm"), True),
     "huggingface": Preset("models and data sets", ("huggingface.co", "**.hf.co", "*.huggingface.co"), True),
-    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io")),
+    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io"), True),
     "litellm": Preset("LiteLLM on this machine", ("localhost:4000",), True),
     "lmstudio": Preset("LM Studio on this machine", ("localhost:1234",)),
     "maven": Preset("Maven Central", ("repo.maven.apache.org", "repo1.maven.org")),
     "node": Preset("Node itself, and headers for native modules", ("nodejs.org",)),
     "npm": Preset("npm, pnpm", ("registry.npmjs.org",), True),
-    "nuget": Preset(".NET", ("api.nuget.org", "www.nuget.org")),
+    "nuget": Preset(".NET", ("api.nuget.org", "www.nuget.org"), True),
     "ollama": Preset("Ollama on this machine, which also sends models to registries", ("localhost:11434",), True),
     "packagist": Preset("composer", ("repo.packagist.org", "packagist.org")),
     "pypi": Preset("pip, uv, poetry", ("pypi.org", "files.pythonhosted.org")),
@@ -77,7 +79,7 @@ PRESETS: dict[str, Preset] = {
     "terraform": Preset("providers and modules", ("registry.terraform.io", "releases.hashicorp.com")),
     "ubuntu": Preset("apt", ("**.archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com")),
     "vllm": Preset("vLLM on this machine", ("localhost:8000",)),
-    "yarn": Preset("yarn", ("registry.yarnpkg.com", "repo.yarnpkg.com")),
+    "yarn": Preset("yarn", ("registry.yarnpkg.com", "repo.yarnpkg.com"), True),
 }
 
 

@@ -5,13 +5,14 @@ Rules of this file:
 1. Pure. A value is found verbatim and in the spellings that servers use when they say something back: in another case;
 percent-encoded, also in part, several times, and as a form; as escapes of JSON and JavaScript; as character references
 of HTML; in hexadecimal digits; in UTF-16; in base64, at each of the three alignments and in the alphabet for URLs, so
-also as part of a Basic pair; and in text that is escaped on top of that. Line ends within it do not matter.
+also as part of a Basic pair, and in base64 of that; and in text that is escaped on top of that. Line ends within it do
+not matter.
 2. An occurrence is replaced by text of the same length, so that framing, lengths and offsets stay valid.
 3. A stream is never held back, because a server may wait for an answer to what it has said. The beginning of a value at
 the end of a piece is therefore replaced as soon as it is long enough to be told from other text. A shorter one has been
 passed on when the rest arrives, and only the rest is replaced: at most ``_BEGINNING`` - 1 characters of the value get
 through, if the server splits it there.
-4. Not found: compressed, encrypted or reversed text, base32, base64 of base64, a value in pieces with other text
+4. Not found: compressed, encrypted or reversed text, base32, base64 three times over, a value in pieces with other text
 between, and what several responses say in turn. A server that wants to give a credential away can always do so.
 """
 
@@ -215,12 +216,17 @@ def _needles(value: str) -> Iterator[_Needle]:
                 yield needle
         yield _needle(binascii.b2a_hex(piece), 2)
         yield _needle(b"\0".join(piece[at : at + 1] for at in range(len(piece))), 2)
-        for before in range(3):
-            coded = binascii.b2a_base64(bytes(before) + piece, newline=False)
-            whole = slice(
-                (before * 8 + 5) // 6, (before + len(piece)) * 8 // 6
-            )  # digits that depend on the piece alone
-            yield _needle(coded[whole], 4 / 3)
+        for coded in _in_base64(piece):
+            yield _needle(coded, 4 / 3)
+            for twice in _in_base64(coded):  # a Basic pair is base64, and a message that quotes one may be
+                yield _needle(twice, 16 / 9)
+
+
+def _in_base64(piece: bytes) -> Iterator[bytes]:
+    """Yield the digits that depend on these bytes alone, at each alignment."""
+    for before in range(3):
+        coded = binascii.b2a_base64(bytes(before) + piece, newline=False)
+        yield coded[(before * 8 + 5) // 6 : (before + len(piece)) * 8 // 6]
 
 
 def _needle(text: bytes, spelled: float) -> _Needle:

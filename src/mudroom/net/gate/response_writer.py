@@ -62,9 +62,9 @@ class ResponseWriter:
         reason = self._sanitizer.whole(reason) if self._sanitizer else reason
         await self._send(h11.Response(status_code=status, headers=self._clean(fields), reason=reason))
 
-    async def data(self, piece: bytes | bytearray | memoryview) -> None:
+    async def data(self, piece: bytes) -> None:
         if self._body is not None:
-            piece = self._body.see(bytes(piece))
+            piece = self._body.see(bytes(piece))  # h11 gives a bytearray
         await self._send(h11.Data(data=piece))
 
     async def end(self) -> None:
