@@ -164,7 +164,7 @@ def test_a_sanitizer_shows_no_value_and_without_credentials_it_searches_nothing(
     one = credential("ghp_" + "R4t5" * 9)
     assert one.value not in repr(Sanitizer([one]))
     nothing = Sanitizer([])
-    assert not nothing
+    assert not nothing.searches
     assert nothing.fields([(b"a", b"b")]) == [(b"a", b"b")]
     assert nothing.stream().see(b"abc") == b"abc"
 

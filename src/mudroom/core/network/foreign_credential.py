@@ -32,7 +32,6 @@ HEADERS: dict[bytes, str] = {
     b"x-forwarded-authorization": "several",
     b"x-api-key": "Anthropic, AWS API Gateway, Postman",
     b"api-key": "Azure OpenAI, New Relic, Qdrant, Brevo",
-    b"api_key": "several",
     b"apikey": "Supabase, Kong",
     b"x-apikey": "VirusTotal",
     b"x-goog-api-key": "Google",
@@ -127,7 +126,7 @@ QUERY: dict[bytes, str] = {
 """Query parameters that hold a credential, in lower case, decoded."""
 
 _SECRET_NAME = regex(
-    rb"(?:^|[-_])(?:authorization|authentication|access-?key|api-?key|apikey|auth-?key|token|tokens|secret|secrets|passw(?:or)?d"
+    rb"(?:^|[-_])(?:authorization|authentication|access-?key|api-?key|auth-?key|token|tokens|secret|secrets|passw(?:or)?d"
     rb"|passphrase|credential|credentials|jwt|bearer)$"
 )
 """Names of headers that end like that are secret, unless they are in ``_HARMLESS``."""
@@ -171,7 +170,7 @@ def find_foreign(
     path = _find_in_query(path, where)
     kept = []
     for name, value in fields:
-        lower = name.lower()
+        lower = name.lower().replace(b"_", b"-")  # some servers make no difference (RFC 3875 4.1.18)
         if lower == b"cookie":
             value = _find_in_cookies(value, own, known, where)
             if not value:
@@ -190,7 +189,7 @@ def find_foreign(
 def _foreign_header(name: bytes, value: bytes, own: Sequence[Credential]) -> str:
     """Return what is foreign in a header, or an empty string."""
     is_secret = name in HEADERS or (_SECRET_NAME.search(name) is not None and name not in _HARMLESS)
-    mine = [one for one in own if one.header.encode() == name and holds_placeholder(value, one)]
+    mine = [one for one in own if one.header.encode().replace(b"_", b"-") == name and holds_placeholder(value, one)]
     for one in mine:
         if not is_secret or _is_alone(value, one):
             return ""

@@ -71,7 +71,7 @@ class _Needle(NamedTuple):
     """Bytes of its beginning that are recognised at the end of a piece."""
 
 
-class Span(NamedTuple):
+class Occurrence(NamedTuple):
     start: int
     end: int
     credential: Credential
@@ -83,16 +83,14 @@ class Sanitizer:
     def __init__(self, credentials: Sequence[Credential]) -> None:
         self._credentials = tuple(credentials)
         self._needles = [(needle, credential) for credential in credentials for needle in _needles(credential.value)]
+        self.searches = bool(self._needles)
+        """Whether there is anything to search for."""
         longest = max((min(len(credential.value), _PIECE) for credential in credentials), default=0)
         self.reach = longest * _SPELLED
         """Bytes before a piece in which an occurrence that ends in it can begin."""
 
     def __repr__(self) -> str:
         return f"Sanitizer({self._credentials})"
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to search for."""
-        return bool(self._needles)
 
     def fields(self, fields: Sequence[Field]) -> list[Field]:
         """Return headers or trailers without the values, in names and values."""
@@ -145,9 +143,9 @@ class Sanitizer:
             for needle, _credential in self._needles
         )
 
-    def spans(self, data: bytes, *, is_whole: bool) -> list[Span]:
+    def spans(self, data: bytes, *, is_whole: bool) -> list[Occurrence]:
         """Return where the values are, in order and not overlapping."""
-        found: list[Span] = []
+        found: list[Occurrence] = []
         for strips in (False, True)[: 1 if is_whole else 2]:
             characters = [(byte, at, at + 1) for at, byte in enumerate(data)]
             for _ in range(_LEVELS + 1):
@@ -160,19 +158,19 @@ class Sanitizer:
                 characters = plainer
         return _merged(found)
 
-    def _spans(self, characters: list[tuple[int, int, int]], length: int, is_whole: bool) -> Iterator[Span]:
+    def _spans(self, characters: list[tuple[int, int, int]], length: int, is_whole: bool) -> Iterator[Occurrence]:
         places = [(start, end) for byte, start, end in characters if byte not in _BREAKS]
         folded = _bytes(characters).translate(_FOLD, _BREAKS)
         for needle, credential in self._needles:
             at = folded.find(needle.text)
             while at >= 0:
-                yield Span(places[at][0], places[at + len(needle.text) - 1][1], credential)
+                yield Occurrence(places[at][0], places[at + len(needle.text) - 1][1], credential)
                 at = folded.find(needle.text, at + 1)
             at = -1 if is_whole else _unfinished(folded, needle)
             if at >= 0:
-                yield Span(places[at][0], length, credential)
+                yield Occurrence(places[at][0], length, credential)
 
-    def _masked(self, data: bytes, spans: Sequence[Span], start: int = 0) -> bytes:
+    def _masked(self, data: bytes, spans: Sequence[Occurrence], start: int = 0) -> bytes:
         """Return the data from ``start`` on with its spans replaced."""
         parts, at = [], start
         for span in spans:
@@ -201,7 +199,7 @@ class StreamSanitizer:
     def see(self, piece: bytes) -> bytes:
         """Return the piece without values, also of those that began in earlier pieces."""
         clean = self._sanitizer.pass_on(self._before, piece)
-        self._before = (self._before + piece)[-self._sanitizer.reach :] if self._sanitizer else b""
+        self._before = (self._before + piece)[-self._sanitizer.reach :] if self._sanitizer.searches else b""
         return clean
 
 
@@ -317,8 +315,8 @@ def _unescaped(characters: list[tuple[int, int, int]]) -> list[tuple[int, int, i
     return plainer + characters[at:]
 
 
-def _merged(spans: list[Span]) -> list[Span]:
-    merged: list[Span] = []
+def _merged(spans: list[Occurrence]) -> list[Occurrence]:
+    merged: list[Occurrence] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:
             merged[-1] = merged[-1]._replace(end=max(span.end, merged[-1].end))

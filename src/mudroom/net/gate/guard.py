@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
-from mudroom.core.network.host_rules import HostDecision, HostRule, Request, covering, decide
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
@@ -78,8 +78,7 @@ class DoorGuard:
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
         """As ``_decided``."""
-        self._changing: list[HostRule] | None = None
-        """As ``_decided``: see ``changing_rules``."""
+        self.may_change = _changing(message.rules)
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -128,12 +127,6 @@ class DoorGuard:
         if not self._ask:
             return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
-
-    def changing_rules(self, request: Request) -> list[HostRule]:
-        """Return the rules that change, or restrict the credentials of, an inspected request that they cover."""
-        if self._changing is None:
-            self._changing = [rule for rule in self.rules if rule.set_headers or rule.remove_headers or rule.foreign]
-        return covering(request, self._changing) if self._changing else []
 
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
@@ -192,7 +185,7 @@ class DoorGuard:
     def _forget_decisions(self) -> None:
         self._decided.clear()
         self._inspected.clear()
-        self._changing = None
+        self.may_change = _changing(self.rules)
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""
@@ -233,14 +226,13 @@ class DoorGuard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        self._send(wire.BeganMessage(number, self._clean(flow)))
+        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
+        self._send(wire.BeganMessage(number, flow))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        self._send(wire.EndedMessage(number, self._clean(flow)))
-
-    def _clean(self, flow: Flow) -> Flow:
-        return self.sanitizer.flow(flow) if self.sanitizer else flow
+        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
+        self._send(wire.EndedMessage(number, flow))
 
     def dropped(self, number: int) -> None:
         self._send(wire.DroppedMessage(number))
@@ -324,3 +316,8 @@ class DoorGuard:
         self._send(wire.ClosedMessage())
         while self._unsent:
             await asyncio.sleep(0.001)
+
+
+def _changing(rules: list[HostRule]) -> list[HostRule]:
+    """Return the rules that change an inspected request, or restrict its credentials."""
+    return [rule for rule in rules if rule.set_headers or rule.remove_headers or rule.foreign]

@@ -60,7 +60,7 @@ class Rewrite:
 
     def must_search(self, exchange: Exchange) -> bool:
         """Return whether a response that cannot be searched is refused: a credential is for the host."""
-        return bool(self._own(exchange))
+        return bool(self.credentials) and bool(self._own(exchange))
 
     def _own(self, exchange: Exchange) -> list[Credential]:
         return [credential for credential in self.credentials if credential.host == exchange.host]
