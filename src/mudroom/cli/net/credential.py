@@ -14,12 +14,17 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.network.placeholder import Foreign
+
 
 def manage_credentials(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         known = session.machine.credentials()
         if args.remove:
             known = _without(known, args.remove)
+            session.machine.keep_credentials(known)
+        elif len(args.hosts) == 1 and args.foreign and not (args.header or args.source):
+            known = _with_foreign(known, args.hosts[0], args.foreign)
             session.machine.keep_credentials(known)
         elif args.hosts:
             if len(args.hosts) != 2:
@@ -46,6 +51,12 @@ def _warn_if_missing(rule: CredentialRule, context: Context) -> None:
     missing = missing_credential(rule, context.environ, places(context.environ).home)
     if missing:
         context.terminal.note(f"no command runs as long as this is so: {missing}")
+
+
+def _with_foreign(known: tuple[CredentialRule, ...], name: str, foreign: Foreign) -> tuple[CredentialRule, ...]:
+    if all(rule.name != name for rule in known):
+        raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
+    return tuple(rule._replace(foreign=foreign) if rule.name == name else rule for rule in known)
 
 
 def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRule, ...]:

@@ -285,7 +285,7 @@ def describe_foreign(foreign: ForeignCredentials, host: str, own: Sequence[Crede
     name = own[0].name
     return (
         f"{text}; at {host} only {' and '.join(one.name for one in own)} goes through"
-        f" (mudroom net credential {name} {host} --foreign strip sends it without the other; see docs/POLICY.md)"
+        f"; to send it without the other: mudroom net credential {name} --foreign strip"
     )
 
 

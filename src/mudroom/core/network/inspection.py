@@ -78,7 +78,7 @@ def uninspected(request: Request, inspection: Inspection | None) -> str:
         if credential.host == request.host and credential.foreign != "allow":
             return (
                 f"the credential {credential.name} is for it, so it has to be inspected, and never_inspect excludes it"
-                f" (mudroom net credential {credential.name} {credential.host} --foreign allow opens it as a tunnel)"
+                f"; to open it as a tunnel: mudroom net credential {credential.name} --foreign allow"
             )
     return ""
 
