@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.placeholder import Credential, parse_credential, with_value
 from mudroom.core.network.sanitizer import _ESCAPE, Sanitizer, _needles, _plain
+from tiers import examples
 
 MASK = set(b"mudro")
 
@@ -83,7 +84,7 @@ def spell(value: str, seed: int) -> tuple[bytes, int]:
 VALUES = st.text("abcXYZ019-_./+=:%&\\\"' ~", min_size=8, max_size=60).map(lambda text: "k3" + text.strip() + "9Q")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(
     VALUES.filter(lambda value: len(value) >= 8), st.integers(0, 1 << 30), st.binary(max_size=40), st.integers(1, 30)
 )

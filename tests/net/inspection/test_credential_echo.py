@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import html
+import random
 import socket
 import ssl
 import struct
@@ -14,6 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from tiers import SEED
 from town import OpenDoor, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
@@ -75,6 +77,16 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
+def cut(text: bytes, name: str) -> list[bytes]:
+    """Return the text in pieces of 1 to 12 bytes, drawn by the seed of the day."""
+    source, pieces, at = random.Random(f"{SEED} {name}"), [], 0
+    while at < len(text):
+        length = source.randint(1, 12)
+        pieces.append(text[at : at + length])
+        at += length
+    return pieces
+
+
 def is_told(data: bytes | str, *, fragment: int = 14) -> str:
     """Return the spelling in which the value, or ``fragment`` characters of it in a row, are in the data."""
     text = data.decode("latin-1") if isinstance(data, bytes) else data
@@ -125,7 +137,7 @@ def test_it_is_nowhere_in_a_response_in_no_spelling(place: Place) -> None:
     for name, spell in SPELLINGS.items():
         said = spell(REAL).encode()
         token = said if not set(said) & set(b"/=;&\\+%#{}") else b"x"
-        chunks = [said[at : at + 7] for at in range(0, len(said), 7)]
+        chunks = cut(said, name)
         answer = (
             b"HTTP/1.1 103 Early %s\r\nLink: <%s>\r\n\r\n" % (said, said)
             + b"HTTP/1.1 200 All %s well\r\nX-You-Are: %s\r\nX-%s: y\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -286,10 +298,10 @@ def test_it_is_in_no_message_of_a_websocket(place: Place) -> None:
         said = spell(REAL).encode()
         frames = [
             frame(1, b"whole " + said),
-            frame(1, b"in parts " + said[:9], last=False),
+            frame(1, b"in parts ", last=False),
+            *(frame(0, piece, last=False) for piece in cut(said, name)),
             frame(9, said[:100]),
-            frame(0, said[9:20], last=False),
-            frame(0, said[20:] + b" done"),
+            frame(0, b" done"),
             frame(2, b"\0\1" + said),
             frame(8, b"\x03\xe8" + said[:100]),
         ]
@@ -338,8 +350,8 @@ class Echo2:
                     h2.send_headers(
                         number, [(b":status", b"200"), (b"x-you", text), (b"x-" + name, b"y"), *self.encoding]
                     )
-                    for at in range(0, len(text), 5):
-                        h2.send_data(number, text[at : at + 5])
+                    for piece in cut(text, "HTTP/2"):
+                        h2.send_data(number, piece)
                     trailers = [(b"grpc-status", b"16"), (b"grpc-message", b"bad " + text), (b"t-" + name, text)]
                     h2.send_headers(number, trailers, end_stream=True)
             channel.sendall(h2.data_to_send())
