@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import ssl
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mirror import mirror
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.placeholder import parse_credential
 from mudroom.core.result import Result
@@ -47,18 +49,26 @@ class House:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(seal.pem("api.example"))
         self.web = Web(b"hello")
+        mirrors = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        mirrors.load_cert_chain(seal.pem("api.example"))
+        mirrors.set_alpn_protocols(["h2", "http/1.1"])
 
         def talk(client: Any) -> None:
             with context.wrap_socket(client, server_side=True) as inside:
                 self.web(inside)
 
-        self.port = town.serve(talk)
+        def say_back(client: Any) -> None:
+            with mirrors.wrap_socket(client, server_side=True) as inside:
+                mirror(inside)
+
+        self.port, self.mirror = town.serve(talk), town.serve(say_back)
         town.names({"api.example": [["127.0.0.1"]]})
 
     def session(self, *, view: Any = "overlay", inspect: bool = True, level: int | None = None) -> Session:
         for name in ("project", "home"):
             (self._root / name).mkdir(exist_ok=True)
-        rule = HostRule("allow", "api.example", (self.port,), private=True, inspect=inspect, source="the test")
+        ports = (self.port, self.mirror)
+        rule = HostRule("allow", "api.example", ports, private=True, inspect=inspect, source="the test")
         return Session.open(
             os.fsencode(self._root / "project"),
             state=os.fsencode(self._root / "state"),
@@ -123,6 +133,61 @@ def test_a_token_is_put_in_where_it_belongs_and_nowhere_else(house: House) -> No
     # the session is closed: its launcher removes no work directory any more
     files = [path for path in Path(os.fsdecode(session.vault.path)).rglob("*") if path.is_file()]
     assert files and not any(SECRET.encode() in path.read_bytes() for path in files)
+
+
+CLIENTS = """
+import os, subprocess, sys
+where, token = sys.argv[1], os.environ["TOKEN"]
+def tell(name, *said): print(name, *said, flush=True)
+for flag in ("--http1.1", "--http2"):
+    tell("curl", subprocess.run(["curl", "-sS", "-i", flag, "-H", "Authorization: Bearer " + token, "https://" + where],
+                                capture_output=True, text=True))
+try:
+    import requests
+    answer = requests.get("https://" + where, headers={"Authorization": "Bearer " + token}, timeout=20)
+    tell("requests", answer.status_code, answer.reason, answer.headers, answer.text)
+    answer = requests.get("https://" + where, auth=("ada", token), timeout=20)
+    tell("basic", answer.status_code, answer.reason, answer.headers, answer.text)
+    answer = requests.post("https://" + where, headers={"x-api-key": "of-a-stranger"}, data="loot", timeout=20)
+    tell("foreign", answer.status_code, answer.text)
+except ImportError: tell("no requests")
+try:
+    import httpx2
+    with httpx2.Client(http2=True, timeout=20) as client:
+        answer = client.get("https://" + where, headers={"Authorization": "Bearer " + token})
+        tell("httpx", answer.status_code, answer.http_version, answer.headers, answer.text)
+except ImportError: tell("no httpx")
+try:
+    import grpc
+    with grpc.secure_channel(where, grpc.ssl_channel_credentials()) as channel:
+        try: channel.unary_unary("/t.T/Get")(b"", timeout=20, metadata=(("authorization", "Bearer " + token),))
+        except grpc.RpcError as error:
+            tell("grpc", error.code(), error.details(), error.trailing_metadata(), error.initial_metadata())
+except ImportError: tell("no grpc")
+"""
+
+
+@pytest.mark.slow
+def test_no_client_gets_a_token_back(house: House) -> None:
+    """curl, requests, httpx and gRPC in a sandbox, at a server that says their token back."""
+    with house.session() as session:
+        session.machine.keep_credentials((parse_credential("TOKEN", f"api.example:{house.mirror}"),))
+        paths = [path for path in sys.path if path]
+        program = f"import sys; sys.path[:0] = {paths!r}\n{CLIENTS}"
+        command = [sys.executable, "-c", program, f"api.example:{house.mirror}"]
+        result = session.run([word.encode() for word in command])
+        journal = "".join(event.data for event in session.vault.journal.events())
+    said = result.stdout.decode()
+    coded = base64.b64encode(b"Bearer " + SECRET.encode()).decode()
+    twice = base64.b64encode(b"Basic " + base64.b64encode(b"ada:" + SECRET.encode())).decode()
+    words = (SECRET, SECRET.lower(), SECRET[8:], coded[20:40], twice[40:60])
+    assert not any(word in said + journal for word in words), said
+    told = {line.partition(" ")[0] for line in said.splitlines()}
+    assert told >= {"curl"} and not {"Traceback"} & told, said + result.stderr.decode()
+    marks = {"requests": "200 Hello", "httpx": "200 HTTP/2", "grpc": "UNAUTHENTICATED", "foreign": "403"}
+    for name, mark in marks.items():
+        lines = [line for line in said.splitlines() if line.startswith(name)]
+        assert f"no {'requests' if name == 'foreign' else name}" in said or mark in lines[0], (name, said)
 
 
 def test_a_credential_that_is_not_there_stops_the_command(house: House) -> None:

@@ -693,6 +693,8 @@ network:
       private: true
       set: {X-From: ci}
       remove: [Cookie]
+      only: true
+      foreign: strip
   never_inspect: ["*.bank.example"]
 """
     settings = parse_settings(text.encode(), "policy.yaml")
@@ -709,6 +711,8 @@ network:
         "source": "policy.yaml:5",
         "set_headers": (("x-from", "ci"),),
         "remove_headers": ("cookie",),
+        "only": True,
+        "foreign": "strip",
     }
     assert [rule.pattern for rule in settings.never_inspect] == ["*.bank.example"]
 

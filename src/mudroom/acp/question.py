@@ -19,6 +19,7 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, can_b
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offer_for
+from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.typing import Any
@@ -171,7 +172,9 @@ class EditorForHosts:
 
     def begin(self, question: FlowQuestion) -> HostWait:
         place = f"{question.host}:{question.port}"
+        note = upload_note(question.host)
         text = f"mudroom: a command in the fork {one_line(question.fork)} wants to reach {one_line(place)}."
+        text += f" {one_line(question.host)}: {note}." if note else ""
         call = {"title": f"Reach {one_line(place)}", "kind": "fetch", "content": [text_content(text)]}
         offer = offer_for(question.host, question.port)
         preset = f"Always allow the preset {offer.about}" if offer is not None else ""

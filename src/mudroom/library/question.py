@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.upload_host import upload_note
 from mudroom.errors import UsageError
 from mudroom.library.value import Question
 from mudroom.project_session import QueueForHosts, remember_command
@@ -87,7 +88,9 @@ def _of_command(question: CommandQuestion) -> Question:
 
 def _host_answer(ask: Callable[[Question], bool], session: Session, question: FlowQuestion, over: int) -> FlowAnswer:
     agent = session.actor.agent or ""
-    asked = Question("host", question.fork, agent, (), "", question.host, question.port, "no rule names this host")
+    note = upload_note(question.host)
+    reason = f"no rule names this host; {note}" if note else "no rule names this host"
+    asked = Question("host", question.fork, agent, (), "", question.host, question.port, reason)
     try:
         allowed = _asked(ask, asked, lambda: is_readable(over))
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not open a host

@@ -38,6 +38,11 @@ _INSPECT = {
                 "private": _FLAG,
                 "set": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
                 "remove": _TEXTS,
+                "only": _FLAG | {"description": "other requests to the host are denied, whatever other rules allow"},
+                "foreign": {
+                    "enum": ["refuse", "strip"],
+                    "description": "requests with a credential that mudroom net credential has not put in",
+                },
             },
         },
     ]

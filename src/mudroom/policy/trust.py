@@ -299,6 +299,8 @@ def _host(rule: Any) -> str:
     ]
     words += [f"set {name}: {value!r}" for name, value in rule.set_headers]
     words += [f"remove {name}" for name in rule.remove_headers]
+    words += ["only these requests"] if rule.only else []
+    words += [f"{rule.foreign} foreign credentials"] if rule.foreign else []
     return ", ".join(words)
 
 

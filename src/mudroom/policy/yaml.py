@@ -135,7 +135,7 @@ def host_rules(node: Node, where: str, name: str, action: Action, *, private: bo
     return rules
 
 
-_INSPECT = ("host", "action", "methods", "paths", "private", "set", "remove")
+_INSPECT = ("host", "action", "methods", "paths", "private", "set", "remove", "only", "foreign")
 
 
 def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
@@ -179,6 +179,10 @@ def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
         action = values.get("action", "allow")
         if action not in ("allow", "ask", "deny"):
             raise ValueError(f"action is {action!r}: allow, ask or deny")
+        if values.get("foreign", "refuse") not in ("refuse", "strip"):
+            raise ValueError(f"foreign is {values['foreign']!r}: refuse or strip")
+        if values.get("only") is True and action == "deny":
+            raise ValueError("only is for a rule that allows or asks")
         short = at.rpartition("/")[2]
         return parse_rule(values["host"], action, short, private=values.get("private") is True)._replace(
             inspect=True,
@@ -186,6 +190,8 @@ def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
             paths=_paths(values),
             set_headers=tuple(parse_header(header, str(value)) for header, value in values.get("set", {}).items()),
             remove_headers=tuple(parse_header(header)[0] for header in _words(values, "remove")),
+            only=values.get("only") is True,
+            foreign=values.get("foreign", ""),
         )
     except ValueError as error:
         raise UsageError(f"{at}: {key}: {error}") from error

@@ -447,6 +447,30 @@ def test_a_credential_that_cannot_be_read_is_said_when_it_is_set(cli: Cli, sourc
     assert cli("run", "--", "true").returncode == 0
 
 
+def test_how_foreign_credentials_are_treated_is_set_without_the_rest(cli: Cli) -> None:
+    """The command of the hint that a refused request gets."""
+    cli("net", "credential", "TOK", "api.example:8443", "--header", "x-api-key", "--from", "env:HOME")
+    before = cli.json("net", "credential")["credentials"]
+    assert before[0]["foreign"] == "refuse"
+    assert cli("net", "credential", "TOK", "--foreign", "strip").returncode == 0
+    assert cli.json("net", "credential")["credentials"] == [before[0] | {"foreign": "strip"}]
+    for words in (("NONE", "--foreign", "strip"), ("TOK",), ("TOK", "--foreign", "strip", "--header", "x")):
+        assert cli("net", "credential", *words).returncode == 125, words
+
+
+def test_presets_and_rules_say_what_hosts_take(cli: Cli) -> None:
+    said = cli("net", "presets").stdout
+    assert "registry.npmjs.org: it takes packages of any account" in said
+    npm = next(row for row in cli.json("net", "presets")["presets"] if row["name"] == "npm")
+    assert npm["uploads"] == {"registry.npmjs.org": "packages of any account"}
+    (cli.place.project / ".mudroom").mkdir()
+    (cli.place.project / ".mudroom/policy.yaml").write_text(
+        "network:\n  inspect:\n    - {host: registry.npmjs.org, only: true, methods: [GET], foreign: refuse}\n"
+    )
+    cli("policy", "trust", "--yes")
+    assert "only GET  all else denied  foreign credentials: refuse" in cli("net", "ls").stdout
+
+
 ASK = """import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as client: print(client.recv(9).decode())
 """

@@ -72,6 +72,14 @@ def test_the_answers(place: Place, key: str, host: str, told: str, kept: str) ->
         assert " # asked 20" in answers(place)
 
 
+def test_the_question_says_which_uploads_a_known_host_takes(place: Place) -> None:
+    screen = run(place, "registry.npmjs.org:443")
+    screen.expect(r"registry\.npmjs\.org: it takes packages of any account.*Allow registry\.npmjs\.org\?")
+    screen.type("n\n")
+    screen.expect("told: HTTP/1.1 403")
+    assert screen.exit_code() == 0
+
+
 def test_what_was_typed_before_the_question_is_no_answer(place: Place) -> None:
     (place.project / "early.sh").write_text(f"read line; {sys.executable} ask.py {NOBODY}:443")
     (place.project / "ask.py").write_text(ASK)

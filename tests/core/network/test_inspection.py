@@ -13,6 +13,7 @@ from mudroom.core.network.inspection import (
     is_inspected,
     parse_header,
     parse_never,
+    uninspected,
     wants_inspection,
 )
 from mudroom.core.network.placeholder import parse_credential, with_value
@@ -32,11 +33,26 @@ def test_a_rule_that_inspects_makes_a_host_inspected_unless_it_is_excluded() -> 
 
 
 def test_a_credential_makes_its_host_inspected() -> None:
-    credential = with_value(parse_credential("TOKEN", API), "secret", bytes(32))
+    credential = with_value(parse_credential("TOKEN", API), "secret-one", bytes(32))
     inspection = Inspection("", credentials=(credential,))
     assert is_inspected(API, 443, [], inspection)
+    assert is_inspected(API, 22, [], inspection), "on every port: a command has its own credentials for the others"
+    mild = inspection._replace(credentials=(credential._replace(foreign="allow"),))
+    assert is_inspected(API, 443, [], mild)
+    assert not is_inspected(API, 22, [], mild)
     assert not is_inspected("www.example.com", 443, [], inspection)
-    assert "secret" not in repr(inspection) + str(inspection)
+    assert "secret-one" not in repr(inspection) + str(inspection)
+
+
+def test_the_host_of_a_credential_is_no_tunnel() -> None:
+    credential = with_value(parse_credential("TOKEN", API), "secret-one", bytes(32))
+    inspection = Inspection("", parse_never(["**.example.com"]), (credential,))
+    assert "the credential TOKEN is for it" in uninspected(Request(API, 443), inspection)
+    assert "the credential TOKEN is for it" in uninspected(Request(API, 22), inspection)
+    assert not uninspected(Request("www.example.com", 443), inspection)
+    assert not uninspected(Request(API, 443), inspection._replace(never=()))
+    assert not uninspected(Request(API, 443), inspection._replace(credentials=(credential._replace(foreign="allow"),)))
+    assert not uninspected(Request(API, 443), None)
 
 
 def test_only_rules_that_let_something_through_want_it() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import base64
 import html
-import os
+import random
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 
+from tiers import SEED
 from town import OpenDoor, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
@@ -31,16 +32,10 @@ from h2.events import (
     TrailersReceived,
 )
 
+from mirror import HOST, REAL, Place, Script, build, read_head
 from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.core.network.placeholder import Credential, parse_credential, with_value
-from mudroom.net.inspection.authority import load_authority
-from seal import Seal, client
-
-HOST = "api.example"
-REAL = "ghp_/wEird+Va=lue." + "R4t5" * 6
-"""With characters that encoders treat differently."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -68,6 +63,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "base64 at 2": lambda text: base64.b64encode(b"u:" + text.encode() + b"\n").decode(),
     "base64 for URLs": lambda text: base64.urlsafe_b64encode(b"ada:" + text.encode()).decode(),
     "base64, percent-encoded": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
+    "base64 of a Basic pair": lambda text: base64.b64encode(
+        b"Basic " + base64.b64encode(b"u:" + text.encode())
+    ).decode(),
     "hex": lambda text: text.encode().hex(),
     "hex, upper case": lambda text: text.encode().hex().upper(),
     "JSON escapes": lambda text: "".join(f"\\u{ord(one):04x}" for one in text),
@@ -77,6 +75,16 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "HTML, of a page": lambda text: html.escape(text).replace("+", "&plus;").replace("/", "&sol;"),
     "HTML in JSON": lambda text: entities(text).replace("&", "\\u0026"),
 }
+
+
+def cut(text: bytes, name: str) -> list[bytes]:
+    """Return the text in pieces of 1 to 12 bytes, drawn by the seed of the day."""
+    source, pieces, at = random.Random(f"{SEED} {name}"), [], 0
+    while at < len(text):
+        length = source.randint(1, 12)
+        pieces.append(text[at : at + length])
+        at += length
+    return pieces
 
 
 def is_told(data: bytes | str, *, fragment: int = 14) -> str:
@@ -91,77 +99,16 @@ def is_told(data: bytes | str, *, fragment: int = 14) -> str:
     return ""
 
 
-class Place(NamedTuple):
-    town: Town
-    seal: Seal
-    authority: str
-    credential: Credential
-
-    def door(self, port: int, *others: Credential) -> OpenDoor:
-        rule = HostRule("allow", HOST, (port,), private=True, source="policy.yaml:1")
-        mine = self.credential._replace(port=port)
-        return self.town.door(rule, inspection=Inspection(self.authority, (), (mine, *others), self.seal.roots))
-
-    def serve(self, talk: Callable[[ssl.SSLSocket], object], *alpn: str) -> int:
-        context = self.seal.server(HOST, alpn=alpn)
-
-        def begin(channel: socket.socket) -> None:
-            with context.wrap_socket(channel, server_side=True) as inside:
-                talk(inside)
-
-        return self.town.serve(begin)
-
-    def tunnel(self, door: OpenDoor, port: int, *alpn: str) -> ssl.SSLSocket:
-        where = b"%s:%d" % (HOST.encode(), port)
-        raw = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
-        assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
-        inside = client(self.authority, alpn).wrap_socket(raw, server_hostname=HOST)
-        self.town.closers.append(inside.close)
-        return inside
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("echo")
-    authority = load_authority(os.fsencode(directory / "vault"), b"/home/ada/project")
-    wanted = with_value(parse_credential("TOKEN", f"{HOST}:1"), REAL, bytes(range(32)))
     with Town(directory) as town:
-        town.names({HOST: [["127.0.0.1"]]})
-        yield Place(town, Seal(directory), authority, wanted)
+        yield build(town, directory)
 
 
 @pytest.fixture
 def place(shared: Place) -> Place:
     return shared
-
-
-def read_head(channel: ssl.SSLSocket) -> bytes:
-    head = b""
-    while b"\r\n\r\n" not in head:
-        part = channel.recv(65536)
-        if not part:
-            return b""
-        head += part
-    return head
-
-
-class Script:
-    """A server of HTTP/1.1 that answers the n-th request with the n-th answer: pieces, sent one by one."""
-
-    def __init__(self, *answers: tuple[bytes, ...]) -> None:
-        self.answers, self.heads = answers, []
-        self.heads: list[bytes] = []
-
-    def talk(self, channel: ssl.SSLSocket) -> None:
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for answer in self.answers:
-            head = read_head(channel)
-            if not head:
-                return
-            self.heads.append(head)
-            for piece in answer:
-                channel.sendall(piece)
-        channel.unwrap()
 
 
 def ask(place: Place, door: OpenDoor, port: int, *more: bytes, method: bytes = b"GET") -> bytes:
@@ -190,7 +137,7 @@ def test_it_is_nowhere_in_a_response_in_no_spelling(place: Place) -> None:
     for name, spell in SPELLINGS.items():
         said = spell(REAL).encode()
         token = said if not set(said) & set(b"/=;&\\+%#{}") else b"x"
-        chunks = [said[at : at + 7] for at in range(0, len(said), 7)]
+        chunks = cut(said, name)
         answer = (
             b"HTTP/1.1 103 Early %s\r\nLink: <%s>\r\n\r\n" % (said, said)
             + b"HTTP/1.1 200 All %s well\r\nX-You-Are: %s\r\nX-%s: y\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -351,10 +298,10 @@ def test_it_is_in_no_message_of_a_websocket(place: Place) -> None:
         said = spell(REAL).encode()
         frames = [
             frame(1, b"whole " + said),
-            frame(1, b"in parts " + said[:9], last=False),
+            frame(1, b"in parts ", last=False),
+            *(frame(0, piece, last=False) for piece in cut(said, name)),
             frame(9, said[:100]),
-            frame(0, said[9:20], last=False),
-            frame(0, said[20:] + b" done"),
+            frame(0, b" done"),
             frame(2, b"\0\1" + said),
             frame(8, b"\x03\xe8" + said[:100]),
         ]
@@ -384,7 +331,7 @@ class Echo2:
     """A server of HTTP/2 that says one text in its headers, early hints, data and trailers."""
 
     def __init__(self, *texts: bytes, encoding: Headers | None = None) -> None:
-        self.texts, self.requests, self.encoding = texts, [], encoding or []
+        self.texts, self.encoding = texts, encoding or []
         self.requests: list[dict[bytes, bytes]] = []
 
     def talk(self, channel: ssl.SSLSocket) -> None:
@@ -403,8 +350,8 @@ class Echo2:
                     h2.send_headers(
                         number, [(b":status", b"200"), (b"x-you", text), (b"x-" + name, b"y"), *self.encoding]
                     )
-                    for at in range(0, len(text), 5):
-                        h2.send_data(number, text[at : at + 5])
+                    for piece in cut(text, "HTTP/2"):
+                        h2.send_data(number, piece)
                     trailers = [(b"grpc-status", b"16"), (b"grpc-message", b"bad " + text), (b"t-" + name, text)]
                     h2.send_headers(number, trailers, end_stream=True)
             channel.sendall(h2.data_to_send())

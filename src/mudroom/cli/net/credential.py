@@ -14,6 +14,8 @@ from mudroom.typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from mudroom.core.network.placeholder import Foreign
+
 
 def manage_credentials(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
@@ -21,12 +23,17 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
         if args.remove:
             known = _without(known, args.remove)
             session.machine.keep_credentials(known)
+        elif len(args.hosts) == 1 and args.foreign and not (args.header or args.source):
+            known = _with_foreign(known, args.hosts[0], args.foreign)
+            session.machine.keep_credentials(known)
         elif args.hosts:
             if len(args.hosts) != 2:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
             name, host = args.hosts
             try:
-                rule = parse_credential(name, host, args.header or "authorization", args.source or "env")
+                rule = parse_credential(
+                    name, host, args.header or "authorization", args.source or "env", foreign=args.foreign or "refuse"
+                )
             except ValueError as error:
                 raise UsageError(str(error)) from error
             known = (*(other for other in known if other.name != rule.name), rule)
@@ -46,6 +53,12 @@ def _warn_if_missing(rule: CredentialRule, context: Context) -> None:
         context.terminal.note(f"no command runs as long as this is so: {missing}")
 
 
+def _with_foreign(known: tuple[CredentialRule, ...], name: str, foreign: Foreign) -> tuple[CredentialRule, ...]:
+    if all(rule.name != name for rule in known):
+        raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
+    return tuple(rule._replace(foreign=foreign) if rule.name == name else rule for rule in known)
+
+
 def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRule, ...]:
     left = tuple(other for other in known if other.name != name)
     if left == known:
@@ -61,7 +74,9 @@ def _print_rules(known: tuple[CredentialRule, ...], context: Context) -> None:
     for rule in known:
         context.terminal.out(
             f"{rule.name}: in {rule.header} for {rule.host}:{rule.port}, from {rule.origin} {rule.where}; "
-            "inside it is a placeholder"
+            f"inside it is a placeholder; other credentials there: {rule.foreign}"
         )
     if not known:
-        context.terminal.say("no credentials: mudroom net credential NAME HOST [--header H] [--from SOURCE]")
+        context.terminal.say(
+            "no credentials: mudroom net credential NAME HOST [--header H] [--from SOURCE] [--foreign strip]"
+        )

@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="source", metavar="SOURCE", help="credential: env[:NAME], file:PATH, keyring:SERVICE/USER"
     )
+    parser.add_argument(
+        "--foreign",
+        choices=("refuse", "strip", "allow"),
+        help="credential: requests to its host with credentials of a command's own (default: refuse)",
+    )
     parser.add_argument("--remove", metavar="NAME", help="credential: forget it")
     parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
     parser.add_argument("--denied", action="store_true", help="log: only refused connections")
@@ -90,6 +95,7 @@ _OPTIONS = {
     "as_port": ("--as", ("open",)),
     "header": ("--header", ("credential",)),
     "source": ("--from", ("credential",)),
+    "foreign": ("--foreign", ("credential",)),
     "remove": ("--remove", ("credential",)),
     "har": ("--har", ("log",)),
 }
@@ -290,6 +296,10 @@ def _describe_limits(rule: HostRule) -> str:
         words.append("looked into")
     if rule.methods or rule.paths:
         words.append(f"only {' '.join(rule.methods) or 'every method'} {' '.join(rule.paths)}".rstrip())
+    if rule.only:
+        words.append("all else denied")
+    if rule.foreign:
+        words.append(f"foreign credentials: {rule.foreign}")
     return "".join(f"  {word}" for word in words)
 
 

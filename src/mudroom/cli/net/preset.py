@@ -10,6 +10,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host_entry import UnknownPreset
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.preset import PRESETS
+from mudroom.core.network.upload_host import upload_note, uploads_of
 from mudroom.errors import UsageError
 
 _ASKED = 3
@@ -25,6 +26,7 @@ def print_presets(active: Collection[str], context: Context) -> int:
                 "about": preset.about,
                 "hosts": preset.hosts,
                 "takes": preset.takes,
+                "uploads": {host: note for host in preset.hosts if (note := uploads_of(host.partition(":")[0]))},
                 "source": preset.source,
                 "on": name in active,
             }
@@ -36,6 +38,10 @@ def print_presets(active: Collection[str], context: Context) -> int:
         mark = "on " if name in active else "   "
         takes = "; takes what is sent, too" if preset.takes else ""
         context.terminal.out(f"{mark}{PRESET + name:<13} {preset.about}{takes}: {', '.join(preset.hosts)}")
+        for host in preset.hosts:
+            note = upload_note(host.partition(":")[0])
+            if note:
+                context.terminal.out(f"{'':<16} {host}: {note}")
     context.terminal.say("mudroom net allow @npm @pypi turns them on for this project, on this machine")
     return 0
 

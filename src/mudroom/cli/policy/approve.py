@@ -22,6 +22,7 @@ from mudroom.cli.terminal.command_approver import (
 from mudroom.cli.terminal.context import Context
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, offer_of, rule_of
 from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
+from mudroom.core.network.upload_host import upload_note
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING
@@ -119,7 +120,8 @@ def _describe_request(row: QueueRow) -> str:
 
 def _describe_verdict(row: QueueRow) -> str:
     if row.asked.command is None:
-        return "(no rule)"
+        note = upload_note(row.asked.host.host) if row.asked.host is not None else ""
+        return f"(no rule; {note})" if note else "(no rule)"
     verdict = row.asked.command.verdict
     return f"({', '.join(verdict.classes)}: {text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
 
@@ -264,7 +266,9 @@ def _lines(row: QueueRow) -> list[str]:
     if host is not None:
         agent = f"{text(host.agent)} wants" if host.agent else "A command wants"
         place = f", from the fork {text(host.fork)}" if host.fork else ""
-        return [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
+        note = upload_note(host.host)
+        lines = [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
+        return [*lines, f"{text(host.host)}: {note}"] if note else lines
     assert row.asked.command is not None
     return describe_question(row.asked.command, row.asked)
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from mudroom.core.approval_queue import QueueDecision
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
+from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING
@@ -139,6 +140,9 @@ def _read_answer(
         if not forget_typed(0):
             return "the terminal has gone"
         terminal.begin_line()
+        note = upload_note(question.host)
+        if note:
+            terminal.say(terminal.style(f"{question.host}: {note}", "dim"))
         answers, choices = answers_to(question.host, question.port)
         for line in _question_lines(terminal, f"Allow {_host_text(question)}?", choices):
             terminal.say(line)

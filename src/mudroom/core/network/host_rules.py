@@ -1,6 +1,7 @@
 """Host rules, and the function that decides which hosts may be reached.
 
-Rules of this file: a deny beats an ask, and an ask beats an allow, whatever their order. A host without a rule is asked
+Rules of this file: a deny beats an ask, and an ask beats an allow, whatever their order. A rule with ``only`` denies
+what no such rule allows. A host without a rule is asked
 about if there is an approver, and denied otherwise. Only canonical hosts (``core/network/host.py``) are compared.
 Without rules nothing is allowed.
 """
@@ -47,6 +48,11 @@ class HostRule(NamedTuple):
     """Pairs (name, value) set on inspected requests, replacing headers of that name."""
     remove_headers: tuple[str, ...] = ()
     """Names of headers that are removed from inspected requests."""
+    only: bool = False
+    """Requests to its hosts that no rule with ``only`` allows are denied, whatever other rules allow."""
+    foreign: Literal["", "refuse", "strip"] = ""
+    """``refuse`` or ``strip`` credentials in inspected requests that are not the user's (``foreign_credential.py``);
+    empty: that is left to the credentials of the host."""
 
 
 class Request(NamedTuple):
@@ -89,6 +95,9 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     if metadata is not None:
         return HostDecision("deny", None, metadata)
     asks, allows = best.get("ask"), best.get("allow")
+    bound = next((rule for rule in rules if rule.only and concerns(rule, host.text, request.port)), None)
+    if bound is not None and not any(rule.only for rule in covering(request, rules)):
+        return HostDecision("deny", bound, f"{_label(bound)} allows only some requests there")
     if host.kind != "name":
         network = network_of(host.text)
         named = private or (asks is not None and asks.private)
@@ -106,6 +115,12 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     if allows is not None:  # a private address that one rule permits stays permitted if another rule allows the host
         return HostDecision("allow", allows._replace(private=private), _reason(allows))
     return HostDecision("ask", None, _no_rule(host, request, rules))
+
+
+def covering(request: Request, rules: Sequence[HostRule]) -> list[HostRule]:
+    """Return the rules that allow a request or ask about it."""
+    host = parse_host(request.host.encode())
+    return [rule for rule in rules if rule.action != "deny" and _covers(rule, host, request)]
 
 
 def concerns(rule: HostRule, host: str, port: int) -> bool:

@@ -1,7 +1,8 @@
 """Which TLS connections are inspected, and the data that inspection needs.
 
 Rules of this file: pure. A connection is inspected if a rule that allows its host or asks about it says so, or if a
-credential is for its host; an excluded host is never inspected. Only host and port of a connection are known, so it may
+credential is for its host, on every port; an excluded host is never inspected, and is not reached if a credential is
+for it. Only host and port of a connection are known, so it may
 be opened if any of its requests might be allowed; then every request is judged separately.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.network.host_rules import HostRule, concerns, parse_rule
+from mudroom.core.network.host_rules import HostRule, Request, concerns, parse_rule
 from mudroom.core.network.placeholder import Credential, is_header, is_value
 from mudroom.core.tree.path import show
 from mudroom.typing import NamedTuple
@@ -63,8 +64,23 @@ def is_inspected(host: str, port: int, rules: Sequence[HostRule], inspection: In
         return False
     credentials = () if inspection is None else inspection.credentials
     return any(rule.inspect and rule.action != "deny" and concerns(rule, host, port) for rule in rules) or any(
-        (credential.host, credential.port) == (host, port) for credential in credentials
+        credential.host == host and (credential.port == port or credential.foreign != "allow")
+        for credential in credentials
     )
+
+
+def uninspected(request: Request, inspection: Inspection | None) -> str:
+    """Return why a connection that is excluded from inspection is not opened, or an empty string: a credential is for
+    the host, and in a tunnel a command could use another one there."""
+    if inspection is None or not any(concerns(rule, request.host, request.port) for rule in inspection.never):
+        return ""
+    for credential in inspection.credentials:
+        if credential.host == request.host and credential.foreign != "allow":
+            return (
+                f"the credential {credential.name} is for it, so it has to be inspected, and never_inspect excludes it"
+                f"; to open it as a tunnel: mudroom net credential {credential.name} --foreign allow"
+            )
+    return ""
 
 
 def connection_rules(host: str, port: int, rules: Sequence[HostRule]) -> list[HostRule]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from mudroom.core.network.host import parse_authority
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.typing import NamedTuple
+from mudroom.typing import Literal, NamedTuple
 
 MARK = "mudroom"
 """Part of every placeholder, so that people can tell its origin."""
@@ -37,6 +37,9 @@ _NEVER = frozenset(("host", "connection", "content-length", "transfer-encoding",
 """Headers of framing and routing."""
 
 
+Foreign = Literal["refuse", "strip", "allow"]
+
+
 class CredentialRule(NamedTuple):
     """A credential entry of the policy."""
 
@@ -51,6 +54,8 @@ class CredentialRule(NamedTuple):
     """``env``, ``file``, ``keyring``."""
     where: str
     """The variable outside the sandbox, the file, or ``SERVICE/USER``."""
+    foreign: Foreign = "refuse"
+    """How requests to the host are treated that have credentials of the command's own (``foreign_credential.py``)."""
 
 
 class Credential(NamedTuple):
@@ -61,6 +66,7 @@ class Credential(NamedTuple):
     placeholder: str
     value: str
     """The real value. Never for flows, logs, errors, or the text of this tuple."""
+    foreign: Foreign = "refuse"
 
     def __repr__(self) -> str:
         return f"Credential({self.name}, {self.host}:{self.port}, {self.header})"
@@ -69,7 +75,9 @@ class Credential(NamedTuple):
         return repr(self)
 
 
-def parse_credential(name: str, host: str, header: str = "authorization", source: str = "env") -> CredentialRule:
+def parse_credential(
+    name: str, host: str, header: str = "authorization", source: str = "env", *, foreign: Foreign = "refuse"
+) -> CredentialRule:
     """Return the rule of a credential. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
     ``env:OTHER``, ``file:PATH``, ``keyring:SERVICE/USER``. Raise ValueError with a printable reason."""
     if not _VARIABLE.fullmatch(name):
@@ -82,7 +90,7 @@ def parse_credential(name: str, host: str, header: str = "authorization", source
         where = where or name
     if origin not in ("env", "file", "keyring") or not where or (origin == "keyring" and "/" not in where):
         raise ValueError(f"{_shown(source)}: write env, env:NAME, file:PATH or keyring:SERVICE/USER")
-    return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where)
+    return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where, foreign)
 
 
 def is_header(name: str) -> bool:
@@ -107,7 +115,9 @@ def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credentia
             f"the credential {rule.name} is too short to be told from other text in a response: at least"
             f" {SHORTEST_VALUE} characters"
         )
-    return Credential(rule.name, rule.host, rule.port, rule.header, make_placeholder(value, randomness), value)
+    return Credential(
+        rule.name, rule.host, rule.port, rule.header, make_placeholder(value, randomness), value, rule.foreign
+    )
 
 
 def make_placeholder(value: str, randomness: bytes) -> str:
@@ -141,7 +151,7 @@ def insert_credentials(
         for credential in credentials:
             if credential.placeholder.encode() in name:
                 raise MisusedPlaceholder(f"the placeholder of {credential.name} is in the name of a header")
-            if _holds(value, credential):
+            if holds_placeholder(value, credential):
                 if not secure or (credential.host, credential.port) != (host, port):
                     raise MisusedPlaceholder(
                         f"the credential {credential.name} is for {_where(credential)} only,"
@@ -170,9 +180,15 @@ def _where(credential: Credential) -> str:
     return credential.host if credential.port == 443 else f"{credential.host}:{credential.port}"
 
 
-def _holds(value: bytes, credential: Credential) -> bool:
+def holds_placeholder(value: bytes, credential: Credential) -> bool:
+    """Return whether a header has the placeholder, also in a Basic pair."""
     raw = credential.placeholder.encode()
-    return raw in value or raw in _decoded(value)[1]
+    return raw in value or raw in in_basic(value)
+
+
+def in_basic(value: bytes) -> bytes:
+    """Return the decoded ``user:password`` of HTTP's Basic authentication, or an empty value."""
+    return _decoded(value)[1]
 
 
 def _decoded(value: bytes) -> tuple[bytes, bytes]:
@@ -198,7 +214,9 @@ def _replaced(value: bytes, credential: Credential) -> bytes:
 def check_trailers(fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]) -> None:
     """Raise MisusedPlaceholder if a placeholder is in a trailer."""
     for credential in credentials:
-        if any(_holds(value, credential) or credential.placeholder.encode() in name for name, value in fields):
+        if any(
+            holds_placeholder(value, credential) or credential.placeholder.encode() in name for name, value in fields
+        ):
             raise MisusedPlaceholder(
                 f"the placeholder of {credential.name} is in a trailer; the credential is for a header"
             )

@@ -7,7 +7,8 @@ Rules of this file:
 2. A word becomes the rules of its hosts (``host_entry.py:expand``) where files become rules, before anything is
    decided: ``host_pattern.py`` refuses to compare a word with a host.
 3. Presets are for reading; where a host also accepts uploads (a forge with a token, a registry with an account),
-   ``takes`` says so, since a command could then send away data that it can read. Object stores that serve any
+   ``takes`` says so, since a command could then send away data that it can read, and ``upload_host.py`` says of which
+   host and what. Object stores that serve any
    customer (storage.googleapis.com, amazonaws.com) are in no preset, although some registries redirect there.
 4. The first host of a preset is the one that its tool asks first: a question about that host offers the preset.
 5. ``source`` is the page of the host's maker that names the hosts.
@@ -121,11 +122,15 @@ PRESETS: dict[str, Preset] = {
         "gradle: wrapper and plugins",
         ("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org", "plugins-artifacts.gradle.org"),
         "https://docs.gradle.org/current/userguide/gradle_wrapper.html",
+        takes=True,
     ),
     "hackage": Preset(
-        "cabal", ("hackage.haskell.org",), "https://cabal.readthedocs.io/en/stable/config.html#repository-specification"
+        "cabal",
+        ("hackage.haskell.org",),
+        "https://cabal.readthedocs.io/en/stable/config.html#repository-specification",
+        takes=True,
     ),
-    "hex": Preset("mix, rebar3", ("repo.hex.pm", "hex.pm", "builds.hex.pm"), "https://hex.pm/docs/mirrors"),
+    "hex": Preset("mix, rebar3", ("repo.hex.pm", "hex.pm", "builds.hex.pm"), "https://hex.pm/docs/mirrors", takes=True),
     "homebrew": Preset(
         "brew",
         ("formulae.brew.sh", "ghcr.io", "pkg-containers.githubusercontent.com"),
@@ -137,7 +142,7 @@ PRESETS: dict[str, Preset] = {
         "https://huggingface.co/.well-known/meta.json",
         takes=True,
     ),
-    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io"), "https://jsr.io/docs/npm-compatibility"),
+    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io"), "https://jsr.io/docs/npm-compatibility", takes=True),
     "julia": Preset(
         "Pkg", ("pkg.julialang.org", "*.pkg.julialang.org"), "https://pkgdocs.julialang.org/v1/registries/"
     ),
@@ -224,6 +229,7 @@ PRESETS: dict[str, Preset] = {
         "yarn; a lock file may name either registry",
         ("registry.yarnpkg.com", "registry.npmjs.org", "repo.yarnpkg.com"),
         "https://yarnpkg.com/configuration/yarnrc",
+        takes=True,
     ),
     "zig": Preset("zig itself", ("ziglang.org",), "https://ziglang.org/download/community-mirrors/"),
 }

@@ -5,13 +5,14 @@ Rules of this file:
 1. Pure. A value is found verbatim and in the spellings that servers use when they say something back: in another case;
 percent-encoded, also in part, several times, and as a form; as escapes of JSON and JavaScript; as character references
 of HTML; in hexadecimal digits; in UTF-16; in base64, at each of the three alignments and in the alphabet for URLs, so
-also as part of a Basic pair; and in text that is escaped on top of that. Line ends within it do not matter.
+also as part of a Basic pair, and in base64 of that; and in text that is escaped on top of that. Line ends within it do
+not matter.
 2. An occurrence is replaced by text of the same length, so that framing, lengths and offsets stay valid.
 3. A stream is never held back, because a server may wait for an answer to what it has said. The beginning of a value at
 the end of a piece is therefore replaced as soon as it is long enough to be told from other text. A shorter one has been
 passed on when the rest arrives, and only the rest is replaced: at most ``_BEGINNING`` - 1 characters of the value get
 through, if the server splits it there.
-4. Not found: compressed, encrypted or reversed text, base32, base64 of base64, a value in pieces with other text
+4. Not found: compressed, encrypted or reversed text, base32, base64 three times over, a value in pieces with other text
 between, and what several responses say in turn. A server that wants to give a credential away can always do so.
 """
 
@@ -70,7 +71,7 @@ class _Needle(NamedTuple):
     """Bytes of its beginning that are recognised at the end of a piece."""
 
 
-class Span(NamedTuple):
+class Occurrence(NamedTuple):
     start: int
     end: int
     credential: Credential
@@ -82,16 +83,14 @@ class Sanitizer:
     def __init__(self, credentials: Sequence[Credential]) -> None:
         self._credentials = tuple(credentials)
         self._needles = [(needle, credential) for credential in credentials for needle in _needles(credential.value)]
+        self.searches = bool(self._needles)
+        """Whether there is anything to search for."""
         longest = max((min(len(credential.value), _PIECE) for credential in credentials), default=0)
         self.reach = longest * _SPELLED
         """Bytes before a piece in which an occurrence that ends in it can begin."""
 
     def __repr__(self) -> str:
         return f"Sanitizer({self._credentials})"
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to search for."""
-        return bool(self._needles)
 
     def fields(self, fields: Sequence[Field]) -> list[Field]:
         """Return headers or trailers without the values, in names and values."""
@@ -144,9 +143,9 @@ class Sanitizer:
             for needle, _credential in self._needles
         )
 
-    def spans(self, data: bytes, *, is_whole: bool) -> list[Span]:
+    def spans(self, data: bytes, *, is_whole: bool) -> list[Occurrence]:
         """Return where the values are, in order and not overlapping."""
-        found: list[Span] = []
+        found: list[Occurrence] = []
         for strips in (False, True)[: 1 if is_whole else 2]:
             characters = [(byte, at, at + 1) for at, byte in enumerate(data)]
             for _ in range(_LEVELS + 1):
@@ -159,19 +158,19 @@ class Sanitizer:
                 characters = plainer
         return _merged(found)
 
-    def _spans(self, characters: list[tuple[int, int, int]], length: int, is_whole: bool) -> Iterator[Span]:
+    def _spans(self, characters: list[tuple[int, int, int]], length: int, is_whole: bool) -> Iterator[Occurrence]:
         places = [(start, end) for byte, start, end in characters if byte not in _BREAKS]
         folded = _bytes(characters).translate(_FOLD, _BREAKS)
         for needle, credential in self._needles:
             at = folded.find(needle.text)
             while at >= 0:
-                yield Span(places[at][0], places[at + len(needle.text) - 1][1], credential)
+                yield Occurrence(places[at][0], places[at + len(needle.text) - 1][1], credential)
                 at = folded.find(needle.text, at + 1)
             at = -1 if is_whole else _unfinished(folded, needle)
             if at >= 0:
-                yield Span(places[at][0], length, credential)
+                yield Occurrence(places[at][0], length, credential)
 
-    def _masked(self, data: bytes, spans: Sequence[Span], start: int = 0) -> bytes:
+    def _masked(self, data: bytes, spans: Sequence[Occurrence], start: int = 0) -> bytes:
         """Return the data from ``start`` on with its spans replaced."""
         parts, at = [], start
         for span in spans:
@@ -200,7 +199,7 @@ class StreamSanitizer:
     def see(self, piece: bytes) -> bytes:
         """Return the piece without values, also of those that began in earlier pieces."""
         clean = self._sanitizer.pass_on(self._before, piece)
-        self._before = (self._before + piece)[-self._sanitizer.reach :] if self._sanitizer else b""
+        self._before = (self._before + piece)[-self._sanitizer.reach :] if self._sanitizer.searches else b""
         return clean
 
 
@@ -215,12 +214,17 @@ def _needles(value: str) -> Iterator[_Needle]:
                 yield needle
         yield _needle(binascii.b2a_hex(piece), 2)
         yield _needle(b"\0".join(piece[at : at + 1] for at in range(len(piece))), 2)
-        for before in range(3):
-            coded = binascii.b2a_base64(bytes(before) + piece, newline=False)
-            whole = slice(
-                (before * 8 + 5) // 6, (before + len(piece)) * 8 // 6
-            )  # digits that depend on the piece alone
-            yield _needle(coded[whole], 4 / 3)
+        for coded in _in_base64(piece):
+            yield _needle(coded, 4 / 3)
+            for twice in _in_base64(coded):  # a Basic pair is base64, and a message that quotes one may be
+                yield _needle(twice, 16 / 9)
+
+
+def _in_base64(piece: bytes) -> Iterator[bytes]:
+    """Yield the digits that depend on these bytes alone, at each alignment."""
+    for before in range(3):
+        coded = binascii.b2a_base64(bytes(before) + piece, newline=False)
+        yield coded[(before * 8 + 5) // 6 : (before + len(piece)) * 8 // 6]
 
 
 def _needle(text: bytes, spelled: float) -> _Needle:
@@ -311,8 +315,8 @@ def _unescaped(characters: list[tuple[int, int, int]]) -> list[tuple[int, int, i
     return plainer + characters[at:]
 
 
-def _merged(spans: list[Span]) -> list[Span]:
-    merged: list[Span] = []
+def _merged(spans: list[Occurrence]) -> list[Occurrence]:
+    merged: list[Occurrence] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:
             merged[-1] = merged[-1]._replace(end=max(span.end, merged[-1].end))

@@ -195,7 +195,7 @@ class Dialogue:
             peer.buffer[:0] = side.trailing_data[0]
         before = self._client.count - len(self._client.buffer)
         try:
-            if self._rewrite.sanitizer:
+            if self._rewrite.sanitizer.searches:
                 await relay_messages(self._client, self._server, self._rewrite.sanitizer)
             else:
                 await relay(self._client, self._server)

@@ -15,7 +15,7 @@ from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.fork_host import fork_of, is_fork_host
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, network_of
-from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, vet
+from mudroom.core.network.host_rules import USUAL, HostDecision, HostRule, Request, covering, vet
 from mudroom.net.gate.dial import adopt, dial
 from mudroom.net.gate.guard import DoorGuard, ForkUnreachable
 from mudroom.net.gate.peer import Peer, PeerGone
@@ -54,6 +54,8 @@ class Exchange:
         self.sent = 0
         self.received = 0
         self.version = ""
+        self.is_authorized = False
+        """Whether the request carries a credential of the user's."""
         self.request: Fields = ()
         self.response: Fields = ()
         self._method = method
@@ -68,6 +70,12 @@ class Exchange:
     @property
     def reason(self) -> str:
         return self._decision.reason
+
+    def changing_rules(self) -> list[HostRule]:
+        """Return the rules that change this request if it is inspected."""
+        if not self.guard.may_change:
+            return []
+        return covering(Request(self.host, self.port, self._method, self._path), self.guard.may_change)
 
     @property
     def is_inspected(self) -> bool:

@@ -17,9 +17,10 @@ from collections.abc import Coroutine
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
-from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
+from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected, uninspected
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
+from mudroom.net.gate.cookie import KnownCookies
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
@@ -62,6 +63,7 @@ class DoorGuard:
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.inspection: Inspection | None = message.inspection
         self.sanitizer = Sanitizer(self.credentials)
+        self.cookies = KnownCookies()
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
@@ -76,6 +78,7 @@ class DoorGuard:
         """Cache of decisions by the present rules: the same few hosts recur."""
         self._inspected: dict[tuple[str, int], bool] = {}
         """As ``_decided``."""
+        self.may_change = _changing(message.rules)
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -107,7 +110,11 @@ class DoorGuard:
             if not request.method and self.is_inspected(request.host, request.port):
                 rules = connection_rules(request.host, request.port, rules)
             judge = decide_fork if is_fork_host(request.host) else decide
-            decision = self._decided[request] = judge(request, rules)
+            decision = judge(request, rules)
+            reason = "" if request.method or decision.action == "deny" else uninspected(request, self.inspection)
+            if reason:
+                decision = HostDecision("deny", decision.rule, reason)
+            self._decided[request] = decision
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
@@ -178,6 +185,7 @@ class DoorGuard:
     def _forget_decisions(self) -> None:
         self._decided.clear()
         self._inspected.clear()
+        self.may_change = _changing(self.rules)
 
     def _settle(self) -> None:
         """Resume the connections whose questions the rules now answer."""
@@ -218,14 +226,13 @@ class DoorGuard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        self._send(wire.BeganMessage(number, self._clean(flow)))
+        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
+        self._send(wire.BeganMessage(number, flow))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        self._send(wire.EndedMessage(number, self._clean(flow)))
-
-    def _clean(self, flow: Flow) -> Flow:
-        return self.sanitizer.flow(flow) if self.sanitizer else flow
+        flow = self.sanitizer.flow(flow) if self.sanitizer.searches else flow
+        self._send(wire.EndedMessage(number, flow))
 
     def dropped(self, number: int) -> None:
         self._send(wire.DroppedMessage(number))
@@ -309,3 +316,8 @@ class DoorGuard:
         self._send(wire.ClosedMessage())
         while self._unsent:
             await asyncio.sleep(0.001)
+
+
+def _changing(rules: list[HostRule]) -> list[HostRule]:
+    """Return the rules that change an inspected request, or restrict its credentials."""
+    return [rule for rule in rules if rule.set_headers or rule.remove_headers or rule.foreign]

@@ -47,7 +47,7 @@ async def serve_http(
     """Serve the requests of a client connection to its end. ``head``: the first request's head, if already read.
     ``origin``: as for ``parse_target``. ``link``: an open server connection. ``rewrite``: that of plain HTTP if not
     given."""
-    rewrite = rewrite or Rewrite(guard.credentials, guard.sanitizer)
+    rewrite = rewrite or Rewrite(guard)
     server = _RequestServer(client, guard, origin, link, rewrite)
     endpoint = (origin.host.text, origin.port) if origin else ("", 0)
     try:
@@ -122,8 +122,8 @@ class _RequestServer:
                 )
         else:
             upgrade = None
-        fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
-        message = Message(head, target, fields, upgrade is not None)
+        path, fields = self._rewrite.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        message = Message(head, target._replace(path=path), fields, upgrade is not None)
         is_reused = self._link is not None
         peer = await self._server(exchange, target.authority)
         exchange.begin()

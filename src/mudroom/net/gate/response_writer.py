@@ -44,9 +44,9 @@ class ResponseWriter:
 
     def __init__(self, client: Peer, sanitizer: Sanitizer, *, must_search: bool) -> None:
         self._client = client
-        self._sanitizer = sanitizer
+        self._sanitizer = sanitizer if sanitizer.searches else None
         self._must_search = must_search
-        self._body = sanitizer.stream() if sanitizer else None
+        self._body = sanitizer.stream() if sanitizer.searches else None
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
         """For reading. Nothing but this class sends by it."""
 
@@ -59,12 +59,13 @@ class ResponseWriter:
             check_coding(fields)
 
     async def head(self, status: int, fields: list[Field], reason: bytes) -> None:
-        reason = self._sanitizer.whole(reason) if self._sanitizer else reason
-        await self._send(h11.Response(status_code=status, headers=self._clean(fields), reason=reason))
+        if self._sanitizer is not None:
+            fields, reason = self._sanitizer.fields(fields), self._sanitizer.whole(reason)
+        await self._send(h11.Response(status_code=status, headers=fields, reason=reason))
 
-    async def data(self, piece: bytes | bytearray | memoryview) -> None:
+    async def data(self, piece: bytes) -> None:
         if self._body is not None:
-            piece = self._body.see(bytes(piece))
+            piece = self._body.see(bytes(piece))  # h11 gives a bytearray
         await self._send(h11.Data(data=piece))
 
     async def end(self) -> None:
@@ -78,7 +79,7 @@ class ResponseWriter:
         await self._client.write(b"\r\n".join(lines))
 
     def _clean(self, fields: list[Field]) -> list[Field]:
-        return self._sanitizer.fields(fields) if self._sanitizer else fields
+        return fields if self._sanitizer is None else self._sanitizer.fields(fields)
 
     async def _send(self, event: h11.Event) -> None:
         data = self.connection.send(event)

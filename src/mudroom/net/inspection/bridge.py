@@ -207,7 +207,7 @@ class Bridge:
         exchange, server = call.exchange, self._server
         try:
             decision = await exchange.admit(self._client.peer)
-            fields = self._rewrite.request(exchange, decision.rule, path, fields)
+            path, fields = self._rewrite.request(exchange, decision.rule, path, fields)
             while not self._has_room() and not self._is_leaving:
                 await self._wait_for_change()
         except RefusedExchange as refusal:

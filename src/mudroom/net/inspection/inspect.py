@@ -15,9 +15,9 @@ from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
-from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange, Unreachable
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
 from mudroom.net.gate.response_writer import send_refusal
@@ -125,7 +125,7 @@ async def _send_failure(client: TlsConnection, exchange: Exchange, why: str) -> 
 async def _serve(client: TlsConnection, server: TlsConnection, exchange: Exchange, inspection: Inspection) -> None:
     """Serve the requests. Each becomes a flow of its own; the connection's own flow is reported only if there were
     none."""
-    rewrite = InspectedConnection(inspection, exchange.guard.sanitizer)
+    rewrite = InspectedConnection(inspection, exchange.guard)
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
@@ -155,22 +155,25 @@ class InspectedConnection(Rewrite):
     opens_websockets = True
     version = "HTTP/1.1"
 
-    def __init__(self, inspection: Inspection, sanitizer: Sanitizer) -> None:
-        super().__init__(inspection.credentials, sanitizer)
+    def __init__(self, inspection: Inspection, guard: DoorGuard) -> None:
+        super().__init__(guard)
         self._inspection = inspection
 
     async def reach(self, exchange: Exchange) -> Peer:
         return await connect_tls(await exchange.reach(), exchange, self._inspection, (H1,))
 
-    def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> Fields:
+    def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:
         exchange.version, exchange.request = self.version, keep_headers(fields)
-        if self.credentials:
-            fields = self._insert(exchange, path, fields, secure=True)
-        return fields if rule is None else rewrite_headers(fields, rule)
+        rules = exchange.changing_rules()
+        if self.credentials or rules:
+            path, fields = self._insert(exchange, path, fields, rules, secure=True)
+        for changing in sorted(rules, key=lambda changing: changing == rule):  # the deciding rule has the last word
+            fields = rewrite_headers(fields, changing)
+        return path, fields
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
         exchange.response = keep_headers(fields)
-        return fields
+        return super().response(exchange, fields)
 
 
 def rewrite_headers(fields: Fields, rule: HostRule) -> Fields:

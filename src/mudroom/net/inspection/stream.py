@@ -108,7 +108,7 @@ class StreamEnd:
 
     def __init__(self, peer: TlsConnection, *, is_client: bool, sanitizer: Sanitizer | None = None) -> None:
         self.peer = peer
-        self._sanitizer = sanitizer or None
+        self._sanitizer = sanitizer if sanitizer is not None and sanitizer.searches else None
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
             SettingCodes.ENABLE_PUSH: 0,

@@ -18,13 +18,13 @@ class BadMessageFrame(ValueError):
     """The text is printable."""
 
 
-class Filter(Protocol):
+class PayloadFilter(Protocol):
     def see(self, piece: bytes) -> bytes:
         """Return the piece, changed, with its length."""
 
 
 class MessageFrames:
-    def __init__(self, new_filter: Callable[[], Filter]) -> None:
+    def __init__(self, new_filter: Callable[[], PayloadFilter]) -> None:
         """``new_filter`` returns the filter for one message."""
         self._new_filter = new_filter
         self._message = self._current = new_filter()

@@ -32,11 +32,22 @@ def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     try:
         with open(vault + _NAME, "rb") as stream:
             rows = json.load(stream)
-        return tuple(CredentialRule(**row) for row in rows)
+        rules = tuple(CredentialRule(**row) for row in rows)
+        if not all(rule.foreign in ("refuse", "strip", "allow") for rule in rules):
+            raise ValueError("foreign is refuse, strip or allow")
+        return rules
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
         raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "repair or remove it") from error
+
+
+def _row(rule: CredentialRule) -> dict[str, object]:
+    """Return the row of a credential, without ``foreign`` if that is the default: an older mudroom reads it then."""
+    row = rule._asdict()
+    if row["foreign"] == "refuse":
+        del row["foreign"]
+    return row
 
 
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
@@ -51,7 +62,7 @@ def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
     new = vault + _NAME + b".new"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "w") as stream:
-        json.dump([rule._asdict() for rule in rules], stream, indent=1)
+        json.dump([_row(rule) for rule in rules], stream, indent=1)
         stream.flush()
         os.fsync(descriptor)
     os.rename(new, vault + _NAME)

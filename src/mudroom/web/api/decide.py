@@ -14,6 +14,7 @@ from contextlib import closing
 
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, offer_of, rule_of
 from mudroom.core.approval_queue import QueueRow
+from mudroom.core.network.upload_host import upload_note
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
@@ -113,7 +114,8 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
 
 def _add_host(result: shape.QuestionShape, question: HostQuestion) -> None:
     result.what = f"{_text(question.host)}:{question.port}"
-    result.why = f"no rule says whether it may be reached ({_text(question.way)})"
+    note = upload_note(question.host)
+    result.why = f"no rule says whether it may be reached ({_text(question.way)}){'; ' if note else ''}{note}"
 
 
 def _add_command(result: shape.QuestionShape, question: CommandQuestion) -> None:
