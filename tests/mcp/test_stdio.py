@@ -218,7 +218,7 @@ def test_the_end_of_stdin_ends_commands_and_leaves_the_fork_whole(place: Place, 
 
 def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> None:
     """``printf … | mudroom mcp``: the end of stdin is there before the first request is read."""
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
          "clientInfo": {"name": "pipe", "version": "1"}}},
         {"method": "notifications/initialized"},

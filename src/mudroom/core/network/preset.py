@@ -78,7 +78,10 @@ PRESETS: dict[str, Preset] = {
         "https://deb.debian.org/",
     ),
     "deno": Preset(
-        "deno", ("deno.land", "dl.deno.land", "jsr.io"), "https://docs.deno.com/runtime/fundamentals/modules/"
+        "deno",
+        ("deno.land", "dl.deno.land", "jsr.io"),
+        "https://docs.deno.com/runtime/fundamentals/modules/",
+        takes=True,
     ),
     "docker": Preset(
         "images of Docker Hub",
