@@ -517,9 +517,9 @@ def _discarded(forks: Forks, fork: Fork, may: Callable[[], bool], *, users: int 
                 forks.forget(fork.name)
             forks.vault.discard(fork)
     empty, progress = forks.vault.empty_trash, cleaning_up(forks.progress)
+    forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
     if is_last:  # the kernel may still be at its mounts: no process is left in them, and nobody mounts them again
         forks.vault.later(forks.vault.path, lambda: forks.forget(fork.name))
-    forks.vault.later(forks.vault.path, empty) if is_small else empty(progress)
     return True
 
 
