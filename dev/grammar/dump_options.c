@@ -35,7 +35,7 @@ static long key_of(const void *set, int value, const void *own) {
 }
 
 static void letters(FILE *file, const char *text) {
-    fprintf(file, "style\t%s\n", *text == '+' || *text == '-' ? "posix" : "gnu");
+    fprintf(file, "style\t%s\n", *text == '+' ? "posix" : "gnu");
     while (*text == '+' || *text == '-' || *text == ':') text++;
     for (; *text; text++) {
         if (*text == ':' || *text == ';') continue;

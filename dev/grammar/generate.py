@@ -54,7 +54,7 @@ ASKED = {
 HELPED = {
     "archive": {"tar": "gnu", "zstd": "gnu", "lz4": "gnu", "brotli": "gnu", "cpio": "gnu"},
     "text": {"rg": "clap", "fdfind": "clap", "exa": "clap", "hexyl": "clap", "ag": "gnu", "ack": "gnu",
-             "xmllint": "words", "colordiff": "gnu"},
+             "colordiff": "gnu"},
     "toolchain": {"clang-format-14": "llvm"},
     "remote": {"curl": "gnu"},
 }  # fmt: skip

@@ -36,7 +36,7 @@ INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 _HELP = frozenset({b"--help", b"--version"})
 _GRAMMAR_OF_STYLE: Mapping[Style, Grammar] = {
     "gnu": Grammar(STYLES[b"gnu"], {}),
-    "single": Grammar(STYLES[b"words"], {}),
+    "single": Grammar(STYLES[b"words"], {}, response=True),
     "any": Grammar(STYLES[b"words"], {}),
 }
 

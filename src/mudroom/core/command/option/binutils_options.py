@@ -13,7 +13,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu@ -h -d -m -p -q -r -t -x -l,--record-libdeps= -c -o -O -V -s -S -u -v -a -b -i -M -N -f -P -T,--thin -D "
     b"-U --help --plugin=! --target= --version --output=!",
     b"as":
-    b"posix@ -J -L,--keep-locals -M,--mri -R -W,--no-warn -Z -a,--a? -D -f -g? -I= -o=! -v -w -X -k -V -Q= -s -q -n "
+    b"gnu@ -J -L,--keep-locals -M,--mri -R -W,--no-warn -Z -a,--a? -D -f -g? -I= -o=! -v -w -X -k -V -Q= -s -q -n "
     b"-O? --alternate --al? --compress-debug-sections? --nocompress-debug-sections --debug-prefix-map= --defsym= "
     b"--dump-config --emulation= --execstack --noexecstack --size-check= --elf-stt-common= --sectname-subst "
     b"--generate-missing-build-notes= --gsframe --fatal-warnings --gdwarf-2,--gdwarf2 --gdwarf-3 --gdwarf-4 "
@@ -27,7 +27,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--malign-branch-boundary= --malign-branch-prefix-size= --malign-branch= --mbranches-within-32B-boundaries "
     b"--mlfence-after-load= --mlfence-before-indirect-branch= --mlfence-before-ret= --mamd64 --mintel64",
     b"ld":
-    b"posix@ -a=! -A,--architecture= -b,--format=! -c,--mri-script=! -d,--dc,--dp! -e,--entry= -E -f,--auxiliary=! "
+    b"gnu@ -a=! -A,--architecture= -b,--format=! -c,--mri-script=! -d,--dc,--dp! -e,--entry= -E -f,--auxiliary=! "
     b"-F,--filter=! -g -G,--gpsize= -h=! -I=! -l,--library=! -L,--library-path=! -m= -M,--print-map -n,--nmagic -N "
     b"-o=! -O=! -q,--emit-relocs -r,--relocatable -i -R,--just-symbols=! -s,--strip-all -S,--strip-debug -t,--trace "
     b"-T,--script=! -u,--undefined= -v -V -x,--discard-all -X,--discard-locals -y,--trace-symbol= -Y=! "

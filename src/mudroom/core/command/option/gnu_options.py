@@ -127,7 +127,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-p,--preserve-timestamps -t,--target-directory= -T,--no-target-directory -v,--verbose -S,--suffix= -Z "
     b"--backup? --context? --preserve-context --strip-program=! --help --version",
     b"join":
-    b"posix -a= -e= -i,--ignore-case -1= -2= -j= -o= -t= -v= -z,--zero-terminated --check-order --nocheck-order "
+    b"gnu -a= -e= -i,--ignore-case -1= -2= -j= -o= -t= -v= -z,--zero-terminated --check-order --nocheck-order "
     b"--header --help --version",
     b"link":
     b"gnu --help --version",
@@ -146,7 +146,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--hide= --indicator-style= --quoting-style= --format= --show-control-chars --sort= --time= --time-style= "
     b"--zero --color? --hyperlink? --block-size= --author --help --version",
     b"make":
-    b"posix -b -B,--always-make -d -e,--environment-overrides -E,--eval=! -h,--help -i,--ignore-errors "
+    b"gnu -b -B,--always-make -d -e,--environment-overrides -E,--eval=! -h,--help -i,--ignore-errors "
     b"-k,--keep-going -L,--check-symlink-times -m -n,--just-print,--dry-run,--recon -p,--print-data-base "
     b"-q,--question -r,--no-builtin-rules -R,--no-builtin-variables -s,--silent,--quiet -S,--no-keep-going,--stop "
     b"-t,--touch -v,--version -w,--print-directory -C,--directory=! -f,--file,--makefile=! -I,--include-dir=! "
@@ -196,7 +196,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"pathchk":
     b"posix -p -P --portability --help --version",
     b"pr":
-    b"posix -D,--date-format= -F -J,--join-lines -N,--first-line-number= -S,--sep-string? -T,--omit-pagination "
+    b"gnu -D,--date-format= -F -J,--join-lines -N,--first-line-number= -S,--sep-string? -T,--omit-pagination "
     b"-W,--page-width= -a,--across -b -c,--show-control-chars -d,--double-space -e,--expand-tabs? -f,--form-feed "
     b"-h,--header= -i,--output-tabs? -l,--length= -m,--merge -n,--number-lines? -o,--indent= -r,--no-file-warnings "
     b"-s,--separator? -t,--omit-header -v,--show-nonprinting -w,--width= --pages= --columns= --help --version -NUM",
@@ -250,7 +250,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"sleep":
     b"gnu --help --version",
     b"sort":
-    b"posix -b,--ignore-leading-blanks -c -C -d,--dictionary-order -f,--ignore-case -g,--general-numeric-sort "
+    b"gnu -b,--ignore-leading-blanks -c -C -d,--dictionary-order -f,--ignore-case -g,--general-numeric-sort "
     b"-h,--human-numeric-sort -i,--ignore-nonprinting -k,--key= -m,--merge -M,--month-sort -n,--numeric-sort "
     b"-o,--output=! -r,--reverse -R,--random-sort -s,--stable -S,--buffer-size= -t,--field-separator= "
     b"-T,--temporary-directory= -u,--unique -V,--version-sort -y= -z,--zero-terminated --check? "
@@ -294,7 +294,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"unexpand":
     b"gnu -% -a,--all -t,--tabs= --first-only --help --version -NUM",
     b"uniq":
-    b"posix -D -c,--count -d,--repeated -f,--skip-fields= -i,--ignore-case -s,--skip-chars= -u,--unique "
+    b"gnu -D -c,--count -d,--repeated -f,--skip-fields= -i,--ignore-case -s,--skip-chars= -u,--unique "
     b"-w,--check-chars= -z,--zero-terminated --all-repeated? --group? --help --version -NUM",
     b"unlink":
     b"gnu --help --version",

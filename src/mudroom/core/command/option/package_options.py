@@ -12,14 +12,14 @@ from the manual: bun bundle composer conda gem go pnpm yarn
 # fmt: off
 GRAMMARS: dict[bytes, bytes] = {
     b"apt *":
-    b"gnu -h,--help -v,--version -q,--quiet,--silent? -qq -y,--yes,--assume-yes --assume-no "
+    b"gnu -h,--help -v,--version -q --quiet,--silent? -qq -y,--yes,--assume-yes --assume-no "
     b"-s,--simulate,--just-print,--dry-run,--recon,--no-act -a,--all-versions "
     b"-t,--target-release,--default-release= -n,--names-only -f,--full -o,--option=! -c,--config-file=! --installed "
     b"--upgradable,--upgradeable --manual-installed --verbose --with-source=! --no-all-versions --color --no-color "
     b"--recurse -i,--important --no-pre-depends --no-depends --no-recommends --no-suggests --no-conflicts "
     b"--no-breaks --no-replaces --no-enhances --generate -g --all-names --no-all-names",
     b"apt-cache *":
-    b"gnu -h,--help -v,--version -q,--quiet? -p,--pkg-cache=! -s,--src-cache=! -i,--important --no-pre-depends "
+    b"gnu -h,--help -v,--version -q --quiet? -p,--pkg-cache=! -s,--src-cache=! -i,--important --no-pre-depends "
     b"--no-depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances --implicit "
     b"-f,--full -a,--all-versions --no-all-versions -g,--generate! --no-generate -n,--names-only --all-names "
     b"--recurse --installed --with-source=! -c,--config-file=! -o,--option=!",

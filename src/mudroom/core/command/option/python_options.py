@@ -10,12 +10,12 @@
 2.4.3: codespell
 21.15.11: virtualenv
 26.10.1: black
-4.1.4: pylint
 6.3.0: pydocstyle
 7.0.0: twine
 7.17.4: coverage
 7.5.0: flake8
 9.0.2: isort
+from the manual: pylint
 """
 
 # fmt: off
@@ -140,11 +140,11 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--match-dir= --ignore-decorators= --property-decorators= --select= --ignore= --convention= --add-select= "
     b"--add-ignore= --ignore-self-only-init",
     b"pylint":
-    b"argparse -h,--help --rcfile=! --output=! --init-hook=! --help-msg+ --list-msgs --list-msgs-enabled "
+    b"argparse@ -h,--help --rcfile=! --output=! --init-hook=! --help-msg+ --list-msgs --list-msgs-enabled "
     b"--list-groups --list-conf-levels --list-extensions --full-documentation --generate-rcfile! "
     b"--generate-toml-config! --errors-only,-E --verbose,-v= --enable-all-extensions= --long-help --ignore= "
     b"--black_list= --ignore-patterns= --black_list_re= --ignore-paths= --persistent=! --load-plugins=! "
-    b"--output-format,-f= --reports,-r= --evaluation=! --score,-s= --fail-under= --fail-on= --confidence= "
+    b"--output-format,-f=! --reports,-r= --evaluation=! --score,-s= --fail-under= --fail-on= --confidence= "
     b"--enable,-e= --disable,-d= --msg-template= --jobs,-j= --unsafe-load-any-extension=! "
     b"--limit-inference-results= --extension-pkg-allow-list=! --extension-pkg-whitelist=! --exit-zero --from-stdin "
     b"--source-roots=! --recursive= --py-version= --ignored-modules= --analyse-fallback-blocks= "

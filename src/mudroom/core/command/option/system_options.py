@@ -173,7 +173,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"rev":
     b"gnu -V,--version -h,--help",
     b"setfacl":
-    b"posix -b,--remove-all -k,--remove-default -n,--no-mask -d,--default -v,--version -h,--help -m,--modify= "
+    b"gnu -b,--remove-all -k,--remove-default -n,--no-mask -d,--default -v,--version -h,--help -m,--modify= "
     b"-M,--modify-file= -x,--remove= -X,--remove-file= -R,--recursive -L,--logical -P,--physical --set= --set-file= "
     b"--mask --restore=! --test",
     b"setsid":

@@ -147,13 +147,13 @@ GRAMMARS: dict[bytes, bytes] = {
     b"which":
     b"gnu -a -s",
     b"xmllint":
-    b"words --version= --debug= --shell=! --debugent= --copy= --recover= --huge= --noent= --noenc= --noout= --path= "
-    b"--load-trace=! --nonet= --nocompact= --htmlout= --nowrap= --valid= --postvalid= --dtdvalid= --dtdvalidfpi= "
-    b"--quiet= --timing= --output,-o=! --repeat= --insert= --compress= --html= --xmlout= --nodefdtd= --push= "
-    b"--pushsmall= --memory= --maxmem= --nowarning= --noblanks= --nocdata= --format= --encode= --dropdtd= --pretty= "
-    b"--c14n= --c14n11= --exc-c14n= --nsclean= --testIO= --nocatalogs= --auto= --xinclude= --noxincludenode= "
-    b"--nofixup-base-uris= --loaddtd= --dtdattr= --stream= --walker= --pattern= --chkregister= --relaxng= --schema= "
-    b"--schematron= --sax1= --sax= --oldxml10= --xpath=",
+    b"words --version --debug --shell! --debugent --copy --recover --huge --noent --noenc --noout --path=! "
+    b"--load-trace! --nonet --nocompact --htmlout --nowrap --valid --postvalid --dtdvalid=! --dtdvalidfpi= --timing "
+    b"--output=! -o=! --repeat --insert --compress --html --xmlout --nodefdtd --push --pushsmall --memory --maxmem= "
+    b"--nowarning --noblanks --nocdata --format --encode= --dropdtd --pretty= --c14n --c14n11 --exc-c14n --nsclean "
+    b"--testIO --catalogs --nocatalogs --auto --xinclude --noxincludenode --nofixup-base-uris --loaddtd --dtdattr "
+    b"--stream --walker --pattern= --chkregister --relaxng=! --schema=! --schematron=! --sax1 --sax --oldxml10 "
+    b"--xpath= --quiet --help",
     b"xxd":
     b"words -a -autoskip -b -bits -c= -cols= -C -capitalize -d -e -E -EBCDIC -g= -groupsize= -h -help -i -include "
     b"-l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -s= -seek= -R= -t -u -v -version",

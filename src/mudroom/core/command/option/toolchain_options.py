@@ -12,9 +12,10 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--sort-includes --style=! --verbose --help --help-list --version",
     b"gcc":
     b"words@ -o= -c -S -E -v -### -pipe -x= -I= -L= -l= -D= -U= -include=! -imacros=! -isystem= -iquote= "
-    b"-idirafter= -isysroot= --sysroot= -O? -g? -std=? -W? -w -pedantic -ansi -f? -m? -M -MM -MD -MMD -MP -MG -MF= "
-    b"-MT= -MQ= -shared -static -rdynamic -pie -no-pie -nostdlib -nostdinc -nodefaultlibs -nostartfiles -s -pthread "
-    b"-P -C -H -Q -print-search-dirs -print-file-name=? -print-prog-name=? -print-libgcc-file-name -print-multiarch "
+    b"-idirafter= -isysroot= --sysroot= -O? -g -g0 -g1 -g2 -g3 -ggdb? -gdwarf? -gz? -gno? -gline-tables-only "
+    b"-gcc-toolchain?! --gcc-toolchain?! -std? -W? -w -pedantic -ansi -f? -m? -M -MM -MD -MMD -MP -MG -MF= -MT= "
+    b"-MQ= -shared -static -rdynamic -pie -no-pie -nostdlib -nostdinc -nodefaultlibs -nostartfiles -s -pthread -P "
+    b"-C -H -Q -print-search-dirs -print-file-name=? -print-prog-name=? -print-libgcc-file-name -print-multiarch "
     b"-print-sysroot -dumpversion -dumpmachine -dumpfullversion -dM -dD -dI --version --help --target-help "
     b"-save-temps? -time --coverage -undef -trigraphs -fplugin?! -fplugin-arg?! -fuse-ld?! -fpass-plugin?! "
     b"-fprofile-use?! -fsanitize-blacklist?! -fdump?! -fcallgraph-info?! -fauto-profile?! -fopt-info?! "

@@ -19,6 +19,7 @@ from mudroom.core.command.table_rule import (
     FETCH,
     INFORMS,
     LOSE,
+    REACH,
     READ,
     UNSURE,
     ProgramRule,
@@ -210,7 +211,14 @@ def date(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 
 def named_only(reason: str) -> ProgramRule:
     """Return a rule for a program that prints a value without operands and sets it with an operand: ``hostname``."""
-    rule = ProgramRule(READ, "prints a setting of the machine", (option("-F --file -b --boot", ESCAPE, reason),))
+    rule = ProgramRule(
+        READ,
+        "prints a setting of the machine",
+        (
+            option("-F --file -b --boot", ESCAPE, reason),
+            option("-f --fqdn --long -d --domain -i --ip-address -A --all-fqdns", REACH, "asks a name server"),
+        ),
+    )
 
     def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         parsed = parsed_words(words, rule, context)

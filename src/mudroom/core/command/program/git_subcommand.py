@@ -10,6 +10,7 @@ from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
+    FETCH,
     LOSE,
     REACH,
     READ,
@@ -18,8 +19,10 @@ from mudroom.core.command.table_rule import (
     ProgramRule,
     effect_of_options,
     grammar_of_rule,
+    judge_parsed,
     judge_words,
     names,
+    option,
     parsed_words,
     tidy,
     within,
@@ -96,7 +99,26 @@ def push(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     losing = parsed.has(b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
     if losing or any(word.text.startswith((b"+", b":")) for word in parsed.operands):
         return _found(doubts, ("networked", "destructive"), "overwrites or removes commits of the other repository")
-    return _found(doubts, REACH, "sends commits to another repository")
+    tracks = parsed.has(b"-u", b"--set-upstream")
+    return _found(doubts, FETCH if tracks else REACH, "sends commits to another repository")
+
+
+_FETCH = ProgramRule(
+    FETCH,
+    "fetches from another repository",
+    (option("--upload-pack --strategy", UNSURE, "runs a program that it names"),),
+)
+
+
+def fetch(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``fetch`` and ``pull``: a refspec with force overwrites references, and one with prune removes them."""
+    parsed = parsed_words(words, _FETCH, context)
+    finding = judge_parsed(parsed, words, _FETCH, context)
+    refspecs = [word.text for word in parsed.operands[1:]]
+    forced = parsed.has(b"--force", b"--prune", b"--prune-tags") and any(b":" in text for text in refspecs)
+    if forced or any(text.startswith(b"+") for text in refspecs):
+        return finding._replace(classes=tidy({*finding.classes, "destructive"}), reason="overwrites references")
+    return finding
 
 
 def restore(words: Sequence[Word], context: CommandContext) -> CommandFinding:

@@ -66,6 +66,7 @@ READERS = """
 
 PROGRAMS: dict[bytes, ProgramRule] = {
     **entries(READERS, _READS),
+    b"who": ProgramRule(READ, "only reads", (option("--lookup", REACH, "asks a name server"),)),
     b"getent": ProgramRule(
         READ, "only reads", (option("hosts ahosts ahostsv4 ahostsv6", REACH, "asks a name server"),)
     ),
@@ -167,7 +168,15 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ),
         "all",
     ),
-    **entries("7z 7za 7zr unrar rar cpio", ProgramRule(CHANGE, "packs or unpacks an archive", targets="all")),
+    **entries(
+        "7z 7za 7zr unrar rar cpio",
+        ProgramRule(
+            CHANGE,
+            "packs or unpacks an archive",
+            (option("d m mf rn -sdel -df -dw -dr", LOSE, "removes files"), option("-o", CHANGE, _OUT)),
+            targets="all",
+        ),
+    ),
     **entries(
         "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
         ProgramRule(

@@ -151,9 +151,14 @@ _UV = _verbs(
         },
     ),
 }
+_SHOWS_LATEST = ProgramRule(
+    READ,
+    "only reads",
+    (option("-l --latest -o --outdated -r --remote -b --both -A --available", REACH, "asks the registry"),),
+)
 _POETRY = _verbs(
     _INSTALLS,
-    reads="show check version about env help list search",
+    reads="check version about env help list search",
     adds="install add update lock sync self",
     removes="remove",
     writes="init new export",
@@ -189,7 +194,7 @@ _GO = _verbs(
 }
 _GEM = _verbs(
     _INSTALLS,
-    reads="list contents dependency environment help specification which",
+    reads="contents environment help which",
     asks="search outdated info",
     adds="install update fetch",
     removes="uninstall cleanup",
@@ -207,8 +212,8 @@ _BUNDLE = _verbs(
 )
 _COMPOSER = _verbs(
     _INSTALLS,
-    reads="show licenses validate status depends why check-platform-reqs help diagnose",
-    asks="search outdated audit",
+    reads="licenses validate status depends why check-platform-reqs help",
+    asks="search outdated audit diagnose",
     adds="install update require create-project dump-autoload",
     removes="remove",
     writes="init bump",
@@ -252,7 +257,10 @@ TOOLS: dict[bytes, ProgramRule] = {
     **entries("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
     **entries("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
     b"uv": _manager(_READS, _UV, "--directory --project", "-q --quiet -v --verbose --offline"),
-    **entries("poetry pdm rye hatch pipenv", _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v")),
+    **entries(
+        "poetry pdm rye hatch pipenv",
+        _manager(_READS, {**_POETRY, b"show": _SHOWS_LATEST}, "-C --directory -P --project", "-q -n -v"),
+    ),
     **entries(
         "conda mamba micromamba",
         _manager(
@@ -270,9 +278,11 @@ TOOLS: dict[bytes, ProgramRule] = {
     ),
     b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
     b"go": _manager(_READS, _GO, "-C"),
-    b"gem": _manager(_READS, _GEM),
+    b"gem": _manager(_READS, {**_GEM, **entries("list specification dependency", _SHOWS_LATEST)}),
     **entries("bundle bundler", _manager(_INSTALLS, _BUNDLE)),
-    b"composer": _manager(_READS, _COMPOSER, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"),
+    b"composer": _manager(
+        _READS, {**_COMPOSER, b"show": _SHOWS_LATEST}, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"
+    ),
     **entries("mvn mvnw ./mvnw gradle gradlew ./gradlew ant sbt lein mill", _CODE),
     **entries(
         "make gmake cmake ninja meson bazel buck just task rake tox nox invoke scons autoreconf ./configure", _CODE
@@ -294,9 +304,8 @@ TOOLS: dict[bytes, ProgramRule] = {
     ),
     **entries("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
     b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),), safe=names("--style")),
-    **entries(
-        "prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED
-    ),
+    **entries("prettier mypy pyright tsc flake8 bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
+    b"pylint": _CHECKED._replace(options=(option("--output-format -f", UNSURE, "loads a reporter", when="."),)),
     **entries("shellcheck hadolint yamllint actionlint", _READS),
     b"xmllint": ProgramRule(
         READ,
@@ -304,6 +313,12 @@ TOOLS: dict[bytes, ProgramRule] = {
         (
             option("-o --output", CHANGE, "writes a file"),
             option("http://* https://* ftp://*", REACH, "reads over the network"),
+            option(
+                "--schema --relaxng --schematron --dtdvalid --path --load-trace",
+                REACH,
+                "reads over the network",
+                when="://",
+            ),
         ),
     ),
     **entries(
