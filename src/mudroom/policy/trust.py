@@ -379,8 +379,9 @@ def _reduce(item: GivenSetting, out: Collection[int]) -> Iterable[GivenSetting]:
 
 def _binds(item: GivenSetting) -> bool:
     """Return whether an item is a host rule that denies other requests to its host, or foreign credentials there."""
-    rule = item.value[0] if item.setting.adds else None
-    return hasattr(rule, "set_headers") and bool(rule.only or rule.foreign)
+    if not item.setting.adds or not hasattr(item.value[0], "set_headers"):
+        return False
+    return bool(item.value[0].only or item.value[0].foreign)
 
 
 def _asks(item: GivenSetting) -> bool:
