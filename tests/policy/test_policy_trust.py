@@ -364,6 +364,17 @@ def test_asking_by_name_is_not_to_open_what_is_private_or_to_say_what_is_sent(fi
     assert files.left_out == ["network.mode: open"], "what asked is missed"
 
 
+@pytest.mark.parametrize("more", ["only: true", "foreign: refuse", "foreign: strip"])
+def test_a_bond_of_a_host_that_is_gone_is_missed(files: Strange, more: str) -> None:
+    loose = "network: {presets: [github], inspect: [%s]}"
+    files.write(project=loose % f"{{host: api.github.com, methods: [GET], {more}}}")
+    files.trust()
+    assert files.left_out == []
+    for less in ("{host: api.github.com, methods: [GET]}", ""):
+        files.write(project=loose % less)
+        assert len(files.left_out) > 1, "also those that were trusted"
+
+
 # --- rules ----------------------------------------------------------------------------------------------------------
 
 

@@ -348,7 +348,8 @@ def holds(item: GivenSetting) -> bool:
 
 def _must_stay(item: GivenSetting, free: Collection[str]) -> bool:
     """Return whether loosening items were trusted together with this one. An item that does both counts."""
-    return holds(item) and (not loosens(item, free) or item.setting is ROLE or item.setting.own_first or _asks(item))
+    does_both = item.setting is ROLE or item.setting.own_first or _asks(item) or _binds(item)
+    return holds(item) and (does_both or not loosens(item, free))
 
 
 def _plain(item: GivenSetting) -> Any:
@@ -377,6 +378,13 @@ def _reduce(item: GivenSetting, out: Collection[int]) -> Iterable[GivenSetting]:
         yield item._replace(value=(item.value[0]._replace(floor=True),))
     elif _asks(item):
         yield item._replace(value=(item.value[0]._replace(private=False, set_headers=(), remove_headers=()),))
+
+
+def _binds(item: GivenSetting) -> bool:
+    """Return whether an item is a host rule that denies other requests to its host, or foreign credentials there."""
+    if not item.setting.adds or not hasattr(item.value[0], "set_headers"):
+        return False
+    return bool(item.value[0].only or item.value[0].foreign)
 
 
 def _asks(item: GivenSetting) -> bool:

@@ -458,6 +458,14 @@ def test_how_foreign_credentials_are_treated_is_set_without_the_rest(cli: Cli) -
         assert cli("net", "credential", *words).returncode == 125, words
 
 
+def test_a_credential_for_a_host_that_is_never_inspected_is_said_to_be_of_no_use(cli: Cli) -> None:
+    (cli.place.project / ".mudroom").mkdir()
+    (cli.place.project / ".mudroom/policy.yaml").write_text("network:\n  never_inspect: [api.example]\n")
+    cli("policy", "trust", "--yes")
+    assert "network.never_inspect excludes it" in cli("net", "credential", "TOK", "api.example").stderr
+    assert "never_inspect" not in cli("net", "credential", "TOK", "other.example").stderr
+
+
 def test_presets_and_rules_say_what_hosts_take(cli: Cli) -> None:
     said = cli("net", "presets").stdout
     assert "registry.npmjs.org: it takes packages of any account" in said

@@ -16,6 +16,7 @@ from mudroom.core.network.host_rules import (
     HostDecision,
     HostRule,
     Request,
+    covering,
     decide,
     parse_rule,
     rule_for,
@@ -476,3 +477,43 @@ def test_one_rule_permits_private_addresses_and_another_inspects() -> None:
         assert decision.rule is not None
         assert decision.rule.private
         assert vet(decision, [bytes((10, 0, 0, 1))]) is None
+
+
+def test_a_rule_with_only_denies_what_no_such_rule_allows() -> None:
+    common = parse_rule("api.example", "allow", "preset forge")
+    reads = HostRule("allow", "api.example", methods=("GET",), inspect=True, only=True, source="policy.yaml:3")
+    writes = reads._replace(methods=("POST",), paths=("/me",))
+    decided = {
+        (method, path): decide(Request("api.example", 443, method, path), rules).action
+        for rules in permutations([common, reads, writes])
+        for method, path in (("GET", "/x"), ("POST", "/me/x"), ("POST", "/x"), ("", ""), ("GET", "/me/../x"))
+    }
+    assert decided == {
+        ("GET", "/x"): "allow",
+        ("POST", "/me/x"): "allow",
+        ("POST", "/x"): "deny",
+        ("", ""): "deny",
+        ("GET", "/me/../x"): "allow",
+    }
+    decision = decide(Request("api.example", 443, "POST", "/x"), [common, reads])
+    assert decision.reason == "policy.yaml:3: api.example allows only some requests there"
+    assert decide(Request("www.example", 443, "POST", "/x"), [common, reads]).action == "ask"
+    for other in ("api.example:8443", "*.example"):
+        assert decide(Request("api.example", 8443, "POST"), [parse_rule(other, "allow"), reads]).action in (
+            "allow",
+            "ask",
+        )
+
+
+def test_a_connection_to_a_bound_host_is_opened() -> None:
+    from mudroom.core.network.inspection import connection_rules
+
+    reads = HostRule("allow", "api.example", methods=("GET",), inspect=True, only=True)
+    for rules in ([reads], [reads, parse_rule("api.example", "allow")]):
+        assert decide(Request("api.example", 443), connection_rules("api.example", 443, rules)).action == "allow"
+
+
+def test_covering_rules_are_those_that_allow_or_ask() -> None:
+    rules = [parse_rule("api.example", action) for action in ("allow", "ask", "deny")]
+    assert covering(Request("api.example", 443), rules) == rules[:2]
+    assert covering(Request("www.example", 443), rules) == []

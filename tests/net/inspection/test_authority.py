@@ -217,7 +217,7 @@ def test_java_gets_a_store_of_its_own(vault: bytes, tmp_path: Path) -> None:
 def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: Path) -> None:
     own = tmp_path / "own.pem"
     own.write_text("# of a company\n" + certificate_of(load_authority(os.fsencode(tmp_path / "other"), b"/other")))
-    environ = {b"CURL_CA_BUNDLE": os.fsencode(own), b"TOKEN": b"real", b"PATH": b""}
+    environ = {b"CURL_CA_BUNDLE": os.fsencode(own), b"TOKEN": b"real-one", b"PATH": b""}
     never = parse_never(["pinned.example"])
     found = set_up_inspection(
         vault, PROJECT, environ, b"/home/ada", never=never, credentials=[parse_credential("TOKEN", "a.example")]
@@ -225,11 +225,11 @@ def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: P
     assert found.inspection.authority == load_authority(vault, PROJECT)
     assert found.inspection.never == never
     assert found.inspection.roots == own.read_text().partition("\n")[2]
-    assert found.inspection.credentials[0].value == "real"
+    assert found.inspection.credentials[0].value == "real-one"
     environment = dict(found.environment)
     assert environment[b"TOKEN"] == found.inspection.credentials[0].placeholder.encode()
     assert environment[b"SSL_CERT_FILE"] == INSIDE + b"/bundle.pem"
-    assert b"real" not in repr((found.environment, found.binds, found.inspection)).encode()
+    assert b"real-one" not in repr((found.environment, found.binds, found.inspection)).encode()
     assert all(bind.source.startswith(vault) and not bind.writable for bind in found.binds)
 
 
@@ -243,8 +243,8 @@ def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_pa
         parse_credential("B", "a.example", "x-b", "env:OTHER"),
         parse_credential("C", "a.example", "x-c", "file:~/.token"),
     ]
-    found = read_credentials(wanted, {b"A": b"one", b"OTHER": b"two"}, os.fsencode(tmp_path))
-    assert [one.value for one in found] == ["one", "two", "from-a-file"]
+    found = read_credentials(wanted, {b"A": b"the-first", b"OTHER": b"the-second"}, os.fsencode(tmp_path))
+    assert [one.value for one in found] == ["the-first", "the-second", "from-a-file"]
     inside = dict(variables(found))
     assert set(inside) == {b"A", b"B", b"C"}
     assert all(b"mudroom" in value for value in inside.values())
@@ -259,10 +259,11 @@ def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_pa
         ("file:relative", "not an absolute path"),
         ("env:BAD", "holds characters that a header cannot hold"),
         ("env:EMPTY", "is empty"),
+        ("env:SHORT", "too short to be told from other text"),
     ],
 )
 def test_a_value_that_is_not_there_is_said_so_without_values(tmp_path: Path, source: str, why: str) -> None:
-    environ = {b"BAD": b"s3cret\nx", b"EMPTY": b" \n"}
+    environ = {b"BAD": b"s3cret\nx", b"EMPTY": b" \n", b"SHORT": b"s3cret"}
     with pytest.raises(UsageError, match=why) as caught:
         read_credentials([parse_credential("A", "a.example", "x", source)], environ, os.fsencode(tmp_path))
     assert "s3cret" not in str(caught.value)
@@ -279,9 +280,9 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     keyring: Any = types.ModuleType("keyring")
     errors: Any = types.ModuleType("keyring.errors")
     errors.KeyringError = RuntimeError
-    keyring.get_password = lambda service, user: f"{service}+{user}" if service == "git" else None
+    keyring.get_password = lambda service, user: f"{service}+{user}+password" if service == "git" else None
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     monkeypatch.setitem(sys.modules, "keyring.errors", errors)
-    assert read_credentials(wanted, {}, b"/")[0].value == "git+ada"
+    assert read_credentials(wanted, {}, b"/")[0].value == "git+ada+password"
     with pytest.raises(UsageError, match="has no other for ada"):
         read_credentials([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")

@@ -233,6 +233,8 @@ def test_a_response_that_cannot_be_searched_is_refused(place: Place) -> None:
     assert b"accept-encoding: identity" in script.heads[0].lower()
     assert b"gzip" not in script.heads[0]
     assert "compressed" in door.flow().error
+    port = place.serve(Script((b"HTTP/1.1 304 Same\r\nContent-Encoding: br\r\n\r\n",)).talk)
+    assert ask(place, place.door(port), port).startswith(b"HTTP/1.1 304 ")
 
 
 def test_a_response_to_a_later_request_without_it_does_not_show_it(place: Place) -> None:

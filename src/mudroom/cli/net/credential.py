@@ -6,6 +6,7 @@ import json
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.network.host_rules import HostRule, concerns
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
@@ -39,6 +40,7 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
             known = (*(other for other in known if other.name != rule.name), rule)
             session.machine.keep_credentials(known)
             _warn_if_missing(rule, context)
+            _warn_if_excluded(rule, session.actor.settings.never_inspect, context)
     _print_rules(known, context)
     return 0
 
@@ -51,6 +53,14 @@ def _warn_if_missing(rule: CredentialRule, context: Context) -> None:
     missing = missing_credential(rule, context.environ, places(context.environ).home)
     if missing:
         context.terminal.note(f"no command runs as long as this is so: {missing}")
+
+
+def _warn_if_excluded(rule: CredentialRule, never: tuple[HostRule, ...], context: Context) -> None:
+    """Print a note if the policy excludes the host from the inspection that the credential needs."""
+    if any(concerns(excluded, rule.host, rule.port) for excluded in never):
+        context.terminal.note(
+            f"{rule.host} is not reached: network.never_inspect excludes it, and this needs inspection"
+        )
 
 
 def _with_foreign(known: tuple[CredentialRule, ...], name: str, foreign: Foreign) -> tuple[CredentialRule, ...]:

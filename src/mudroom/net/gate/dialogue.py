@@ -147,7 +147,7 @@ class Dialogue:
                     await self._answer.informational(event.status_code, end_to_end(event.headers.raw_items()))
             elif isinstance(event, h11.Response):
                 fields = self._response_fields(event)
-                self._answer.check(fields)
+                self._answer.check(event.status_code, fields)
                 self._exchange.status = event.status_code
                 await self._answer.head(event.status_code, fields, event.reason)
             elif isinstance(event, h11.Data):
@@ -185,7 +185,7 @@ class Dialogue:
         if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
             raise PeerGone("the server switched to a protocol that nobody asked for")
         answer = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
-        self._answer.check(answer)
+        self._answer.check(101, answer)
         self._exchange.status = 101
         await self._answer.switch(answer)
         return True

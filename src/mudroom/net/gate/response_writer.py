@@ -24,8 +24,10 @@ _CODINGS = (b"content-encoding", b"grpc-encoding", b"sec-websocket-extensions")
 """Headers of a response that say how its body is compressed (RFC 9110 8.4, gRPC over HTTP/2, RFC 7692)."""
 
 
-def check_coding(fields: list[Field]) -> None:
-    """Raise Unsearchable if a response is compressed."""
+def check_coding(status: int, fields: list[Field]) -> None:
+    """Raise Unsearchable if the body of a response is compressed."""
+    if status in (204, 304):  # no body (RFC 9110 6.4.1); 304 has the headers of the one that the client has
+        return
     for name, value in fields:
         if name.lower() in _CODINGS and value.strip().lower() not in (b"", b"identity"):
             raise Unsearchable(
@@ -53,10 +55,10 @@ class ResponseWriter:
     async def informational(self, status: int, fields: list[Field]) -> None:
         await self._send(h11.InformationalResponse(status_code=status, headers=self._clean(fields)))
 
-    def check(self, fields: list[Field]) -> None:
+    def check(self, status: int, fields: list[Field]) -> None:
         """Raise Unsearchable if the response with these fields has to be searched and cannot be."""
         if self._must_search:
-            check_coding(fields)
+            check_coding(status, fields)
 
     async def head(self, status: int, fields: list[Field], reason: bytes) -> None:
         if self._sanitizer is not None:

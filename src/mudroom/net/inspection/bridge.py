@@ -314,7 +314,7 @@ class Bridge:
         ended = final and event.stream_ended is not None
         if final:
             if self._rewrite.must_search(call.exchange):
-                check_coding(fields)
+                check_coding(status, fields)
             call.exchange.status, call.begun = status, True
             fields = self._rewrite.response(call.exchange, fields)
         if not call.down.is_done:
