@@ -31,7 +31,7 @@ class FlowLog:
         if flow.verdict != "deny":
             self._flows.append(flow)
             return
-        key = (flow.way, flow.host, flow.port, flow.reason)
+        key: _Key = (flow.way, flow.host, flow.port, flow.reason)
         if key not in self._places and len(self._places) >= MOST_REFUSED:
             flow = Flow(flow.started, "raw", "", 0, "deny", "", _FURTHER, seconds=flow.seconds, repeats=flow.repeats)
             key = ("", "", 0, "")
