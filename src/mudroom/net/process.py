@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
-from mudroom.core.network.budget import Budget
+from mudroom.core.network.budget import MemoryBudget
 from mudroom.net.entrances.accept import FIND, EntranceClient, EntranceContext, serve_of
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.gate.acceptor import Acceptor
@@ -47,7 +47,7 @@ def main(resolver: Resolver = resolve) -> NoReturn:
     _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
     most_memory = MOST_MEMORY if hard_memory == resource.RLIM_INFINITY else min(MOST_MEMORY, hard_memory)
     resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
-    budget = Budget(MOST_HELD, max(16, (hard_limit - _RESERVED) // 2))  # a connection may take two descriptors
+    budget = MemoryBudget(MOST_HELD, max(16, (hard_limit - _RESERVED) // 2))  # a connection may take two descriptors
     gc.freeze()  # what is imported stays; the collector need not look at it again
     gc.set_threshold(_COLLECT_AFTER)
     status = 1
@@ -59,7 +59,7 @@ def main(resolver: Resolver = resolve) -> NoReturn:
         os._exit(status)  # exit without waiting for a thread that hangs in a lookup
 
 
-async def serve(control: socket.socket, resolver: Resolver, budget: Budget) -> None:
+async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
     """Serve doors until the control socket closes or the host process ends. ``budget``: of all doors together."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
@@ -92,7 +92,7 @@ class _Door:
         message: wire.OpenMessage,
         descriptors: list[int],
         resolver: Resolver,
-        budget: Budget,
+        budget: MemoryBudget,
         doors: set[_Door],
     ) -> None:
         self._loop = asyncio.get_running_loop()

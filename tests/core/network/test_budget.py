@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.network.budget import FLOOR, MOST_OF_ACCOUNT, Account, Budget, Share
+from mudroom.core.network.budget import FLOOR, MOST_OF_ACCOUNT, Account, MemoryBudget, Share
 
 MOST = 64 << 20
 PIECE = 64 << 10
@@ -50,7 +50,7 @@ def greedy(share: Share, connections: int) -> None:
             fill(account)
 
 
-def flood(budget: Budget, commands: int, connections: int) -> list[Share]:
+def flood(budget: MemoryBudget, commands: int, connections: int) -> list[Share]:
     """Commands that come one after the other, take all that they can get, and give nothing back."""
     shares = [budget.share(4_096) for _ in range(commands)]
     for share in shares:
@@ -62,7 +62,7 @@ def flood(budget: Budget, commands: int, connections: int) -> list[Share]:
 @pytest.mark.parametrize("connections", [1, 40, 4_096])
 def test_greedy_commands_leave_a_part_for_the_next_one(commands: int, connections: int) -> None:
     """At the same time: they hold one part of N+1 each."""
-    budget = Budget(MOST)
+    budget = MemoryBudget(MOST)
     shares = [budget.share(4_096) for _ in range(commands)]
     accounts = [opened(share) for _ in range(connections) for share in shares if share.takes_connection()]
     for _round in range(MOST // PIECE):
@@ -80,7 +80,7 @@ def test_greedy_commands_leave_a_part_for_the_next_one(commands: int, connection
 @pytest.mark.parametrize("commands", [1, 5, 20])
 @pytest.mark.parametrize("connections", [1, 40, 4_096])
 def test_what_a_late_command_needs_is_taken_back_from_those_that_have_more(commands: int, connections: int) -> None:
-    budget = Budget(MOST)
+    budget = MemoryBudget(MOST)
     shares = flood(budget, commands, connections)
     late, need = budget.share(4_096), 512 << 10
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_what_a_late_command_needs_is_taken_back_from_those_that_have_more(comma
 
 
 def test_one_connection_leaves_room_for_others_of_its_command() -> None:
-    share = Budget(MOST).share()
+    share = MemoryBudget(MOST).share()
     fill(opened(share))
     assert opened(share).room() >= MOST_OF_ACCOUNT - FLOOR
     crowd = [opened(share) for _ in range(200)]
@@ -120,7 +120,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_what_is_held_is_the_sum_of_the_accounts(steps: list[tuple[int, str]]) -> None:
     """Whatever order ends come in: bytes of a lost connection that are freed late are not freed twice."""
-    budget = Budget(MOST)
+    budget = MemoryBudget(MOST)
     shares = [budget.share(), budget.share()]
     alive: list[tuple[Share, Account]] = []
     for number, step in steps:
@@ -158,7 +158,7 @@ def test_what_is_held_is_the_sum_of_the_accounts(steps: list[tuple[int, str]]) -
 
 def test_the_oldest_without_a_request_is_closed_first_and_one_with_a_request_never() -> None:
     cut: list[Account] = []
-    share = Budget(MOST).share(4)
+    share = MemoryBudget(MOST).share(4)
     served, idle, first, second = (opened(share, cut) for _ in range(4))
     served.serves()
     idle.serves()
@@ -177,7 +177,7 @@ def test_the_oldest_without_a_request_is_closed_first_and_one_with_a_request_nev
 
 def test_connections_of_one_command_do_not_use_up_those_of_another() -> None:
     """Half requests take no memory to speak of, but descriptors."""
-    budget, cut = Budget(1 << 40, slots=300), list[Account]()
+    budget, cut = MemoryBudget(1 << 40, slots=300), list[Account]()
     for _ in range(5):
         share = budget.share(4_096)
         while share.takes_connection():
@@ -193,7 +193,7 @@ def test_connections_of_one_command_do_not_use_up_those_of_another() -> None:
 
 
 def test_who_waits_for_much_is_served_in_turn_and_keeps_others_of_the_command_in() -> None:
-    budget = Budget(MOST)
+    budget = MemoryBudget(MOST)
     share, other = budget.share(), budget.share()
     large = 1 << 20
     granted: list[int] = []
@@ -214,7 +214,7 @@ def test_who_waits_for_much_is_served_in_turn_and_keeps_others_of_the_command_in
 
 
 def test_who_waits_no_more_holds_nothing() -> None:
-    share = Budget(MOST).share()
+    share = MemoryBudget(MOST).share()
     account = opened(share)
     share.wait(account, PIECE, lambda: False)
     assert account.held == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.network.budget import FLOOR, Budget
+from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.host_rules import HostRule, Request
 from mudroom.net import process
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
 class Hall:
     """Doors of one budget in this process."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
         self.ends: list[socket.socket] = []
 
@@ -88,7 +88,7 @@ class Client(Peer):
 
 @pytest.fixture
 def hall() -> Iterator[Hall]:
-    hall = Hall(Budget(8 * MEGABYTE, slots=300))
+    hall = Hall(MemoryBudget(8 * MEGABYTE, slots=300))
     yield hall
     hall.close()
 
@@ -209,8 +209,8 @@ WAYS = {
 
 
 def test_nothing_stays_charged_when_all_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = Budget(64 * MEGABYTE)
-    monkeypatch.setattr("test_gate_budget.Budget", lambda _most: budget)
+    budget = MemoryBudget(64 * MEGABYTE)
+    monkeypatch.setattr("test_gate_budget.MemoryBudget", lambda _most: budget)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with gate_in_a_thread(port, Counts()) as (where, _door):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.network.budget import FLOOR, Budget
+from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.net.gate import acceptor, transport
 from mudroom.net.gate.acceptor import Acceptor
 from mudroom.net.gate.dial import dial
@@ -144,7 +144,7 @@ def test_a_fast_connection_is_read_once_a_turn(pair: Pair) -> None:
 def test_a_read_is_as_long_as_the_room_of_the_account(pair: Pair) -> None:
     async def work() -> None:
         ours, other = pair()
-        recorder, account = Recorder(), Budget(1 << 20).share().open(lambda: None)
+        recorder, account = Recorder(), MemoryBudget(1 << 20).share().open(lambda: None)
         recorder.account = account
         other.sendall(b"x" * 50_000)
         SocketTransport(ours, recorder).piece = transport.BULK

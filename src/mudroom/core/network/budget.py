@@ -25,16 +25,18 @@ FLOOR = 16 << 10
 """Bytes of an account that are charged from its opening on: a head (``protocol/head.py``), or a TLS record."""
 _LEFT = 32
 """The part of a budget that is left to new connections."""
-MOST_OF_ACCOUNT = 4 << 20
+MOST_OF_ACCOUNT = 6 << 20
 """Bytes of one connection, both directions together."""
 
 
-class Budget:
+class MemoryBudget:
     """The limits of one process. ``most`` bytes, ``slots`` connections."""
 
     def __init__(self, most: int, slots: int = 1 << 30) -> None:
         self.most, self.slots = most, slots
         self.most_read = most - most // _LEFT
+        self.easy = most // 8
+        """While less is held by all, a reader need not ask for its room."""
         self.held = 0
         self.connections = 0
         self.waiting: dict[Share, None] = {}
@@ -87,7 +89,7 @@ class _Wish(NamedTuple):
 class Share:
     """The part of one command."""
 
-    def __init__(self, budget: Budget, most_connections: int) -> None:
+    def __init__(self, budget: MemoryBudget, most_connections: int) -> None:
         self.budget, self._most_connections = budget, most_connections
         self.accounts: dict[Account, None] = {}
         self.held = 0
@@ -167,15 +169,13 @@ class Share:
             for share in list(self.budget.waiting):
                 share.grant()
 
-    def note(self, account: Account, *, fresh: bool, idle: bool) -> None:
-        """Note what an account waits for; an account that waits already keeps its place."""
-        if account.is_ended:
-            fresh = idle = False
-        for accounts, waits in ((self._fresh, fresh), (self._idle, idle)):
-            if waits:
-                accounts.setdefault(account, None)
-            else:
-                accounts.pop(account, None)
+    def begin_wait(self, account: Account, *, has_served: bool) -> None:
+        """Note that an account waits for a request."""
+        (self._idle if has_served else self._fresh)[account] = None
+
+    def end_wait(self, account: Account) -> None:
+        self._fresh.pop(account, None)
+        self._idle.pop(account, None)
 
     def end_connection(self, account: Account) -> None:
         """Free the connection's place, once. Its bytes stay held until the last end has left the account."""
@@ -184,7 +184,8 @@ class Share:
         account.is_ended = True
         self.connections -= 1
         self.budget.connections -= 1
-        self.note(account, fresh=False, idle=False)
+        if account.is_waiting:
+            self.end_wait(account)
 
 
 class Account:
@@ -209,14 +210,16 @@ class Account:
         return min(MOST_OF_ACCOUNT, free) - self.held
 
     def hold(self, length: int) -> None:
-        if not self._is_closed:
-            before, self.held = self.held, self.held + length
-            self.share.charge(max(self.held, FLOOR) - max(before, FLOOR))
+        before = self.held
+        self.held = held = before + length
+        if held > FLOOR and not self._is_closed:
+            self.share.charge(held - max(before, FLOOR))
 
     def free(self, length: int) -> None:
-        if not self._is_closed:
-            before, self.held = self.held, self.held - length
-            self.share.refund(max(before, FLOOR) - max(self.held, FLOOR))
+        before = self.held
+        self.held = held = before - length
+        if before > FLOOR and not self._is_closed:
+            self.share.refund(before - max(held, FLOOR))
 
     def enter(self) -> None:
         """An end of the connection uses this account."""
@@ -232,14 +235,15 @@ class Account:
 
     def waits(self) -> None:
         """The connection waits for a request: the first one, or a further one."""
-        self.is_waiting = True
-        self.share.note(self, fresh=not self._has_served, idle=self._has_served)
+        if not self.is_waiting and not self.is_ended:
+            self.is_waiting = True
+            self.share.begin_wait(self, has_served=self._has_served)
 
     def serves(self) -> None:
         """A whole request has come."""
         if self.is_waiting:
             self.is_waiting, self._has_served = False, True
-            self.share.note(self, fresh=False, idle=False)
+            self.share.end_wait(self)
 
 
 def _held(account: Account) -> int:
@@ -248,6 +252,4 @@ def _held(account: Account) -> int:
 
 def unlimited() -> Account:
     """Return an account for ends that belong to no command (yet)."""
-    account = Budget(1 << 60).share().open(lambda: None)
-    account.enter()
-    return account
+    return MemoryBudget(1 << 60).share().open(lambda: None)

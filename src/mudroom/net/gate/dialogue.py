@@ -73,7 +73,8 @@ class Dialogue:
             if not body.cancelled():
                 body.exception()  # retrieved so that asyncio does not warn; the response has reported it
             self._exchange.received = self._server.count - received
-            self._account.free(sum(self._fed.values()))
+            for length in self._fed.values():
+                self._account.free(length)
 
     async def _may_continue(self, body: asyncio.Task[None]) -> bool:
         if body.done():

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 
-from mudroom.core.network.budget import FLOOR, Budget
+from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
@@ -55,7 +55,9 @@ class _Pending(NamedTuple):
 
 
 class DoorGuard:
-    def __init__(self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: Budget) -> None:
+    def __init__(
+        self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: MemoryBudget
+    ) -> None:
         """``budget``: of all doors of the process."""
         self.resolver = resolver
         self.share = budget.share(MAX_CONNECTIONS)
@@ -305,8 +307,9 @@ class DoorGuard:
     def _send(self, message: wire.ToHost) -> None:
         waiting = bool(self._unsent)
         packets = wire.packets(message)
-        self._unsent.extend(packets)
-        self._unsent_bytes += sum(map(len, packets))
+        for packet in packets:
+            self._unsent.append(packet)
+            self._unsent_bytes += len(packet)
         if not waiting and not self._flush():
             self._loop.add_writer(self._channel.fileno(), self._flush_later)
 

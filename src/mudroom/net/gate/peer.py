@@ -57,15 +57,18 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.account.enter()
+        if self.account is not UNCHARGED:
+            self.account.enter()
 
     def charge_to(self, account: Account) -> None:
         """Charge what this peer holds to the account of its connection."""
-        self.account.free(len(self.buffer))
+        if self.buffer:
+            self.account.free(len(self.buffer))
+            account.hold(len(self.buffer))
         account.enter()
-        self.account.leave()
+        if self.account is not UNCHARGED:
+            self.account.leave()
         self.account = account
-        account.hold(len(self.buffer))
         if isinstance(self.transport, SocketTransport):
             self.transport.charge_to(account)
 
@@ -98,7 +101,7 @@ class Peer(asyncio.Protocol):
         return True  # the other direction stays open: half-closed connections are passed on as such
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.lost:
+        if not self.lost and self.account is not UNCHARGED:
             self.account.leave()
         self.ended = self.lost = True
         self.error = "" if error is None else str(error) or type(error).__name__

@@ -77,9 +77,10 @@ class SocketTransport(asyncio.Transport):
         shared, now, most = SocketTransport, time.monotonic(), self.piece
         if most > PIECE and now - shared.small_at < CALM and shared.small is not self:
             most = PIECE
-        room = self.account.room()
-        if most > room:
-            most = max(room, FLOOR)
+        account = self.account
+        budget = account.share.budget
+        if budget.held > budget.easy:
+            most = min(most, max(account.room(), FLOOR))
         try:
             length = self._channel.recv_into(_BUFFER, most)
         except (BlockingIOError, InterruptedError):
@@ -142,8 +143,9 @@ class SocketTransport(asyncio.Transport):
         if self._watched:
             self._sockets.forget(self._descriptor)
         self._channel.close()
-        self.account.free(len(self._unsent))
-        self._unsent.clear()
+        if self._unsent:
+            self.account.free(len(self._unsent))
+            self._unsent.clear()
         if SocketTransport.small is self:
             SocketTransport.small = None
         self._sockets.defer(lambda: self._protocol.connection_lost(error))
@@ -157,9 +159,10 @@ class SocketTransport(asyncio.Transport):
     # --- the protocol's part ---
 
     def charge_to(self, account: Account) -> None:
-        self.account.free(len(self._unsent))
+        if self._unsent:
+            self.account.free(len(self._unsent))
+            account.hold(len(self._unsent))
         self.account = account
-        account.hold(len(self._unsent))
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._is_closing or self._is_finishing or not data:

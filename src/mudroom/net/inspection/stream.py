@@ -2,7 +2,7 @@
 
 Rules of this file: received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a
 lane never holds more than its window, and both ends together no more than theirs. An end that does not read is not sent
-more than that. A window is charged to the connection's account before it is granted. It is small at first and doubles
+more than that. A window is charged to the connection's account before it is granted. It is small at first and grows
 when as much has been passed on, so only who reads gets a large one, and only while there is much room. The library
 frames; ``bridge.py`` interprets the frames.
 """
@@ -34,7 +34,7 @@ WINDOW, ALL_WINDOWS = 64 << 10, 128 << 10
 """Bytes in flight at first: of one stream, and of a whole connection, which is charged before (``inspect.py``)."""
 _LARGEST, _LARGEST_ALL = 1 << 20, 2 << 20
 """As above, when they have grown."""
-_AMPLE = 8
+_AMPLE = 16
 """The room that a window needs to grow, in multiples of its growth."""
 _ROUND = 256 << 10
 """Bytes that are framed before they are sent."""
@@ -105,7 +105,8 @@ class Lane:
     def _acknowledge(self, length: int) -> None:
         if length and self._source is not None:
             self._source.acknowledge(self._source_number, length)
-            self._window = self._source.widen(self._source_number, self._window)
+            if self._window < self._source.stream_window:
+                self._window = self._source.widen(self._source_number, self._window)
 
 
 class StreamEnd:
@@ -116,6 +117,8 @@ class StreamEnd:
         self._account = peer.account
         self._window, self._passed = ALL_WINDOWS, 0
         """The connection's window, and the bytes that have been passed on since it was opened."""
+        self.stream_window = WINDOW
+        """Of streams that move data."""
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
             SettingCodes.ENABLE_PUSH: 0,
@@ -172,24 +175,22 @@ class StreamEnd:
             self._dirty.set()
 
     def _open_window(self) -> None:
-        """Double the connection's window, if there is ample room."""
-        more = min(self._window, _LARGEST_ALL - self._window)
-        if more and self._account.room() >= _AMPLE * more:
+        """Make the connection's window four times as large, if there is ample room."""
+        more = min(3 * self._window, _LARGEST_ALL - self._window)
+        if more and self._account.room() >= more and self._account.share.room() >= _AMPLE * more:
             self._account.hold(more)
             self.h2.increment_flow_control_window(more)
             self._window += more
+            self.stream_window = min(_LARGEST, self._window // 2)
         self._passed = 0
 
     def widen(self, number: int, window: int) -> int:
-        """Widen a stream's window to half of the connection's. Return its new size."""
-        more = min(_LARGEST, self._window // 2) - window
-        if more <= 0 or self.is_broken:
-            return window
+        """Widen a stream's window to that of streams now. Return its size."""
         try:
-            self.h2.increment_flow_control_window(more, number)
+            self.h2.increment_flow_control_window(self.stream_window - window, number)
         except ProtocolError:
-            return window  # the stream is closed
-        return window + more
+            pass  # the stream is closed, or the connection is broken
+        return self.stream_window
 
     # --- writing ---
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from starlette.requests import Request
 
-from mudroom.core.network.budget import FLOOR, Account, Budget
+from mudroom.core.network.budget import FLOOR, Account, MemoryBudget
 from mudroom.web.api.endpoint import BODY_LIMIT
 from mudroom.web.state.refusal import Refusal
 
@@ -27,7 +27,7 @@ class Bodies:
     """Used by the server's event loop alone."""
 
     def __init__(self, most: int = BODIES) -> None:
-        self._share = Budget(most).share()
+        self._share = MemoryBudget(most).share()
 
     @property
     def held(self) -> int:
