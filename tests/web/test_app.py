@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
+from starlette.requests import Request
+
+from mudroom.core.network.budget import FLOOR
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw
-from mudroom.web.server import app
+from mudroom.web.server import app, body
 from mudroom.web.server.app import Router
+from mudroom.web.server.body import Bodies
 from mudroom.web.shape import DoneShape
 from mudroom.web.state.refusal import Refusal
 
@@ -28,11 +32,12 @@ def ask(
     query: bytes = b"",
     method: str = "POST",
     known: str | None = None,
+    bodies: Bodies | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     """A request to an endpoint with this handler. ``known``: the tag of an answer that is there already."""
     one = Endpoint(method, "/x", "", handle, DoneShape, DoneShape if method == "POST" else None)
     server: Any = None
-    rooms = Router([app._route(method, "/api/v1/x", app._handler(one, server))])
+    rooms = Router([app._route(method, "/api/v1/x", app._handler(one, server, bodies or Bodies()))])
     given = [] if known is None else [(b"if-none-match", known.encode())]
     sent: list[MutableMapping[str, Any]] = []
     waiting = list(pieces)
@@ -123,11 +128,61 @@ def test_what_is_short_or_does_something_has_no_tag(method: str, found: Any) -> 
     assert (status, json.loads(body), "etag" in headers) == (200, found, False)
 
 
-def test_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "BODY_SECONDS", 0.05)
+@pytest.mark.parametrize("limit", ["BODY_SECONDS", "BODY_PAUSE"])
+def test_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(body, limit, 0.05)
     begun: Pieces = [{"type": "http.request", "body": b"{", "more_body": True}]
-    status, _headers, body = ask(raising(AssertionError("it is not called")), begun)
-    assert (status, json.loads(body)["code"]) == (408, "bad-request")
+    bodies = Bodies()
+    status, _headers, answer = ask(raising(AssertionError("it is not called")), begun, bodies=bodies)
+    assert (status, json.loads(answer)["code"]) == (408, "bad-request")
+    assert bodies.held == 0
+
+
+def test_bodies_hold_no_more_together_than_one_budget() -> None:
+    """The forty that once held 265 MB: each is a body of eight MiB that stops before its end. A small one goes through
+    meanwhile, and a large one when they have ended."""
+    bodies, part, held = Bodies(), b"x" * 65_536, []
+
+    async def many() -> None:
+        stopped = asyncio.Event()
+
+        def stopping() -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
+            left = iter(range(100))
+
+            async def receive() -> MutableMapping[str, Any]:
+                held.append(bodies.held)
+                if next(left, None) is None:
+                    await stopped.wait()
+                return {"type": "http.request", "body": part, "more_body": True}
+
+            return receive
+
+        async def read(receive: Any) -> bytearray:
+            with bodies.open() as account:
+                return await bodies.read(Request({"type": "http", "headers": []}, receive), account)
+
+        async def whole() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def large() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b" " * (8 << 20), "more_body": False}
+
+        stuck = [asyncio.create_task(read(stopping())) for _ in range(40)]
+        for _ in range(300):
+            await asyncio.sleep(0)
+        assert await read(whole) == b"{}"
+        waiting = asyncio.create_task(read(large))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+        assert len(await waiting) == 8 << 20
+
+    asyncio.run(many())
+    assert max(held) <= (32 << 20) + 41 * FLOOR
+    assert bodies.held == 0
 
 
 def test_who_has_gone_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,63 @@ def test_a_second_half_request_on_a_connection_has_none_either() -> None:
     assert answer in (b"reset", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nin")
 
 
+class Crowded(HttpConnection):
+    most = 20
+
+
+async def crowd(rest: list[bytes]) -> tuple[bytes, list[bool]]:
+    """Open connections that send this and no more, then one with a whole request. Return its answer, and which of the
+    others are still open."""
+    config = uvicorn.Config(
+        answering, log_config=None, log_level="critical", lifespan="off", ws="none", limit_concurrency=Crowded.most + 1
+    )
+    config.load()
+    state = uvicorn.server.ServerState()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Crowded(config, state, {}), "127.0.0.1", 0)
+    async with server:
+        where = server.sockets[0].getsockname()
+        ends = []
+        for data in rest:
+            ends.append(await asyncio.open_connection(*where))
+            ends[-1][1].write(data)
+            if data.endswith(b"1234"):
+                await ends[-1][0].readuntil(b"in")
+        reader, writer = await asyncio.open_connection(*where)
+        writer.write(REQUEST + b"1234")
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
+        alive = []
+        for other, _writer in ends:
+            try:
+                alive.append(bool(await asyncio.wait_for(other.read(1), 0.01)))
+            except TimeoutError:
+                alive.append(True)
+            except ConnectionError:
+                alive.append(False)
+        for _reader, one in (*ends, (reader, writer)):
+            one.close()
+        return answer, alive
+
+
+def test_half_requests_make_room_for_whole_ones() -> None:
+    """The oldest first; it was a 503 for ten seconds."""
+    answer, alive = asyncio.run(crowd([b"GET / HTTP/1.1\r\n"] * 30))
+    assert answer == b"HTTP/1.1 200 OK\r\n"
+    assert alive == [False] * 11 + [True] * 19
+
+
+def test_who_has_been_served_is_closed_after_those_that_have_not() -> None:
+    answer, alive = asyncio.run(crowd([REQUEST + b"1234", REQUEST + b"1", *[b""] * 18]))
+    assert answer == b"HTTP/1.1 200 OK\r\n"
+    assert alive == [True, True, False, *[True] * 17]
+
+
+def test_a_request_that_does_not_come_to_its_end_makes_room_last() -> None:
+    answer, alive = asyncio.run(crowd([REQUEST + b"1"] * 25))
+    assert answer == b"HTTP/1.1 200 OK\r\n"
+    assert alive == [False] * 6 + [True] * 19
+
+
 def test_a_body_is_waited_for_by_whoever_reads_it() -> None:
     answer = asyncio.run(said(REQUEST + b"1", b"234"))
     assert answer.endswith(b"\r\n\r\nin")

@@ -18,17 +18,21 @@ from typing import NoReturn
 
 import msgspec
 
+from mudroom.core.network.budget import MemoryBudget
 from mudroom.net.entrances.accept import FIND, EntranceClient, EntranceContext, serve_of
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.gate.acceptor import Acceptor
 from mudroom.net.gate.event_loop import GateLoop, sockets
-from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.guard import MOST_HELD, DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
 
 _RESERVED = 400
 """Descriptors that are not connections: listeners, lookups."""
+MOST_MEMORY = 512 << 20
+"""Bytes of private memory of the process (RLIMIT_DATA of setrlimit(2), with mappings since Linux 4.7), libraries and
+accounting errors included. An allocation beyond them fails, and the connection with it."""
 _COLLECT_AFTER = 10_000
 """New objects until the garbage collector looks at them; Python's 700 are three connections."""
 
@@ -40,20 +44,23 @@ def main(resolver: Resolver = resolve) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is for the command, not for its network
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
-    DoorGuard.most_connections = max(16, (hard_limit - _RESERVED) // 2)
+    _, hard_memory = resource.getrlimit(resource.RLIMIT_DATA)
+    most_memory = MOST_MEMORY if hard_memory == resource.RLIM_INFINITY else min(MOST_MEMORY, hard_memory)
+    resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
+    budget = MemoryBudget(MOST_HELD, max(16, (hard_limit - _RESERVED) // 2))  # a connection may take two descriptors
     gc.freeze()  # what is imported stays; the collector need not look at it again
     gc.set_threshold(_COLLECT_AFTER)
     status = 1
     try:
         runner = asyncio.Runner(loop_factory=GateLoop)
-        runner.run(serve(socket.socket(fileno=0), resolver))
+        runner.run(serve(socket.socket(fileno=0), resolver, budget))
         status = 0
     finally:
         os._exit(status)  # exit without waiting for a thread that hangs in a lookup
 
 
-async def serve(control: socket.socket, resolver: Resolver) -> None:
-    """Serve doors until the control socket closes or the host process ends."""
+async def serve(control: socket.socket, resolver: Resolver, budget: MemoryBudget) -> None:
+    """Serve doors until the control socket closes or the host process ends. ``budget``: of all doors together."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
     inbox, finished = wire.Inbox(), asyncio.Event()
@@ -66,7 +73,7 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
                 message = wire.to_gate.decode(data)
                 if not isinstance(message, wire.OpenMessage):
                     raise wire.BrokenMessage("a door's message on the control socket")
-                doors.add(_Door(message, descriptors, resolver, doors))
+                doors.add(_Door(message, descriptors, resolver, budget, doors))
         except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             loop.remove_reader(control.fileno())
             finished.set()
@@ -81,7 +88,12 @@ class _Door:
     """A door in this process: its socket to the host, its listeners, its guard."""
 
     def __init__(
-        self, message: wire.OpenMessage, descriptors: list[int], resolver: Resolver, doors: set[_Door]
+        self,
+        message: wire.OpenMessage,
+        descriptors: list[int],
+        resolver: Resolver,
+        budget: MemoryBudget,
+        doors: set[_Door],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         channel, *listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -92,7 +104,7 @@ class _Door:
         self._acceptors: dict[str, list[Acceptor]] = {}
         """By kind."""
         self._closing: asyncio.Task[None] | None = None
-        self.guard = guard = DoorGuard(channel, message, resolver)
+        self.guard = guard = DoorGuard(channel, message, resolver, budget)
         names = Synthetic()
         with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
         self._context = EntranceContext(guard, names, Responder(guard, names, with_ipv6))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from mudroom.core.network.budget import MemoryBudget
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net import process
 from mudroom.net.gate.event_loop import GateLoop
@@ -51,7 +52,7 @@ def gate_in_a_thread(port: int, counts: Counts) -> Iterator[tuple[Any, socket.so
     def run() -> None:
         sys.setprofile(counts)
         with asyncio.Runner(loop_factory=GateLoop) as runner:
-            runner.run(process.serve(theirs, resolve))
+            runner.run(process.serve(theirs, resolve, MemoryBudget(1 << 30)))
         sys.setprofile(None)
 
     thread = threading.Thread(target=run)

@@ -427,3 +427,15 @@ def test_curl_gets_pages_and_says_why_not(town: Town) -> None:
         ["curl", "-sS", "-x", proxy, "http://evil.example/"], capture_output=True, timeout=30, check=True
     )
     assert done.stdout.startswith(b"mudroom: evil.example:80 is not allowed")
+
+
+def test_a_body_that_comes_no_further_ends(tmp_path: Path) -> None:
+    web = Web()
+    with Town(tmp_path, constants={"gate.dialogue.BODY_IDLE": 0.2}) as town:
+        port = town.serve(web)
+        local(town, "web.example")
+        door = town.door(allow("web.example", port))
+        head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: 9\r\n\r\n1234"
+        answer = read_all(door.connect(head % (port, port)))
+        assert answer.startswith(b"HTTP/1.1 502 "), answer
+        assert "sent no more of its body" in door.flow().error

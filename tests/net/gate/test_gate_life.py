@@ -354,18 +354,35 @@ def test_a_gate_without_descriptors_lives_on(town: Town) -> None:
     assert is_open(door.connect(connect("db.example", port)))
 
 
-def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:
+def test_a_connection_too_many_closes_the_oldest_without_a_request_which_is_told_once(tmp_path: Path) -> None:
     with Town(tmp_path, constants={"gate.guard.MAX_CONNECTIONS": 5}) as town:
         door = town.door(ask=True)
-        clients = [door.connect() for _ in range(5)]
+        asking = door.connect(connect("db.example", 443))
+        door.wait(questions=1)
+        half = [door.connect(b"CONNECT ") for _ in range(10)]
+        assert [read_all(client) for client in half[:6]] == [b""] * 6
+        assert "there are 5 connections; those that have waited longest for a request are closed" in door.flow().reason
+        late = door.connect(connect("web.example", 443))
+        door.wait(questions=2)
+        for number, client in enumerate((asking, late)):
+            door.door.answer(door.questions[number].identity, False, None)
+            assert client.recv(4096).startswith(b"HTTP/1.1 403 "), "half requests do not stand in its way"
+        door.wait(flows=3)
+
+
+def test_where_all_have_requests_the_connection_too_many_is_cut(tmp_path: Path) -> None:
+    with Town(tmp_path, constants={"gate.guard.MAX_CONNECTIONS": 5}) as town:
+        door = town.door(ask=True)
+        clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(5)]
+        door.wait(questions=5)
         for _ in range(3):
             assert read_all(door.connect(b"x")) == b""
-        assert "there are 5 connections" in door.flow().reason
+        assert "there are 5 connections; further ones are closed" in door.flow().reason
         clients.pop().close()
-        while not door.questions:  # until the gate has seen that one is gone
+        while len(door.questions) < 6:  # until the gate has seen that one is gone
             door.connect(connect("db.example", 443))
             door.take(door.door.receive())
-        assert len(door.flows) <= 2
+        assert len([flow for flow in door.flows if "there are" in flow.reason]) <= 2
 
 
 def test_whoever_cannot_be_told_is_not_let_in(tmp_path: Path) -> None:

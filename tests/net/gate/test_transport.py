@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.net.gate import acceptor, transport
 from mudroom.net.gate.acceptor import Acceptor
 from mudroom.net.gate.dial import dial
 from mudroom.net.gate.event_loop import GateLoop
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
-from mudroom.net.gate.transport import SocketTransport
+from mudroom.net.gate.transport import UNCHARGED, SocketTransport
 
 
 class Recorder(asyncio.Protocol):
@@ -29,6 +30,7 @@ class Recorder(asyncio.Protocol):
 
     def __init__(self, events: list[tuple[str, Any]] | None = None, name: str = "") -> None:
         self.name = name
+        self.account = UNCHARGED
         self.events = [] if events is None else events
         self.transport: Any = None
 
@@ -98,7 +100,7 @@ def test_what_a_socket_does_not_take_is_sent_later_in_order(pair: Pair) -> None:
         parts = [bytes([number]) * 100_000 for number in range(100)]
         for part in parts:
             channel.write(part)
-        assert SocketTransport.held > 0
+        assert UNCHARGED.held > 0
         assert [name for name, _ in recorder.events] == ["pause"], "told once, at the first byte that had to wait"
         channel.close()
         received = bytearray()
@@ -115,7 +117,7 @@ def test_what_a_socket_does_not_take_is_sent_later_in_order(pair: Pair) -> None:
         await until(read)
         assert bytes(received) == b"".join(parts)
         await until(lambda: recorder.events[-1] == ("lost", None))
-        assert SocketTransport.held == 0
+        assert UNCHARGED.held == 0
 
     run(work)
 
@@ -139,17 +141,22 @@ def test_a_fast_connection_is_read_once_a_turn(pair: Pair) -> None:
     run(work)
 
 
-def test_reads_are_short_while_much_is_held(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_is_as_long_as_the_room_of_the_account(pair: Pair) -> None:
     async def work() -> None:
         ours, other = pair()
-        recorder = Recorder()
-        SocketTransport(ours, recorder).piece = transport.BULK
+        recorder, account = Recorder(), MemoryBudget(1 << 20).share().open(lambda: None)
+        recorder.account = account
         other.sendall(b"x" * 50_000)
-        monkeypatch.setattr(SocketTransport, "held", transport.MOST_HELD + 1)
-        monkeypatch.setattr(transport, "PIECE", 100)
+        SocketTransport(ours, recorder).piece = transport.BULK
+        account.hold(account.room() // 3 - 2_000)
+        room = account.room()
+        assert FLOOR < room < 40_000
         await until(lambda: bool(recorder.events))
-        assert len(recorder.events[0][1]) == 100
-        monkeypatch.undo()
+        assert len(recorder.events[0][1]) == room
+        account.hold(40_000)
+        other.sendall(b"x" * 50_000)
+        await until(lambda: len(recorder.events) > 1)
+        assert len(recorder.events[1][1]) == FLOOR, "so much is always read"
 
     run(work)
 
@@ -423,7 +430,7 @@ def test_a_relay_holds_no_more_than_one_read_of_a_client_that_does_not_read(pair
             except BlockingIOError:
                 idle += 1
             await asyncio.sleep(0)
-            assert SocketTransport.held <= transport.BULK
+            assert UNCHARGED.held <= transport.BULK
         assert client.transport is not None
         received = 0
         server_end.shutdown(socket.SHUT_WR)
@@ -441,7 +448,7 @@ def test_a_relay_holds_no_more_than_one_read_of_a_client_that_does_not_read(pair
         assert received == sent == server.count
         client_end.close()
         await asyncio.wait_for(task, 20)
-        assert SocketTransport.held == 0
+        assert UNCHARGED.held == 0
 
     run(work)
 
@@ -464,11 +471,11 @@ def test_a_relay_ends_when_an_end_is_lost_and_the_other_does_not_read(
             except BlockingIOError:
                 full += 1
                 await asyncio.sleep(0)
-        assert SocketTransport.held > 0
+        assert UNCHARGED.held > 0
         server.cut()
         await asyncio.wait_for(task, 20)
         assert client.transport.is_closing()
-        assert SocketTransport.held == 0
+        assert UNCHARGED.held == 0
         assert client_end.recv(1) == b"x"
 
     run(work)

@@ -23,6 +23,8 @@ from mudroom.net.protocol.target import Target
 from mudroom.typing import NamedTuple
 
 _RESPONSE_HEAD = 64 << 10
+BODY_IDLE = 600.0
+"""Seconds between two parts of a request's body."""
 _AFTER_END = 30.0
 """Seconds of a server's silence that are tolerated after the client's last data."""
 
@@ -45,6 +47,9 @@ class Dialogue:
         self._exchange = exchange
         self._head, self._target, self._end_to_end, self._upgrade = message
         self._rewrite = rewrite
+        self._account = client.account
+        self._fed = {client: 0, server: 0}
+        """Bytes of each end that h11 was given last, and may still hold."""
         self._refusal: RefusedExchange | None = None
         """Set if the body was refused after the request had been let through."""
         must_search = rewrite.must_search(exchange)
@@ -73,11 +78,13 @@ class Dialogue:
             if not body.cancelled():
                 body.exception()  # retrieved so that asyncio does not warn; the response has reported it
             self._exchange.received = self._server.count - received
+            for length in self._fed.values():
+                self._account.free(length)
 
     async def _may_continue(self, body: asyncio.Task[None]) -> bool:
         if body.done():
             rest, _ = self._from_client.trailing_data
-            self._client.buffer[:0] = rest
+            self._client.put_back(rest)
         done = (h11.DONE, h11.DONE)
         server = self._toward_server
         if (server.our_state, server.their_state) != done or server.trailing_data[0]:
@@ -100,6 +107,13 @@ class Dialogue:
             self._exchange.sent += len(data)
             await self._server.write(data)
 
+    def _feed(self, side: h11.Connection, peer: Peer) -> None:
+        """Give h11 what has come. It holds that until it wants more."""
+        length = len(peer.buffer)
+        side.receive_data(peer.take(length))
+        self._account.hold(length - self._fed[peer])
+        self._fed[peer] = length
+
     # --- the request's body ---
 
     async def _body(self) -> None:
@@ -117,11 +131,11 @@ class Dialogue:
         while True:
             event = self._from_client.next_event()
             if event is h11.NEED_DATA:
-                if not self._client.buffer and not await self._client.more():
-                    self._exchange.error = "the client ended within a request"
+                if not self._client.buffer and not await self._more_body():
+                    self._exchange.error = self._exchange.error or "the client ended within a request"
                     self._server.cut()
                     return
-                self._from_client.receive_data(self._client.take(len(self._client.buffer)))
+                self._feed(self._from_client, self._client)
             elif isinstance(event, h11.Data):
                 if watch is not None:
                     watch.see(bytes(event.data))
@@ -131,6 +145,14 @@ class Dialogue:
                 return
             else:
                 return
+
+    async def _more_body(self) -> bool:
+        try:
+            async with asyncio.timeout(BODY_IDLE):
+                return await self._client.more()
+        except TimeoutError:
+            self._exchange.error = f"the client sent no more of its body within {BODY_IDLE:.0f} s"
+            return False
 
     # --- the response ---
 
@@ -170,7 +192,7 @@ class Dialogue:
             raise PeerGone(str(self._refusal)) if self._exchange.status else self._refusal
         if not server.buffer and server.error:
             raise PeerGone(server.error)
-        self._toward_server.receive_data(server.take(len(server.buffer)))
+        self._feed(self._toward_server, server)
 
     def _response_fields(self, event: h11.Response) -> list[tuple[bytes, bytes]]:
         fields = self._rewrite.response(self._exchange, end_to_end(event.headers.raw_items()))
@@ -192,7 +214,7 @@ class Dialogue:
 
     async def _relay(self) -> None:
         for peer, side in ((self._client, self._from_client), (self._server, self._toward_server)):
-            peer.buffer[:0] = side.trailing_data[0]
+            peer.put_back(side.trailing_data[0])
         before = self._client.count - len(self._client.buffer)
         try:
             if self._rewrite.sanitizer.searches:

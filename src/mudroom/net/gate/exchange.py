@@ -20,6 +20,7 @@ from mudroom.net.gate.dial import adopt, dial
 from mudroom.net.gate.guard import DoorGuard, ForkUnreachable
 from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import LocalAddresses
+from mudroom.net.gate.transport import UNCHARGED
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
 from mudroom.net.protocol.refusal import denied
 from mudroom.net.protocol.upstream import Upstream
@@ -63,6 +64,8 @@ class Exchange:
         self._started = time.time_ns()
         self._clock = time.monotonic()
         self._decision = HostDecision("deny", None, "it was not judged")
+        self._account = UNCHARGED
+        """The client's, which is charged for the server's connection, too."""
         self._address = ""
         self._number = 0
         self._is_reported = False
@@ -84,6 +87,8 @@ class Exchange:
     async def admit(self, client: Peer) -> HostDecision:
         """Judge the request. Raise RefusedExchange, or PeerGone if the client does not wait for an answer."""
         request = Request(self.host, self.port, self._method, self._path)
+        self._account = client.account
+        self._account.serves()
         try:
             self._decision = await self.guard.judge(request, self.way, client)
         except BaseException:
@@ -110,7 +115,9 @@ class Exchange:
     async def reach(self) -> Peer:
         """Connect to the host. Raise Unreachable."""
         try:
-            return await self._reach_directly()
+            peer = await self._reach_directly()
+            peer.charge_to(self._account)
+            return peer
         except asyncio.CancelledError:
             self.error = "it was cut before it was connected"
             self.report()

@@ -1,8 +1,10 @@
 """A door inside the gate process: its rules, its questions, its limits, and its messages to the host.
 
 Rules of this file: only ``judge`` allows a request. A question without an answer in time is denied. If the host does
-not read its messages, no new connection is served: a connection that could not be journalled is refused. A flow leaves
-the gate without the values of credentials, whoever has written it.
+not read its messages, no new connection is served, and no further request of an open one: what could not be journalled
+does not happen. A flow leaves the gate without the values of credentials, whoever has written it. A door has a share of
+the process's memory and connections (``budget.py``). Where it is used up, its own connections that wait for a request
+make room for new ones.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 
+from mudroom.core.network.budget import FLOOR, MemoryBudget
 from mudroom.core.network.flow import Flow, FlowQuestion, Way
 from mudroom.core.network.fork_host import ForkDial, decide_fork, is_fork_host
 from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
@@ -21,7 +24,7 @@ from mudroom.core.network.inspection import Inspection, connection_rules, is_ins
 from mudroom.core.network.placeholder import Credential
 from mudroom.core.network.sanitizer import Sanitizer
 from mudroom.net.gate.cookie import KnownCookies
-from mudroom.net.gate.peer import Peer, PeerGone
+from mudroom.net.gate.peer import Peer, PeerGone, complete
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
@@ -34,9 +37,12 @@ MAX_WAITING = 1_024
 """Connections that may wait for an answer at the same time."""
 _DECIDED = 1_024
 MAX_UNSENT = 16_384
-"""Messages queued for a host that does not read them."""
-
-
+MAX_UNSENT_BYTES = 8 << 20
+"""Messages, and their bytes, queued for a host that does not read them."""
+MOST_HELD = 192 << 20
+"""Bytes that the process holds for all connections; one command can hold half of them."""
+ROOM_TIME = 15.0
+"""Seconds that a connection waits for the memory that it needs to be inspected."""
 DIAL_TIMEOUT = 15.0
 """Seconds until a connection to another fork is given up."""
 
@@ -52,13 +58,12 @@ class _Pending(NamedTuple):
 
 
 class DoorGuard:
-    connections = 0
-    """Connections of all doors."""
-    most_connections = 1 << 20
-    """The limit that the process's descriptors allow; each connection may take two."""
-
-    def __init__(self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver) -> None:
+    def __init__(
+        self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver, budget: MemoryBudget
+    ) -> None:
+        """``budget``: of all doors of the process."""
         self.resolver = resolver
+        self.share = budget.share(MAX_CONNECTIONS)
         self.rules: list[HostRule] = message.rules
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.inspection: Inspection | None = message.inspection
@@ -81,6 +86,9 @@ class DoorGuard:
         self.may_change = _changing(message.rules)
         self._waiting = 0
         self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._caught_up: asyncio.Future[None] | None = None
+        """Done when the host has read its messages; None if nothing waits for that."""
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_shut = False
@@ -131,6 +139,8 @@ class DoorGuard:
     async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Judge a request; ask the host where the rules say so, and wait for the answer. Raise PeerGone if the client
         does not wait."""
+        while self._is_behind():
+            await self._wait_with(self._catch_up(), peer)
         decision = self.look(request)
         while decision.action == "ask":
             refusal = await self._ask_host(request, way, peer)
@@ -152,13 +162,17 @@ class DoorGuard:
             self._loop.call_later(self._ask_timeout, self._expire, key, pending)
         self._waiting += 1
         try:
-            waits: set[asyncio.Future[Any]] = {pending.answer, peer.over}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_with(pending.answer, peer)
         finally:
             self._waiting -= 1
-        if not pending.answer.done():
-            raise PeerGone("the client did not wait for the answer")
         return pending.answer.result()
+
+    async def _wait_with(self, future: asyncio.Future[Any], peer: Peer) -> None:
+        """Wait for the future. Raise PeerGone if the client ends before."""
+        waits: set[asyncio.Future[Any]] = {future, peer.over}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            raise PeerGone("the client did not wait for the answer")
 
     def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
         if not pending.answer.done():
@@ -237,36 +251,78 @@ class DoorGuard:
     def dropped(self, number: int) -> None:
         self._send(wire.DroppedMessage(number))
 
-    def takes_more(self) -> bool:
-        """Return whether another connection fits the limits of the machine and of the host's journal."""
-        return (
-            not self.is_shut
-            and len(self.clients) < MAX_CONNECTIONS
-            and DoorGuard.connections < DoorGuard.most_connections
-            and len(self._unsent) < MAX_UNSENT
-        )
+    def _is_behind(self) -> bool:
+        """Return whether the host does not read its messages."""
+        return len(self._unsent) >= MAX_UNSENT or self._unsent_bytes >= MAX_UNSENT_BYTES
+
+    def _catch_up(self) -> asyncio.Future[None]:
+        if self._caught_up is None:
+            self._caught_up = self._loop.create_future()
+        return self._caught_up
 
     def register(self, client: Peer) -> bool:
-        """Register a new connection. Return False if there are too many; it must not be served then."""
-        if not self.takes_more():
-            if not self._is_crowded and not self.is_shut:
-                self._is_crowded = True
-                reason = f"there are {len(self.clients)} connections; further ones are closed"
-                self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
+        """Register a new connection, and open its account. Where there are too many, an older one that waits for a
+        request is closed instead. Return False if there is none: the new one must not be served then."""
+        if self.is_shut or self._is_behind():
             return False
-        self._is_crowded = False
+        share = self.share
+        if share.takes_connection():
+            self._is_crowded = False
+        else:
+            closed = share.budget.reclaim(share, FLOOR)
+            if not closed:
+                oldest = share.oldest_waiting()
+                self._tell_crowded("further ones" if oldest is None else "those that have waited longest for a request")
+                if oldest is None:
+                    return False
+                closed = [oldest]
+            for account in closed:
+                account.cut()
+        client.charge_to(share.open(lambda: self._evict(client)))
         self.clients.add(client)
-        DoorGuard.connections += 1
         return True
+
+    def _tell_crowded(self, closed: str) -> None:
+        if not self._is_crowded:
+            self._is_crowded = True
+            reason = f"there are {len(self.clients)} connections; {closed} are closed"
+            self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
+
+    def _evict(self, client: Peer) -> None:
+        self.unregister(client)
+        client.cut()
 
     def unregister(self, client: Peer) -> None:
         if client in self.clients:
             self.clients.discard(client)
-            DoorGuard.connections -= 1
+            self.share.end_connection(client.account)
+
+    async def reserve(self, client: Peer, length: int) -> bool:
+        """Charge bytes to the connection's account when there is room; until then, idle connections make room. Return
+        False if there was none in time. Raise PeerGone if the client does not wait."""
+        share, account, granted = self.share, client.account, self._loop.create_future()
+        share.wait(account, length, lambda: complete(granted))
+        if granted.done():
+            return True
+        try:
+            async with asyncio.timeout(ROOM_TIME):
+                idle = share.oldest_waiting(length)
+                for other in share.budget.reclaim(share, length) or ([] if idle is None else [idle]):
+                    other.cut()
+                await self._wait_with(granted, client)
+        except TimeoutError:
+            return False
+        finally:
+            if not granted.done():
+                share.give_up(account)
+        return True
 
     def _send(self, message: wire.ToHost) -> None:
         waiting = bool(self._unsent)
-        self._unsent.extend(wire.packets(message))
+        packets = wire.packets(message)
+        for packet in packets:
+            self._unsent.append(packet)
+            self._unsent_bytes += len(packet)
         if not waiting and not self._flush():
             self._loop.add_writer(self._channel.fileno(), self._flush_later)
 
@@ -279,11 +335,16 @@ class DoorGuard:
         try:
             while self._unsent:
                 self._channel.send(self._unsent[0])
-                self._unsent.popleft()
+                self._unsent_bytes -= len(self._unsent.popleft())
         except BlockingIOError:
             return False
         except OSError:
             self._unsent.clear()  # the host is gone; the reader of the channel sees its end
+            self._unsent_bytes = 0
+        finally:
+            if self._caught_up is not None and not self._is_behind():
+                self._caught_up.set_result(None)
+                self._caught_up = None
         return True
 
     # --- what goes on at it ---

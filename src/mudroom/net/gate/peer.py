@@ -1,8 +1,9 @@
 """One end of a connection in the gate: its bytes are first read by the gate, later passed on to another peer.
 
-Rules of this file: the buffer of a peer is bounded. Above ``HELD`` unread bytes, or while its target has unsent bytes,
-its transport is paused (pause_reading), so a slow reader slows down the writer instead of filling memory. Received data
-is a view that is valid during the call only (``transport.py``).
+Rules of this file: the buffer of a peer is bounded, and charged to the account of its connection. Above ``HELD`` unread
+bytes, above ``FLOOR`` where the account has no room, or while its target has unsent bytes, its transport is paused
+(pause_reading), so a slow reader slows down the writer instead of filling memory. Received data is a view that is valid
+during the call only (``transport.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-from mudroom.net.gate.transport import BULK, SocketTransport
+from mudroom.core.network.budget import FLOOR, Account
+from mudroom.net.gate.transport import BULK, UNCHARGED, SocketTransport
 from mudroom.typing import cast
 
 HELD = 64 << 10
@@ -30,9 +32,10 @@ class Peer(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account = UNCHARGED) -> None:
+        self.account = account
         self.buffer = bytearray()
-        """Received bytes that have not been taken."""
+        """Received bytes that have not been taken. Change it by methods of this class only: they are charged."""
         self.count = 0
         """The total number of bytes received."""
         self.ended = False
@@ -54,6 +57,20 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        if self.account is not UNCHARGED:
+            self.account.enter()
+
+    def charge_to(self, account: Account) -> None:
+        """Charge what this peer holds to the account of its connection."""
+        if self.buffer:
+            self.account.free(len(self.buffer))
+            account.hold(len(self.buffer))
+        account.enter()
+        if self.account is not UNCHARGED:
+            self.account.leave()
+        self.account = account
+        if isinstance(self.transport, SocketTransport):
+            self.transport.charge_to(account)
 
     def data_received(self, data: bytes | memoryview) -> bool:  # type: ignore[override]
         """Return whether the data was passed on to a socket, and no task was woken (``event_loop.py``)."""
@@ -63,7 +80,9 @@ class Peer(asyncio.Protocol):
             target.transport.write(data)
             return isinstance(target.transport, SocketTransport)
         self.buffer += data
-        if len(self.buffer) >= HELD and not self._paused:
+        self.account.hold(len(data))
+        unread = len(self.buffer)
+        if unread >= FLOOR and not self._paused and (unread >= HELD or self.account.room() <= 0):
             self._paused = True
             self.transport.pause_reading()
         self._wake()
@@ -71,7 +90,7 @@ class Peer(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.ended = True
-        _complete(self._over)
+        complete(self._over)
         target = self._target
         if target is not None and target.ended:
             self.end()
@@ -82,14 +101,16 @@ class Peer(asyncio.Protocol):
         return True  # the other direction stays open: half-closed connections are passed on as such
 
     def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost and self.account is not UNCHARGED:
+            self.account.leave()
         self.ended = self.lost = True
         self.error = "" if error is None else str(error) or type(error).__name__
         if self._target is not None:
             self._target.end(error)
         if self._source is not None:
             self._source.end(error)
-        _complete(self._over)
-        _complete(self._closed)
+        complete(self._over)
+        complete(self._closed)
         self._wake()
         self.resume_writing()
         self.when_lost()
@@ -107,7 +128,7 @@ class Peer(asyncio.Protocol):
             self._room.set_result(None)
 
     def _wake(self) -> None:
-        _complete(self._news)
+        complete(self._news)
 
     # --- what the gate calls ---
 
@@ -161,7 +182,18 @@ class Peer(asyncio.Protocol):
         """Remove and return the first bytes of the buffer."""
         data = bytes(self.buffer[:length])
         del self.buffer[:length]
+        self.account.free(len(data))
         return data
+
+    def put_back(self, data: bytes) -> None:
+        """Put taken bytes back in front of the buffer."""
+        self.buffer[:0] = data
+        self.account.hold(len(data))
+
+    def drop(self) -> None:
+        """Forget the buffer."""
+        self.account.free(len(self.buffer))
+        self.buffer.clear()
 
     async def write(self, data: bytes) -> None:
         """Send, and wait while the send buffer is full. Raise PeerGone if the connection is lost."""
@@ -199,11 +231,11 @@ class Peer(asyncio.Protocol):
             if not self.ended:
                 async with asyncio.timeout(DISMISSAL):
                     while not self.ended:
-                        self.buffer.clear()
+                        self.drop()
                         await self.more()
         except TimeoutError:
             pass  # the client keeps sending; close anyway
-        self.buffer.clear()
+        self.drop()
         self.end()
 
     def cut(self) -> None:
@@ -250,6 +282,9 @@ def _future(is_done: bool) -> asyncio.Future[None]:
     return future
 
 
-def _complete(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
+def complete(future: asyncio.Future[None] | None) -> bool:
+    """Return False if the future was done before, or cancelled, or is none."""
+    if future is None or future.done():
+        return False
+    future.set_result(None)
+    return True

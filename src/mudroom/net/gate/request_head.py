@@ -16,6 +16,7 @@ IDLE = 600.0
 async def read_head(client: Peer, patience: float) -> RequestHead | None:
     """Return the head, or None if the client ends or sends no byte within ``patience`` seconds. Raise BadHead,
     PeerGone."""
+    client.account.waits()
     try:
         if not client.buffer:
             async with asyncio.timeout(patience):

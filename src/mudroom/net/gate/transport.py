@@ -4,7 +4,7 @@ Rules of this file:
 1. All sockets are read into one buffer. ``data_received`` gets a view of it, valid during the call only: bytes that
 pass through are copied out of the kernel and into it, and nowhere else.
 2. A socket that does not take all is sent the rest later. Its protocol is told to pause at once, so the rest of one
-read is all that is ever held: ``BULK`` bytes, or ``PIECE`` while all transports together hold more than ``MOST_HELD``.
+read is all that is ever held: ``BULK`` bytes, or less if the connection's account has less room (``budget.py``).
 3. Each report of the selector reads once, and ``PIECE`` at most while another connection moves small messages: a fast
 connection does not keep those waiting.
 4. A protocol that raises an exception loses its connection.
@@ -16,24 +16,23 @@ import asyncio
 import socket
 import time
 
+from mudroom.core.network.budget import FLOOR, Account, unlimited
 from mudroom.net.gate.event_loop import READABLE, WRITABLE, sockets
 from mudroom.typing import Any
 
 PIECE, BULK = 64 << 10, 512 << 10
 """Bytes of one read: for the gate itself, and to pass on."""
-MOST_HELD = 16 << 20
-"""Bytes that all transports hold before reads are short."""
 CALM = 0.1
 """Seconds after the last small message until another connection's reads are long again."""
 
 _BUFFER = memoryview(bytearray(BULK))
+UNCHARGED = unlimited()
+"""The account of connections that belong to no command yet: they are being made."""
 
 
 class SocketTransport(asyncio.Transport):
     """Owns a connected, non-blocking socket. ``protocol``: an ``asyncio.Protocol`` that accepts views."""
 
-    held = 0
-    """Unsent bytes of all transports."""
     small: SocketTransport | None = None
     """The transport that has read a small message last, at ``small_at``."""
     small_at = 0.0
@@ -42,6 +41,8 @@ class SocketTransport(asyncio.Transport):
         super().__init__({"socket": channel})
         self.piece = PIECE
         """Bytes of one read."""
+        self.account: Account = getattr(protocol, "account", UNCHARGED)
+        """Charged for the unsent bytes. Its room limits a read."""
         self._channel = channel
         self._descriptor = channel.fileno()
         self._protocol: Any = protocol
@@ -74,8 +75,12 @@ class SocketTransport(asyncio.Transport):
         if self._is_paused or self._is_ended or self._is_closing:
             return False
         shared, now, most = SocketTransport, time.monotonic(), self.piece
-        if most > PIECE and (shared.held > MOST_HELD or (now - shared.small_at < CALM and shared.small is not self)):
+        if most > PIECE and now - shared.small_at < CALM and shared.small is not self:
             most = PIECE
+        account = self.account
+        budget = account.share.budget
+        if budget.held > budget.easy:
+            most = min(most, max(account.room(), FLOOR))
         try:
             length = self._channel.recv_into(_BUFFER, most)
         except (BlockingIOError, InterruptedError):
@@ -104,7 +109,7 @@ class SocketTransport(asyncio.Transport):
             self._lose(error)
             return
         del self._unsent[:sent]
-        SocketTransport.held -= sent
+        self.account.free(sent)
         if self._unsent:
             return
         if self._is_closing:
@@ -138,8 +143,9 @@ class SocketTransport(asyncio.Transport):
         if self._watched:
             self._sockets.forget(self._descriptor)
         self._channel.close()
-        SocketTransport.held -= len(self._unsent)
-        self._unsent.clear()
+        if self._unsent:
+            self.account.free(len(self._unsent))
+            self._unsent.clear()
         if SocketTransport.small is self:
             SocketTransport.small = None
         self._sockets.defer(lambda: self._protocol.connection_lost(error))
@@ -151,6 +157,12 @@ class SocketTransport(asyncio.Transport):
             pass  # the connection is lost; the next read tells it
 
     # --- the protocol's part ---
+
+    def charge_to(self, account: Account) -> None:
+        if self._unsent:
+            self.account.free(len(self._unsent))
+            account.hold(len(self._unsent))
+        self.account = account
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._is_closing or self._is_finishing or not data:
@@ -167,7 +179,7 @@ class SocketTransport(asyncio.Transport):
             if sent == len(data):
                 return
         self._unsent += memoryview(data)[sent:]
-        SocketTransport.held += len(data) - sent
+        self.account.hold(len(data) - sent)
         if is_first:
             self._watch()
             self._protocol.pause_writing()

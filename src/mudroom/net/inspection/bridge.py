@@ -40,6 +40,8 @@ from mudroom.net.protocol.head import BadHead
 from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
 from mudroom.typing import Any
 
+_FIELD = 32
+"""Bytes for each header beyond its own, as RFC 9113 6.5.2 counts them."""
 _DRAIN_TIME = 60.0
 """Seconds for a client to receive the remaining data when the server has gone."""
 
@@ -56,6 +58,8 @@ class _Call:
         self.down = Lane(None, 0, number, over)
         self.watch = rewrite.watch()
         self.task: asyncio.Task[None] | None = None
+        self.size = 0
+        """Bytes of the request's headers, which are charged to the connection's account."""
         self.begun = False
         """Whether the client has been sent the head of a response."""
 
@@ -72,6 +76,7 @@ class Bridge:
     ) -> None:
         self._client = StreamEnd(client, is_client=False, sanitizer=rewrite.sanitizer)
         self._server = StreamEnd(server, is_client=True)
+        self._account = client.account
         self._guard = guard
         self._origin = origin
         self._address = address
@@ -195,6 +200,13 @@ class Bridge:
             return
         path = show(request.path.partition(b"?")[0])
         call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port, request.method, path))
+        size = sum(len(name) + len(value) + _FIELD for name, value in headers)
+        if len(self._calls) > 1 and self._account.room() < size:
+            why = call.exchange.refuse("its command's connections hold all that they may")
+            self._fail(call, str(why), ErrorCodes.REFUSED_STREAM)
+            return
+        call.size = size
+        self._account.hold(size)
         call.task = self._loop.create_task(self._begin(call, request.method, request.path, request.fields))
 
     def _call(self, number: int, exchange: Exchange) -> _Call:
@@ -389,6 +401,9 @@ class Bridge:
 
     def _drop(self, call: _Call, why: str) -> None:
         del self._calls[call.number]
+        self._account.free(call.size)
+        if not self._calls:
+            self._account.waits()
         self._upstream.pop(call.up.number, None)
         if call.task is not None:
             call.task.cancel()

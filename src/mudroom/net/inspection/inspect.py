@@ -27,6 +27,10 @@ from mudroom.net.inspection.tls import TlsConnection, start_tls
 from mudroom.net.protocol.client_hello import Kind, parse_hello
 
 H1, H2 = "http/1.1", "h2"
+TLS_MEMORY = 96 << 10
+"""Bytes of two TLS connections, h2's state included; measured."""
+_WINDOWS = 2 * (128 << 10)
+"""Bytes of the first windows of two HTTP/2 connections (``stream.py``, which is loaded when it is needed)."""
 _EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
 
 
@@ -35,12 +39,16 @@ async def inspect(client: Peer, server: Peer, exchange: Exchange, kind: Kind) ->
     been compared. Raise RefusedExchange, PeerGone."""
     try:
         inspection, issuing, offered = _ready(client, exchange, kind)
+        windows = _WINDOWS if H2 in offered else 0
+        if not await exchange.guard.reserve(client, TLS_MEMORY + windows):
+            raise exchange.refuse("its rule requires inspection, and its command's connections hold all that they may")
         server_tls, failure_reason = None, ""
         try:
             server_tls = await connect_tls(server, exchange, inspection, offered)
         except Unreachable as failure:
             failure_reason = str(failure)
         protocol = H1 if server_tls is None else server_tls.protocol or H1
+        client.account.free(windows if protocol == H1 else 0)
         client_tls = await _accept_tls(client, exchange, issuing, protocol)
         if client_tls is None:
             return

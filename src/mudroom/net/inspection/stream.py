@@ -2,8 +2,10 @@
 
 Rules of this file: received data is acknowledged (which lets more arrive) only when the other end has accepted it, so a
 lane never holds more than its window, and both ends together no more than theirs. An end that does not read is not sent
-more than that. The library frames; ``bridge.py`` interprets the frames. All headers, data and trailers for the client
-pass its end's sanitizer, where they are framed.
+more than that. A window is charged to the connection's account before it is granted. It is small at first and grows
+when as much has been passed on, so only who reads gets a large one, and only while there is much room. The library
+frames; ``bridge.py`` interprets the frames. All headers, data and trailers for the client pass its end's sanitizer,
+where they are framed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from h2.events import Event
 from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
+from mudroom.core.network.budget import FLOOR
 from mudroom.core.network.sanitizer import Sanitizer, StreamSanitizer
 from mudroom.net.gate.peer import PeerGone
 from mudroom.net.inspection.tls import TlsConnection
@@ -29,8 +32,12 @@ STREAMS = 100
 """Concurrent streams of one client connection."""
 HEADERS = 32 << 10
 """Bytes of the headers of one message, as RFC 9113 6.5.2 counts them."""
-WINDOW, ALL_WINDOWS = 1 << 20, 2 << 20
-"""Bytes in flight: of one stream, and of a whole connection."""
+WINDOW, ALL_WINDOWS = 64 << 10, 128 << 10
+"""Bytes in flight at first: of one stream, and of a whole connection, which is charged before (``inspect.py``)."""
+_LARGEST, _LARGEST_ALL = 1 << 20, 2 << 20
+"""As above, when they have grown."""
+_AMPLE = 16
+"""The room that a window needs to grow, in multiples of its growth."""
 _ROUND = 256 << 10
 """Bytes that are framed before they are sent."""
 _RESETS = 200, 100
@@ -61,6 +68,7 @@ class Lane:
         self._over = over
         self._source = source
         self._source_number = source_number
+        self._window = WINDOW
         self._pieces: deque[bytes] = deque()
 
     def put(self, piece: bytes, padding: int = 0) -> None:
@@ -101,6 +109,8 @@ class Lane:
     def _acknowledge(self, length: int) -> None:
         if length and self._source is not None:
             self._source.acknowledge(self._source_number, length)
+            if self._window < self._source.stream_window:
+                self._window = self._source.widen(self._source_number, self._window)
 
 
 class StreamEnd:
@@ -109,6 +119,11 @@ class StreamEnd:
     def __init__(self, peer: TlsConnection, *, is_client: bool, sanitizer: Sanitizer | None = None) -> None:
         self.peer = peer
         self._sanitizer = sanitizer if sanitizer is not None and sanitizer.searches else None
+        self._account = peer.account
+        self._window, self._passed = ALL_WINDOWS, 0
+        """The connection's window, and the bytes that have been passed on since it was opened."""
+        self.stream_window = WINDOW
+        """Of streams that move data."""
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
             SettingCodes.ENABLE_PUSH: 0,
@@ -159,7 +174,28 @@ class StreamEnd:
     def acknowledge(self, number: int, length: int) -> None:
         if not self.is_broken:
             self.h2.acknowledge_received_data(length, number)
+            self._passed += length
+            if self._passed >= self._window:
+                self._open_window()
             self._dirty.set()
+
+    def _open_window(self) -> None:
+        """Make the connection's window four times as large, if there is ample room."""
+        more = min(3 * self._window, _LARGEST_ALL - self._window)
+        if more and self._account.room() >= more and self._account.share.room() >= _AMPLE * more:
+            self._account.hold(more)
+            self.h2.increment_flow_control_window(more)
+            self._window += more
+            self.stream_window = min(_LARGEST, self._window // 2)
+        self._passed = 0
+
+    def widen(self, number: int, window: int) -> int:
+        """Widen a stream's window to that of streams now. Return its size."""
+        try:
+            self.h2.increment_flow_control_window(self.stream_window - window, number)
+        except ProtocolError:
+            pass  # the stream is closed, or the connection is broken
+        return self.stream_window
 
     # --- writing ---
 
@@ -231,7 +267,7 @@ class StreamEnd:
         """Frame as much as the windows allow. Return True if more could be framed."""
         if self.is_broken:
             return False
-        left, blocked = _ROUND, []
+        left, blocked = max(FLOOR, min(_ROUND, self._account.room())), []
         while self._ready and left > 0:
             lane = self._ready.popleft()
             length = self._send(lane)

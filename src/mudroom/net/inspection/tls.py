@@ -59,7 +59,9 @@ class _Tls(asyncio.Protocol):
         self._is_held = False
         """Whether the transport was paused for that."""
         self._sent_end = False
-        self.peer = TlsConnection()
+        self._undecrypted = 0
+        """Received bytes that are charged to the account."""
+        self.peer = TlsConnection(raw.account)
         self.peer.connection_made(cast("asyncio.Transport", self))
 
     async def start(self) -> None:
@@ -121,6 +123,16 @@ class _Tls(asyncio.Protocol):
             self._flush()
             is_end = isinstance(error, ssl.SSLEOFError) or "EOF" in str(error.reason)
             self._break(ConnectionError(_CUT_OFF if is_end else f"TLS: {error.reason}"))
+        finally:
+            self._charge()
+
+    def _charge(self) -> None:
+        """Charge what is received and not decrypted."""
+        before, self._undecrypted = self._undecrypted, self._incoming.pending
+        if self._undecrypted > before:
+            self.peer.account.hold(self._undecrypted - before)
+        elif self._undecrypted < before:
+            self.peer.account.free(before - self._undecrypted)
 
     def _break(self, error: Exception) -> None:
         if not self.peer.lost:
@@ -135,6 +147,7 @@ class _Tls(asyncio.Protocol):
             self._read()
         else:
             self._handshake()
+            self._charge()
 
     def eof_received(self) -> bool:
         self._raw.eof_received()

@@ -58,7 +58,7 @@ class Raw(NamedTuple):
     headers: Mapping[str, str]
 
 
-def decode_body(kind: Any, body: bytes) -> Any:
+def decode_body(kind: Any, body: bytes | bytearray) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from _blake2 import blake2b
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,13 +15,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.web.server import asset, openapi
+from mudroom.web.server.body import Bodies
 from mudroom.web.server.card import card_routes
 from mudroom.web.server.guard import RequestGuard, hosts_of, log_fault
 from mudroom.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
+    from mudroom.core.network.budget import Account
     from mudroom.web.server.card import Cards
     from mudroom.web.server.guard import Receive, Scope, Send
     from mudroom.web.server.login import Login
@@ -32,8 +34,6 @@ Handler = Callable[[Request], Any]
 STREAMS = 64
 """Event streams at a time: one for each browser, for each page where a browser has no shared workers, and for each
 program that listens."""
-BODY_SECONDS = 30
-"""Seconds in which the body of a request has to arrive."""
 TAG_THRESHOLD = 4096
 """Bytes from which on an answer has an entity tag."""
 LINKABLE = ("/", "/login")
@@ -52,11 +52,12 @@ def build(
     """Return the application. ``base``: ``http://127.0.0.1:PORT`` with the prefix. ``agents``: by id, the functions
     that make the card and its older form. ``names`` and ``prefix``: those of a reverse proxy, as for ``RequestGuard``.
     """
+    bodies = Bodies()
     cards, public = card_routes(agents, base)
     openapi_document = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
         *(
-            _route(endpoint.method, table.BASE + endpoint.path, _handler(endpoint, server))
+            _route(endpoint.method, table.BASE + endpoint.path, _handler(endpoint, server, bodies))
             for endpoint in table.ENDPOINTS
         ),
         _route("GET", table.BASE + "/events", _events(server, login)),
@@ -109,10 +110,14 @@ def _no_route(path: str, allowed: list[str]) -> Response:
     return answer
 
 
-def _handler(endpoint: Endpoint, server: ServerState) -> Handler:
+def _handler(endpoint: Endpoint, server: ServerState, bodies: Bodies) -> Handler:
     async def serve(request: Request) -> Response:
+        with ExitStack() as stack:
+            return await answer(request, stack.enter_context(bodies.open()) if endpoint.takes is not None else None)
+
+    async def answer(request: Request, account: Account | None) -> Response:
         try:
-            body = decode_body(endpoint.takes, await _body(request)) if endpoint.takes is not None else None
+            body = None if account is None else decode_body(endpoint.takes, await bodies.read(request, account))
             query = decode_query(endpoint.query, dict(request.query_params))
             call = ApiCall(server, request.path_params, query, body)
             known = request.headers.get("if-none-match", "") if endpoint.method == "GET" else ""
@@ -157,22 +162,6 @@ def problem(refusal: Refusal) -> Response:
 
 def _plain(refusal: Refusal) -> Response:
     return Response(f"{refusal.problem.error}\n", refusal.status, _NO_STORE, "text/plain; charset=utf-8")
-
-
-async def _body(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":  # a form of another site can send other types: its body is not even read
-        raise Refusal(415, "bad-request", "a request is application/json")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > BODY_LIMIT:
-                    raise Refusal(413, "bad-request", f"a request has at most {BODY_LIMIT:,} bytes")
-    except TimeoutError:
-        raise Refusal(408, "bad-request", f"the request has not come within {BODY_SECONDS} seconds") from None
-    return bytes(body)
 
 
 def _link(login: Login) -> Handler:

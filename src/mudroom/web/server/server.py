@@ -26,7 +26,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 2
 """Seconds that open connections have when the server ends."""
 CONNECTIONS = 512
-"""Connections at a time; further clients get 503."""
+"""Connections at a time. For a further one, another that waits for a request is closed: the oldest of which none has
+come, or else the one that has been idle longest, or else the one whose request has been coming longest."""
 STRANGERS = 32
 """Of these, connections of other users of this machine, who get public paths only; further ones are closed. With a
 proxy, which may run as another user, the limit does not apply."""
@@ -34,6 +35,8 @@ HEAD_SECONDS = 10.0
 """Seconds in which a request head has to arrive."""
 READ_SECONDS = 30.0
 """Seconds in which a client has to read some of an answer."""
+_NO_REQUEST, _IDLE, _HALF, _SERVED = range(4)
+"""States of a connection, in the order in which they are closed. One whose request is being answered is not closed."""
 _TRIES = 20
 """Ports that are tried until one is free for both IPv4 and IPv6."""
 HEAD_LIMIT = 32 << 10
@@ -88,7 +91,9 @@ class HttpConnection(H11Protocol):
     """A connection that passes the peer's user with each request. A connection that is silent, sends half a request, or
     does not read its answer is closed; uvicorn would wait without limit."""
 
-    patience, reading, strangers = HEAD_SECONDS, READ_SECONDS, STRANGERS
+    patience, reading, strangers, most = HEAD_SECONDS, READ_SECONDS, STRANGERS, CONNECTIONS
+    waits_since = 0.0
+    """The loop's time at which the connection, or its last request, began."""
     other: int | None = None
     """The uid of another user at the other end; None if there is none."""
     _head_timer: asyncio.TimerHandle | None = None
@@ -102,6 +107,9 @@ class HttpConnection(H11Protocol):
         if self.other is not None and self._count_strangers() > self.strangers:
             transport.abort()
             return
+        self.waits_since = self.loop.time()
+        if len(self.connections) > self.most:
+            self._make_room()
         transport.set_write_buffer_limits(0)  # so that pause_writing is called for any unread byte
         self._head_timer = self.loop.call_later(self.patience, transport.abort)
 
@@ -110,7 +118,25 @@ class HttpConnection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_head_timer()
         elif self._head_timer is None:
+            self.waits_since = self.loop.time()
             self._head_timer = self.loop.call_later(self.patience, self.transport.abort)
+
+    def _make_room(self) -> None:
+        """Close the connection that matters least, if one of the others has no whole request."""
+        others = [other for other in self.connections if isinstance(other, HttpConnection) and other is not self]
+        last = min(others, key=HttpConnection.rank, default=None)
+        if last is not None and last.rank()[0] < _SERVED:
+            self.connections.discard(last)  # its transport reports the end in a later turn
+            last.transport.abort()
+
+    def rank(self) -> tuple[int, float]:
+        """Return what is compared to choose the connection that is closed first: the lowest."""
+        cycle: Any = self.cycle  # None before the first request, against its type
+        if cycle is None:
+            return _NO_REQUEST, self.waits_since
+        if cycle.response_complete:
+            return _IDLE, self.waits_since
+        return (_HALF if cycle.more_body else _SERVED), self.waits_since
 
     def _count_strangers(self) -> int:
         return sum(
@@ -189,7 +215,7 @@ def serve(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=CONNECTIONS + 1,
         h11_max_incomplete_event_size=HEAD_LIMIT,
         timeout_graceful_shutdown=_PATIENCE,
     )
