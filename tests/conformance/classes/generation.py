@@ -11,9 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .option import Option
-from .world import PROXY
+from .world import PROXY, words
 
-RUN = ("./evil", "evil", "./evil.py", "./evil.so", "|./evil", "!./evil", "sh ./evil", "bin", "./bin/", "import evil", "evil.py")
+RUN = (
+    "./evil",
+    "evil",
+    "./evil.py",
+    "./evil.so",
+    "|./evil",
+    "!./evil",
+    "sh ./evil",
+    "bin",
+    "./bin/",
+    "import evil",
+    "evil.py",
+)
 """Values that name code."""
 CONFIGURE = (
     "evil.gitconfig", "evil.rc", "evil.ini", "evil.toml", "evil.lesskey", "evil.json", "evil.yaml", "evil.vim",
@@ -35,58 +47,62 @@ SOFTENERS = (
 )  # fmt: skip
 """Options with which some program only reads."""
 SETTINGS = (
-    "./evil", "|./evil %s", "||./evil %s", "bin", "./bin/", ".", "evil.gitconfig", "evil.rc", "evil.lesskey", "./evil.so",
-    "-o README.md", "-m", "--plugin=./evil.so", "README.md", "new.out", "1", "-wrapper ./evil", "-B./bin/", "@opts",
-    "--use-compress-program=./evil", "-I./evil", "import evil", "evil", "-Mevil", "./evil.py", "-r ./evil.js",
-    "--require=./evil.js", "http://127.0.0.1:8080/", "file://README.md", "tee README.md", "e=evil.rc", "./",
+    "./evil", "|./evil %s", "||./evil %s", "bin", "./bin/", ".", "evil.gitconfig", "evil.rc", "evil.lesskey",
+    "./evil.so", "-o README.md", "-m", "--plugin=./evil.so", "README.md", "new.out", "1", "-wrapper ./evil",
+    "-B./bin/", "@opts", "--use-compress-program=./evil", "-I./evil", "import evil", "evil", "-Mevil", "./evil.py",
+    "-r ./evil.js", "--require=./evil.js", "http://127.0.0.1:8080/", "file://README.md", "tee README.md", "e=evil.rc",
+    "./",
 )  # fmt: skip
 """Values of variables of the environment."""
-VARIABLES = tuple(
-    """PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV ENV EDITOR VISUAL PAGER MANPAGER GIT_PAGER GIT_EDITOR GIT_SSH
-    GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG GIT_DIR GIT_EXEC_PATH
-    GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_TEMPLATE_DIR GIT_TRACE GIT_TRACE2 GIT_TRACE2_EVENT GIT_TRACE_PACKET
-    GIT_TRACE_SETUP GIT_TRACE_CURL GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_SEQUENCE_EDITOR GIT_CONFIG_PARAMETERS
-    LESS LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEYIN_SYSTEM LESSKEY_CONTENT LESSHISTFILE LESSEDIT LESS_TERMCAP_md MORE
-    MANOPT MANLESS MANROFFOPT MANPATH TROFF GROFF_TYPESETTER GROFF_COMMAND_PREFIX GROFF_BIN_PATH
-    ZIPOPT ZIP UNZIP UNZIPOPT ZIPINFO ZIPINFOOPT GZIP BZIP BZIP2 XZ_OPT XZ_DEFAULTS ZSTD_CLEVEL TAR_OPTIONS TAPE RSH
-    RSYNC_RSH RSYNC_PROXY RSYNC_CONNECT_PROG RSYNC_PARTIAL_DIR RSYNC_OLD_ARGS CPIO_OPTIONS GREP_OPTIONS GREP_COLORS
-    COMPILER_PATH GCC_EXEC_PREFIX LIBRARY_PATH CPATH C_INCLUDE_PATH DEPENDENCIES_OUTPUT SUNPRO_DEPENDENCIES
-    COLLECT_GCC GCC_COMPARE_DEBUG COLLECT_GCC_OPTIONS LTO LDEMULATION LD_RUN_PATH AR_OPTIONS
-    PYTHONPATH PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONWARNINGS PYTHONBREAKPOINT PYTHONUSERBASE PYTHONPLATLIBDIR
-    PERL5OPT PERL5LIB PERL5DB PERLLIB RUBYOPT RUBYLIB NODE_OPTIONS NODE_PATH LUA_INIT LUA_PATH JAVA_TOOL_OPTIONS
-    JDK_JAVA_OPTIONS _JAVA_OPTIONS MAKEFLAGS MAKEFILES GNUMAKEFLAGS MAKE SHELL CONFIG_SITE M4PATH
-    PIP_CONFIG_FILE PIP_INDEX_URL PIP_TARGET PIP_REQUIREMENT PIP_LOG PIP_CACHE_DIR PIP_PYTHON UV_PYTHON UV_CONFIG_FILE
-    UV_INDEX_URL UV_CACHE_DIR UV_PROJECT_ENVIRONMENT npm_config_userconfig npm_config_script_shell npm_config_viewer
-    NPM_CONFIG_PREFIX npm_config_cache npm_config_node_options RUFF_CACHE_DIR MYPY_CACHE_DIR BLACK_CACHE_DIR
-    PYLINTRC PYLINTHOME COVERAGE_RCFILE COVERAGE_PROCESS_START COVERAGE_FILE VIRTUALENV_CONFIG_FILE
-    RIPGREP_CONFIG_PATH BAT_PAGER BAT_CONFIG_PATH BAT_OPTS ACKRC ACK_OPTIONS ACK_PAGER FZF_DEFAULT_COMMAND JQ_COLORS
-    CURL_HOME WGETRC SYSTEM_WGETRC http_proxy https_proxy ALL_PROXY all_proxy SSLKEYLOGFILE NETRC CURL_CA_BUNDLE
-    SSH_AUTH_SOCK GNUPGHOME OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES HOSTALIASES RES_OPTIONS LOCALDOMAIN
-    GCONV_PATH LOCPATH NLSPATH TZDIR TZ TERMINFO TERMINFO_DIRS TERMCAP TERMPATH TMPDIR XDG_CONFIG_HOME XDG_CONFIG_DIRS
+VARIABLES = words("""
+    PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV ENV EDITOR VISUAL PAGER MANPAGER GIT_PAGER GIT_EDITOR
+    GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG GIT_DIR
+    GIT_EXEC_PATH GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_TEMPLATE_DIR GIT_TRACE GIT_TRACE2
+    GIT_TRACE2_EVENT GIT_TRACE_PACKET GIT_TRACE_SETUP GIT_TRACE_CURL GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
+    GIT_SEQUENCE_EDITOR GIT_CONFIG_PARAMETERS LESS LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEYIN_SYSTEM
+    LESSKEY_CONTENT LESSHISTFILE LESSEDIT LESS_TERMCAP_md MORE MANOPT MANLESS MANROFFOPT MANPATH TROFF
+    GROFF_TYPESETTER GROFF_COMMAND_PREFIX GROFF_BIN_PATH ZIPOPT ZIP UNZIP UNZIPOPT ZIPINFO ZIPINFOOPT GZIP BZIP
+    BZIP2 XZ_OPT XZ_DEFAULTS ZSTD_CLEVEL TAR_OPTIONS TAPE RSH RSYNC_RSH RSYNC_PROXY RSYNC_CONNECT_PROG
+    RSYNC_PARTIAL_DIR RSYNC_OLD_ARGS CPIO_OPTIONS GREP_OPTIONS GREP_COLORS COMPILER_PATH GCC_EXEC_PREFIX
+    LIBRARY_PATH CPATH C_INCLUDE_PATH DEPENDENCIES_OUTPUT SUNPRO_DEPENDENCIES COLLECT_GCC GCC_COMPARE_DEBUG
+    COLLECT_GCC_OPTIONS LTO LDEMULATION LD_RUN_PATH AR_OPTIONS PYTHONPATH PYTHONSTARTUP PYTHONHOME PYTHONINSPECT
+    PYTHONWARNINGS PYTHONBREAKPOINT PYTHONUSERBASE PYTHONPLATLIBDIR PERL5OPT PERL5LIB PERL5DB PERLLIB RUBYOPT
+    RUBYLIB NODE_OPTIONS NODE_PATH LUA_INIT LUA_PATH JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS _JAVA_OPTIONS MAKEFLAGS
+    MAKEFILES GNUMAKEFLAGS MAKE SHELL CONFIG_SITE M4PATH PIP_CONFIG_FILE PIP_INDEX_URL PIP_TARGET
+    PIP_REQUIREMENT PIP_LOG PIP_CACHE_DIR PIP_PYTHON UV_PYTHON UV_CONFIG_FILE UV_INDEX_URL UV_CACHE_DIR
+    UV_PROJECT_ENVIRONMENT npm_config_userconfig npm_config_script_shell npm_config_viewer NPM_CONFIG_PREFIX
+    npm_config_cache npm_config_node_options RUFF_CACHE_DIR MYPY_CACHE_DIR BLACK_CACHE_DIR PYLINTRC PYLINTHOME
+    COVERAGE_RCFILE COVERAGE_PROCESS_START COVERAGE_FILE VIRTUALENV_CONFIG_FILE RIPGREP_CONFIG_PATH BAT_PAGER
+    BAT_CONFIG_PATH BAT_OPTS ACKRC ACK_OPTIONS ACK_PAGER FZF_DEFAULT_COMMAND JQ_COLORS CURL_HOME WGETRC
+    SYSTEM_WGETRC http_proxy https_proxy ALL_PROXY all_proxy SSLKEYLOGFILE NETRC CURL_CA_BUNDLE SSH_AUTH_SOCK
+    GNUPGHOME OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES HOSTALIASES RES_OPTIONS LOCALDOMAIN GCONV_PATH
+    LOCPATH NLSPATH TZDIR TZ TERMINFO TERMINFO_DIRS TERMCAP TERMPATH TMPDIR XDG_CONFIG_HOME XDG_CONFIG_DIRS
     XDG_DATA_HOME XDG_CACHE_HOME HOME CDPATH IFS PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS INPUTRC HISTFILE FCEDIT
     MALLOC_TRACE MALLOC_CHECK_ LD_DEBUG_OUTPUT LD_PROFILE LD_PROFILE_OUTPUT LD_SHOW_AUXV GMON_OUT_PREFIX
-    GCOV_PREFIX ASAN_OPTIONS UBSAN_OPTIONS APT_CONFIG DPKG_ROOT DPKG_COLORS DPKG_PAGER DPKG_ADMINDIR SYSTEMD_PAGER
-    SYSTEMD_EDITOR SYSTEMD_LESS SYSTEMD_LOG_TARGET PSQLRC PSQL_PAGER PSQL_EDITOR PGSERVICEFILE PGPASSFILE PGSYSCONFDIR
-    SQLITE_HISTORY MAGIC DIFF_OPTIONS PATCH_VERSION_CONTROL SIMPLE_BACKUP_SUFFIX VERSION_CONTROL QUOTING_STYLE BLOCK_SIZE
-    COLUMNS LS_COLORS TIME_STYLE TIME DEBUGINFOD_URLS DEBUGINFOD_CACHE_PATH GDBHISTFILE STRACE_OPTS VIMINIT EXINIT VIM
-    GOFLAGS GOTOOLDIR GOPROXY GOENV GOROOT CC CXX LD AS AR NM STRIP OBJDUMP PKG_CONFIG CMAKE_GENERATOR CARGO_HOME
-    RUSTC_WRAPPER BROWSER DOCKER_HOST DOCKER_CONFIG KUBECONFIG KUBE_EDITOR TF_CLI_CONFIG_FILE TF_LOG_PATH
-    LOCATE_PATH FINDOPTS WHICH_OPTS PROCPS_FROMLEN PS_FORMAT PS_PERSONALITY LSOF_OPTS TREE_COLORS UPDATEDB""".split()
-)
+    GCOV_PREFIX ASAN_OPTIONS UBSAN_OPTIONS APT_CONFIG DPKG_ROOT DPKG_COLORS DPKG_PAGER DPKG_ADMINDIR
+    SYSTEMD_PAGER SYSTEMD_EDITOR SYSTEMD_LESS SYSTEMD_LOG_TARGET PSQLRC PSQL_PAGER PSQL_EDITOR PGSERVICEFILE
+    PGPASSFILE PGSYSCONFDIR SQLITE_HISTORY MAGIC DIFF_OPTIONS PATCH_VERSION_CONTROL SIMPLE_BACKUP_SUFFIX
+    VERSION_CONTROL QUOTING_STYLE BLOCK_SIZE COLUMNS LS_COLORS TIME_STYLE TIME DEBUGINFOD_URLS
+    DEBUGINFOD_CACHE_PATH GDBHISTFILE STRACE_OPTS VIMINIT EXINIT VIM GOFLAGS GOTOOLDIR GOPROXY GOENV GOROOT CC
+    CXX LD AS AR NM STRIP OBJDUMP PKG_CONFIG CMAKE_GENERATOR CARGO_HOME RUSTC_WRAPPER BROWSER DOCKER_HOST
+    DOCKER_CONFIG KUBECONFIG KUBE_EDITOR TF_CLI_CONFIG_FILE TF_LOG_PATH LOCATE_PATH FINDOPTS WHICH_OPTS
+    PROCPS_FROMLEN PS_FORMAT PS_PERSONALITY LSOF_OPTS TREE_COLORS UPDATEDB
+""")
 """Variables that some program reads; those of the manual pages are added to them."""
 WRAPPED = (
     "bash -c {q}", "sh -c {q}", "dash -c {q}", "bash -lc {q}", "bash --norc -c {q}", "busybox sh -c {q}", "env {l}",
     "env -u X {l}", "env X=1 {l}", "env -S {q}", "timeout 5 {l}", "timeout -k 1 5 {l}", "nice -n 1 {l}", "nohup {l}",
-    "stdbuf -o0 {l}", "setsid -w {l}", "ionice -c3 {l}", "command {l}", "exec {l}", "time {l}", "echo README.md | xargs {l}",
-    "xargs -a list {l}", "xargs -I% {l}", "echo x | xargs -n1 {l}", "find . -maxdepth 0 -exec {l} \\;",
-    "find README.md -exec {l} +", "ls | {l}", "{l} | cat", "x=$({l})", "echo `{l}`", 'echo "$({l})"', "( {l} )",
-    "{{ {l}; }}", "if {l}; then :; fi", "{l} & wait", "! {l}", "cat <({l})", "f() {{ {l}; }}; f",
-    "for i in 1; do {l}; done", "while {l}; do break; done", "true && {l}", "false || {l}", "{l} > /dev/null 2>&1",
-    "{l} 2> /dev/null < README.md", "cd src && cd .. && {l}", "[[ -f README.md ]] && {l}", "case x in x) {l};; esac",
-    "cat <<E\n$({l})\nE", "bash <<< {q}", "trap {q} EXIT", "flock new.lock {l}", "taskset 1 {l}", "setarch -R {l}",
-    "script -qc {q} /dev/null", "A=1 {l}", "coproc {l}; wait", "eval {q}", "sh -ec {q}", "bash -o pipefail -c {q}",
-    "env -i PATH=/usr/bin:/bin HOME=/tmp {l}", "chronic {l}", "xvfb-run {l}", "strace -f -o /dev/null {l}", "[ 1 ] && {l}",
-    "watch -n9 -t {q}", "doas {l}", "sudo {l}", "parallel {q} ::: 1", "ls\n{l}", "{l} || true", "{l}; echo done",
+    "stdbuf -o0 {l}", "setsid -w {l}", "ionice -c3 {l}", "command {l}", "exec {l}", "time {l}",
+    "echo README.md | xargs {l}", "xargs -a list {l}", "xargs -I% {l}", "echo x | xargs -n1 {l}",
+    "find . -maxdepth 0 -exec {l} \\;", "find README.md -exec {l} +", "ls | {l}", "{l} | cat", "x=$({l})",
+    "echo `{l}`", 'echo "$({l})"', "( {l} )", "{{ {l}; }}", "if {l}; then :; fi", "{l} & wait", "! {l}", "cat <({l})",
+    "f() {{ {l}; }}; f", "for i in 1; do {l}; done", "while {l}; do break; done", "true && {l}", "false || {l}",
+    "{l} > /dev/null 2>&1", "{l} 2> /dev/null < README.md", "cd src && cd .. && {l}", "[[ -f README.md ]] && {l}",
+    "case x in x) {l};; esac", "cat <<E\n$({l})\nE", "bash <<< {q}", "trap {q} EXIT", "flock new.lock {l}",
+    "taskset 1 {l}", "setarch -R {l}", "script -qc {q} /dev/null", "A=1 {l}", "coproc {l}; wait", "eval {q}",
+    "sh -ec {q}", "bash -o pipefail -c {q}", "env -i PATH=/usr/bin:/bin HOME=/tmp {l}", "chronic {l}",
+    "strace -f -o /dev/null {l}", "[ 1 ] && {l}", "watch -n9 -t {q}", "doas {l}", "sudo {l}", "parallel {q} ::: 1",
+    "ls\n{l}", "{l} || true", "{l}; echo done",
 )  # fmt: skip
 """Shells, wrappers and constructs around a line. ``{l}``: the line; ``{q}``: the line as one word."""
 
@@ -108,7 +124,9 @@ class Call(NamedTuple):
     environment: tuple[str, ...] = ()
 
     def text(self) -> str:
-        assigned = [f"{name}={shlex.quote(value)}" for name, _sign, value in (e.partition("=") for e in self.environment)]
+        assigned = [
+            f"{name}={shlex.quote(value)}" for name, _sign, value in (e.partition("=") for e in self.environment)
+        ]
         return " ".join([*assigned, shlex.join((*self.words, *self.options, *self.operands))])
 
 
@@ -119,8 +137,8 @@ def first_calls(program: Program) -> Iterator[Call]:
         for option in program.options:
             yield Call(program.words, (option.name,), operands)
             for value in FIRST:
-                for words in written(option.name, value):
-                    yield Call(program.words, words, operands)
+                for given in written(option.name, value):
+                    yield Call(program.words, given, operands)
 
 
 def drawn_calls(program: Program, chance: random.Random) -> Iterator[Call]:
@@ -133,14 +151,16 @@ def drawn_calls(program: Program, chance: random.Random) -> Iterator[Call]:
             variable = chance.choice(program.variables or VARIABLES)
             yield Call(program.words, (), operands, (f"{variable}={chance.choice(SETTINGS)}",))
         elif kind < 0.6:
-            yield Call(program.words, chance.choice(list(written(chance.choice(names), chance.choice(VALUES)))), operands)
+            yield Call(
+                program.words, chance.choice(list(written(chance.choice(names), chance.choice(VALUES)))), operands
+            )
         else:
-            words: list[str] = []
+            options: list[str] = []
             for _each in range(chance.randint(1, 3)):
                 name = chance.choice(names)
                 drawn = [(name,), *written(name, chance.choice(VALUES)), (name, chance.choice(SOFTENERS))]
-                words += chance.choice(drawn)
-            call = Call(program.words, tuple(words), operands)
+                options += chance.choice(drawn)
+            call = Call(program.words, tuple(options), operands)
             yield chance.choice(list(changed(call, program, chance)) or [call])
 
 
@@ -159,7 +179,7 @@ def written(name: str, value: str) -> Iterator[tuple[str, ...]]:
 
 def changed(call: Call, program: Program, chance: random.Random) -> Iterator[Call]:
     """Yield the same call with abbreviations, clusters, other positions, and options that soften or swallow."""
-    words, options, operands, environment = call
+    called, options, operands, environment = call
     names = [option.name for option in program.options]
     flags = [name for name in names if len(name) == 2]
     longs = [name for name in names if name.startswith("--")]
@@ -169,19 +189,21 @@ def changed(call: Call, program: Program, chance: random.Random) -> Iterator[Cal
             for length in sorted({len(head) - 1, (len(head) + 3) // 2, 5, 4, 3}):
                 if 3 <= length < len(head):
                     yield call._replace(options=(head[:length] + sign + value, *options[1:]))
-            yield call._replace(options=(f'{head}={options[1]}', *options[2:])) if len(options) > 1 and not sign else call
+            yield (
+                call._replace(options=(f"{head}={options[1]}", *options[2:])) if len(options) > 1 and not sign else call
+            )
         elif len(head) >= 2 and flags:
             yield call._replace(options=("-" + chance.choice(flags)[1] + head[1:] + sign + value, *options[1:]))
-        yield Call(words, (), (*operands, *options), environment)
-        yield Call(words, options, ("--", *operands), environment)
+        yield Call(called, (), (*operands, *options), environment)
+        yield Call(called, options, ("--", *operands), environment)
     for softener in chance.sample(SOFTENERS, 3):
-        yield Call(words, (softener, *options), operands, environment)
-        yield Call(words, (*options, softener), operands, environment)
-        yield Call(words, options, (*operands, "--", softener), environment)
+        yield Call(called, (softener, *options), operands, environment)
+        yield Call(called, (*options, softener), operands, environment)
+        yield Call(called, options, (*operands, "--", softener), environment)
         for swallowing in chance.sample(names, min(3, len(names))):
-            yield Call(words, (swallowing, softener, *options), operands, environment)
+            yield Call(called, (swallowing, softener, *options), operands, environment)
             if swallowing in longs and len(swallowing) > 5:
-                yield Call(words, (swallowing[: len(swallowing) // 2 + 2], softener, *options), operands, environment)
+                yield Call(called, (swallowing[: len(swallowing) // 2 + 2], softener, *options), operands, environment)
 
 
 def wrapped(line: str, chance: random.Random, count: int) -> Iterator[str]:
@@ -192,21 +214,21 @@ def wrapped(line: str, chance: random.Random, count: int) -> Iterator[str]:
 
 def quoted(line: str, chance: random.Random) -> str:
     """Return the line with its first plain word written in another way."""
-    words = line.split(" ")
-    at = next((at for at, word in enumerate(words) if word.isalnum()), None)
+    parts = line.split(" ")
+    at = next((at for at, word in enumerate(parts) if word.isalnum()), None)
     if at is None:
         return line
-    word = words[at]
+    word = parts[at]
     cut = chance.randrange(1, len(word) + 1)
     ways = (f"\\{word}", f"'{word}'", f'"{word}"', f"{word[:cut]}''{word[cut:]}", f"{word[:cut]}\\\n{word[cut:]}",
             f"$'{word}'", f"/usr/bin/{word}", f"command {word}", f'{word[:cut]}"{word[cut:]}"')  # fmt: skip
-    words[at] = chance.choice(ways)
-    return " ".join(words)
+    parts[at] = chance.choice(ways)
+    return " ".join(parts)
 
 
-def operands_of(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def operands_of(called: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the operands with which a program is called."""
-    return OPERANDS.get(" ".join(words), OPERANDS.get(words[0], (("README.md",),)))
+    return OPERANDS.get(" ".join(called), OPERANDS.get(called[0], (("README.md",),)))
 
 
 def _rows(text: str) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -214,7 +236,7 @@ def _rows(text: str) -> dict[str, tuple[tuple[str, ...], ...]]:
     table = {}
     for row in text.strip().splitlines():
         name, _colon, alternatives = row.strip().partition(":")
-        table[name.strip()] = tuple(tuple(shlex.split(words)) for words in alternatives.split("|"))
+        table[name.strip()] = tuple(tuple(shlex.split(each)) for each in alternatives.split("|"))
     return table
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .world import words
+
 _ROFF = re.compile(r"\\f(?:\(..|\[[^]]*\]|.)|\\[&|^%cs0]|\\s[-+]?\d|\\\*\[[^]]*\]")
 _OPTION = re.compile(
-    r"(?<![\w/.+=\-$])(--?[A-Za-z0-9?@#][\w.+\-]*)(\[?=\[?|\s?[<\[]|[ ](?=[A-Z][A-Z_\-]+\b))?", re.ASCII
+    r"(?<![\w/.+=\-$])(--?[A-Za-z0-9?@#][\w.+\-]*)(\[?=\[?|\s?[<\[]|[ ](?=[A-Z][A-Z_\-]*\b))?", re.ASCII
 )
 _VARIABLE = re.compile(r"(?<![\w$])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)(?![\w-])")
-_NOT_VARIABLES = frozenset(
-    "FILE NAME SYNOPSIS DESCRIPTION OPTIONS AUTHOR COPYRIGHT GNU DIR URL NUM SIZE BUGS HOME USER LANG TERM PWD ASCII"
-    " POSIX PATTERN COMMAND STRING TEXT END BEGIN NULL SIGINT SIGHUP SIGTERM SIGKILL EOF UTF".split()
-)
+_NOT_VARIABLES = words("""
+    FILE NAME SYNOPSIS DESCRIPTION OPTIONS AUTHOR COPYRIGHT GNU DIR URL NUM SIZE BUGS HOME USER LANG TERM PWD
+    ASCII POSIX PATTERN COMMAND STRING TEXT END BEGIN NULL SIGINT SIGHUP SIGTERM SIGKILL EOF UTF
+""")
 
 
 class Option(NamedTuple):
@@ -37,7 +39,7 @@ def options_of(*texts: str) -> tuple[Option, ...]:
 def variables_of(*texts: str) -> tuple[str, ...]:
     """Return words that may be variables of the environment which the program heeds."""
     found = {name for text in texts for name in _VARIABLE.findall(plain(text)) if len(name) > 3}
-    return tuple(sorted(found - _NOT_VARIABLES))
+    return tuple(sorted(found.difference(_NOT_VARIABLES)))
 
 
 def plain(text: str) -> str:

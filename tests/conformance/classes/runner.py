@@ -34,6 +34,8 @@ int main(void) {{ return 0; }}
 class Line(NamedTuple):
     program: str
     text: str
+    terminal: bool = False
+    """Whether it has a terminal: pagers do more there."""
 
 
 class Ran(NamedTuple):
@@ -46,12 +48,13 @@ class Runner:
 
     def __init__(self, path: str = SYSTEM_PATH, limit: float = 1.5, budget: float = 30) -> None:
         """``limit``: seconds for one line; ``budget``: for all lines of one program in a batch."""
-        self._top = Path(tempfile.mkdtemp(prefix="mudroom-classes.", dir="/var/tmp"))  # noqa: S108
+        self._top = Path(tempfile.mkdtemp(prefix="mudroom-classes.", dir="/var/tmp"))
         for name in ("project", "home", "state"):
             (self._top / name).mkdir()
         project = self._top / "project"
-        for name in ("harness.py", "world.py"):
-            shutil.copy(_HERE / name, project / name)
+        (project / "classes").mkdir()
+        for name in ("__init__.py", "harness.py", "world.py"):
+            shutil.copy(_HERE / name, project / "classes" / name)
         _compile(project)
         self._path, self._limit, self._budget = path, limit, budget
         self.count = 0  # owner: the caller's thread
@@ -95,7 +98,8 @@ class Runner:
         }  # fmt: skip
         (project / "order.json").write_text(json.dumps(order))
         with self._session(os.environb) as session:
-            command = [sys.executable, "-I", "-S", str(project / "harness.py"), str(project / "order.json")]
+            start = "import sys; sys.path.insert(0, '.'); from classes.harness import main; main()"
+            command = [sys.executable, "-I", "-S", "-c", start, "order.json"]
             done = session.run([os.fsencode(word) for word in command])
         told: dict[int, Mapping[str, object]] = {}
         reached, ended, count = -1, False, 0
@@ -108,8 +112,8 @@ class Runner:
             elif row.startswith("{"):
                 told[reached] = json.loads(row)
             ended = ended or row == "done"
-        if reached < 0:
-            raise RuntimeError(f"the harness did not start: {done.exit_code} {done.stderr.decode()[-2000:]}")
+        if reached < 0 or b"Traceback" in done.stderr:
+            raise RuntimeError(f"the harness failed at line {reached}: {done.exit_code} {done.stderr.decode()[-2000:]}")
         return told, reached, ended, count
 
     def _session(self, environ: Mapping[bytes, bytes]) -> Session:

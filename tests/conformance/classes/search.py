@@ -20,12 +20,14 @@ from .comparison import DEMANDS, effects, least, missing
 from .generation import Program, drawn_calls, first_calls, quoted, set_calls, wrapped
 from .runner import Line, Ran, Runner
 from .survey import installed, survey
-from .world import PROJECT
+from .world import PROJECT, words
 
 FREE: frozenset[CommandClass] = frozenset(DEMANDS["ran"])
 """Classes that admit everything."""
 _TOGETHER = 24
 """Programs of one round."""
+_PAGED = words("git less more most man info bat batcat apt psql sqlite3 systemctl journalctl ag ack rg gdb dpkg script")
+"""Programs that do more at a terminal; a part of their lines has one."""
 
 
 class Disagreement(NamedTuple):
@@ -55,7 +57,9 @@ def is_run(line: str) -> bool:
     return not FREE.intersection(classes_of(line))
 
 
-def judge(ran: Iterable[Ran], known: Callable[[str], bool] = lambda _line: False) -> tuple[Counter[str], list[Disagreement]]:
+def judge(
+    ran: Iterable[Ran], known: Callable[[str], bool] = lambda _line: False
+) -> tuple[Counter[str], list[Disagreement]]:
     """Return the number of lines by effect, and the disagreements of lines that are not ``known``."""
     seen: Counter[str] = Counter()
     found = []
@@ -75,21 +79,19 @@ def search(
 ) -> Report:  # fmt: skip
     """Run lines of programs in a drawn order until the time is over. ``only``: names of programs."""
     chance = random.Random(seed)
-    waiting = [words for words in installed(path) if not only or words[0] in only]
+    waiting = [called for called in installed(path) if not only or called[0] in only]
     chance.shuffle(waiting)
     end = time.monotonic() + seconds
     seen: Counter[str] = Counter()
     found: list[Disagreement] = []
     while time.monotonic() < end and waiting:
-        round_, waiting = waiting[:_TOGETHER], waiting[_TOGETHER:]
-        lines = [line for program in survey(runner, round_) for line in lines_of(program, chance)]
-        for batch in (lines, None):
-            chosen = batch if batch is not None else again
-            ran = list(runner.run(chosen))
+        together, waiting = waiting[:_TOGETHER], waiting[_TOGETHER:]
+        lines = [line for program in survey(runner, together) for line in lines_of(program, chance)]
+        first = list(runner.run(lines))
+        for ran in (first, runner.run(list(varied([one.line for one in first], chance)))):
             counted, new = judge(ran, known)
             seen += counted
             found += new
-            again = list(varied([one.line for one in ran], chance))
         tell(f"{runner.count} lines, {len(found)} disagreements")
     return Report(runner.count, runner.seconds, seen, tuple(found))
 
@@ -98,11 +100,15 @@ def lines_of(program: Program, chance: random.Random, each: int = 120) -> Iterat
     """Yield lines of a program: options with the first values, variables, and drawn calls."""
     first, variables = list(first_calls(program)), list(set_calls(program))
     drawn = itertools.islice(drawn_calls(program, chance), each)
-    chosen = [*chance.sample(first, min(each, len(first))), *chance.sample(variables, min(each, len(variables))), *drawn]
+    chosen = [
+        *chance.sample(first, min(each, len(first))),
+        *chance.sample(variables, min(each, len(variables))),
+        *drawn,
+    ]
     name = " ".join(program.words)
     for text in dict.fromkeys(call.text() for call in chosen):
         if is_run(text):
-            yield Line(name, text)
+            yield Line(name, text, program.words[0] in _PAGED and chance.random() < 0.3)
 
 
 def varied(lines: Sequence[Line], chance: random.Random, each: int = 3) -> Iterator[Line]:
@@ -110,4 +116,4 @@ def varied(lines: Sequence[Line], chance: random.Random, each: int = 3) -> Itera
     for line in lines:
         for text in dict.fromkeys((*wrapped(line.text, chance, each), quoted(line.text, chance))):
             if is_run(text):
-                yield Line(line.program, text)
+                yield line._replace(text=text)

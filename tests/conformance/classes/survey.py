@@ -13,11 +13,12 @@ from mudroom.core.command.program.git import SUBCOMMANDS
 from .generation import Program, operands_of
 from .option import options_of, variables_of
 from .runner import Runner
+from .world import words
 
 _MANUAL = Path("/usr/share/man")
-_NOT_TRIED = frozenset(
-    "reboot poweroff halt shutdown init telinit kill killall killall5 pkill skill xkill yes sleep busybox".split()
-)
+_NOT_TRIED = words("""
+    reboot poweroff halt shutdown init telinit kill killall killall5 pkill skill xkill yes sleep busybox
+""")
 """Programs that end what observes them, or whose options are not theirs."""
 
 
@@ -40,19 +41,19 @@ def installed(path: str) -> list[tuple[str, ...]]:
 def survey(runner: Runner, programs: Sequence[tuple[str, ...]]) -> list[Program]:
     """Return the programs with their options. Their help is asked for inside a sandbox."""
     asked: list[str] = []
-    for words in programs:
-        called = " ".join(words)
-        asked.append(f"{called} -h" if words[0] == "git" and len(words) > 1 else f"{called} --help")
+    for called in programs:
+        short = called[0] == "git" and len(called) > 1
+        asked.append(" ".join((*called, "-h" if short else "--help")))
     texts = runner.output(asked)
-    return [_program(words, help_text) for words, help_text in zip(programs, texts, strict=True)]
+    return [_program(called, help_text) for called, help_text in zip(programs, texts, strict=True)]
 
 
-def _program(words: tuple[str, ...], help_text: str) -> Program:
-    pages = list(_pages(["-".join(words), *(words[:1] if len(words) > 1 and words[0] != "git" else ())]))
-    base = operands_of(words)
-    if len(words) > 1 and " ".join(words) not in _own() and words[0] != "git":
+def _program(called: tuple[str, ...], help_text: str) -> Program:
+    pages = list(_pages(["-".join(called), *(called[:1] if len(called) > 1 and called[0] != "git" else ())]))
+    base = operands_of(called)
+    if len(called) > 1 and " ".join(called) not in _own() and called[0] != "git":
         base = ((), ("README.md",), ("x",))
-    return Program(words, options_of(help_text, *pages), base, variables_of(help_text, *pages))
+    return Program(called, options_of(help_text, *pages), base, variables_of(help_text, *pages))
 
 
 def _own() -> Iterable[str]:

@@ -14,13 +14,13 @@ import sys
 import tarfile
 import zipfile
 
-TOP = "/tmp/w"  # noqa: S108  # of the sandbox alone
+TOP = "/tmp/w"  # of the sandbox alone
 PROJECT = f"{TOP}/project"
 TEMPLATE = f"{TOP}/template"
 HOME = f"{TOP}/home"
-MARKS = "/var/tmp/marks"  # noqa: S108
+MARKS = "/var/tmp/marks"
 PORT = 8080
-SECRET = "SECRET-6b1f09"  # noqa: S105  # made up
+SECRET = "SECRET-6b1f09"  # made up
 PROXY = f"http://127.0.0.1:{PORT}/"
 
 KEPT = "TOKEN-committed"
@@ -35,15 +35,22 @@ LOSABLE = {
     "a.tar": "TOKEN-tar-untracked",
 }
 """Files with content that is nowhere else, and its token."""
-PLACED = """
-    sh bash dash less more most lesspipe cat ls tee pager vi vim ed nano editor emacs ssh rsh git gpg gzip gunzip bzip2 xz
-    zstd compress tar cpio zip unzip gcc cc c++ g++ as ld ld.bfd collect2 cc1 cc1plus lto-wrapper cpp ar nm objdump
-    python3 python node perl ruby man troff groff grotty nroff preconv tbl col diff cmp patch sort awk sed grep egrep
-    xargs find w3m lynx browser xdg-open sendmail mail make sudo su dpkg apt-key file strip pkg-config uname id env true
-    git-evil git-log git-remote-evil pre-commit commit-msg prepare-commit-msg post-commit post-checkout post-merge
-    pre-push pre-rebase post-index-change reference-transaction fsmonitor-watchman post-rewrite applypatch-msg
-    go-evil cargo-evil kubectl-evil docker-evil npm uv pip ruff black mypy
-""".split()
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+PLACED = words("""
+    sh bash dash less more most lesspipe cat ls tee pager vi vim ed nano editor emacs ssh rsh git gpg gzip
+    gunzip bzip2 xz zstd compress tar cpio zip unzip gcc cc c++ g++ as ld ld.bfd collect2 cc1 cc1plus lto-wrapper
+    cpp ar nm objdump python3 python node perl ruby man troff groff grotty nroff preconv tbl col diff
+    cmp patch sort awk sed grep egrep xargs find w3m lynx browser xdg-open sendmail mail make sudo su dpkg apt-
+    key file strip pkg-config uname id env true git-evil git-log git-remote-evil pre-commit commit-msg prepare-
+    commit-msg post-commit post-checkout post-merge pre-push pre-rebase post-index-change reference-transaction
+    fsmonitor-watchman post-rewrite applypatch-msg go-evil cargo-evil kubectl-evil docker-evil npm uv pip ruff
+    black mypy
+""")
 """Names of programs in ``bin/``: what a program might look for."""
 
 _SHELL = f"#!/bin/sh\n: > {MARKS}/$$.${{0##*/}}\nexit 0\n"
@@ -67,7 +74,7 @@ _EXTENSIONS = {
     "evil.tcl": "exec ./evil\n",
     "evil.gitconfig": (
         "[core]\n\tfsmonitor = ./evil\n\tpager = ./evil\n\teditor = ./evil\n\tsshCommand = ./evil\n\thooksPath = bin\n"
-        "[diff]\n\texternal = ./evil\n[diff \"evil\"]\n\tcommand = ./evil\n\ttextconv = ./evil\n"
+        '[diff]\n\texternal = ./evil\n[diff "evil"]\n\tcommand = ./evil\n\ttextconv = ./evil\n'
         '[filter "evil"]\n\tclean = ./evil\n\tsmudge = ./evil\n[alias]\n\tco = !./evil\n[gpg]\n\tprogram = ./evil\n'
         "[credential]\n\thelper = !./evil\n[uploadpack]\n\tpackObjectsHook = ./evil\n[user]\n\tname = u\n\temail = e\n"
     ),
@@ -76,7 +83,7 @@ _EXTENSIONS = {
     "evil.curlrc": "output = README.md\n",
     "evil.wgetrc": "use_askpass = ./evil\noutput_document = README.md\n",
     "evil.toml": '[tool.pylint.main]\ninit-hook = "import evil"\n[tool.mypy]\nplugins = ["./evil.py"]\n',
-    "evil.ini": "[MAIN]\ninit-hook=import evil\n[mypy]\nplugins=./evil.py\n[flake8:local-plugins]\nextension=X=evil:f\n",
+    "evil.ini": "[MAIN]\ninit-hook=import evil\n[mypy]\nplugins=./evil.py\n[flake8:local-plugins]\nextension=X=evil:f",
     "evil.yaml": "extends: ./evil.js\nplugins: [./evil.js]\n",
     "evil.json": '{"plugins": ["./evil.js"]}\n',
     "evil.spec": "*link:\n./evil\n",
@@ -126,12 +133,12 @@ def make(shared_object: bytes) -> None:
     _write_home()
     for name in ("evil", "evil.sh", "evil.py", "prog"):
         if os.path.exists(f"{TEMPLATE}/{name}"):
-            os.chmod(f"{TEMPLATE}/{name}", 0o755)  # noqa: S103
+            os.chmod(f"{TEMPLATE}/{name}", 0o755)
     _repository()
     _write("README.md", f"# readme\n{LOSABLE['README.md']}\nteh end\n".encode())
 
 
-def git(*words: str, where: str = PROJECT) -> subprocess.CompletedProcess[bytes]:
+def git(*words: str, where: str = PROJECT, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run git without any configuration but its defaults, for the harness itself."""
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
@@ -140,8 +147,8 @@ def git(*words: str, where: str = PROJECT) -> subprocess.CompletedProcess[bytes]
     }  # fmt: skip
     plain = ("-c", "core.hooksPath=/nonexistent", "-c", "core.fsmonitor=false", "-c", "init.defaultBranch=main")
     return subprocess.run(
-        ["git", f"--git-dir={where}/.git", f"--work-tree={where}", *plain, *words], cwd="/", env=environment, capture_output=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=20,
+        ["git", f"--git-dir={where}/.git", f"--work-tree={where}", *plain, *words],
+        cwd="/", env=environment, capture_output=True, check=False, input=given, timeout=20,
     )  # fmt: skip
 
 
@@ -192,4 +199,4 @@ def _write(name: str, content: bytes) -> None:
     with open(path, "wb") as stream:
         stream.write(content)
     if name.startswith("bin/"):
-        os.chmod(path, 0o755)  # noqa: S103
+        os.chmod(path, 0o755)
