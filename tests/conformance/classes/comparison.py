@@ -86,7 +86,7 @@ def least(effects_seen: Iterable[str]) -> tuple[CommandClass, ...]:
     return tuple(name for name in ("mutating", "networked", "destructive") if name in found) or ("read_only",)
 
 
-def admits(classes: Iterable[CommandClass], minimum: CommandClass) -> bool:
+def admits(classes: Iterable[CommandClass], minimum: str) -> bool:
     """Return whether classes are at least as strict as one of the tables'."""
     has = set(classes)
     admitted: Mapping[str, tuple[CommandClass, ...]] = {
