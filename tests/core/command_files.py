@@ -21,3 +21,7 @@ def rows(name: str) -> list[tuple[tuple[str, ...], bytes]]:
 
 COMMANDS = rows("commands.txt")
 EVASIONS = rows("evasions.txt")
+HOSTILE = rows("hostile.txt")
+"""Lines that do more than their program and operands say, each with the least classes."""
+KNOWN_DISAGREEMENTS = [line for _classes, line in rows("hostile_known.txt")]
+"""Lines of ``HOSTILE`` that are classed below their least class. The list may only become shorter."""
