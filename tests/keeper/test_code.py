@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from mudroom.keeper.code import Code
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Path]:
     """A file that counts as loaded, through a link."""
+    (tmp_path / "beside.py").write_text("")
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").mkdir()
     path = tmp_path / "real/module.py"
@@ -83,14 +86,73 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.fixture
+def above(module: Path) -> Iterator[None]:
+    """A loaded file in the directory above."""
+    loaded = types.ModuleType("loaded_above")
+    loaded.__file__ = str(module.parents[1] / "beside.py")
+    sys.modules["loaded_above"] = loaded
+    yield
+    del sys.modules["loaded_above"]
+
+
+@pytest.mark.usefixtures("above")
+@pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_each_change_is_seen(module: Path, change: Callable[[Path], object]) -> None:
+def test_each_change_is_seen(module: Path, change: Callable[[Path], object], rests: bool) -> None:
     code = noted()
+    if rests:
+        code.rest()
     assert code.is_current()
     change(module)
     assert not code.is_current()
     assert not code.note_events()
     assert not code.is_current()  # also when the events are taken
+
+
+def test_a_process_that_has_rested_looks_at_few_directories(module: Path) -> None:
+    code = noted()
+    with counted() as calls:
+        assert code.is_current()
+    before = calls["stat"]
+    code.rest()
+    with counted() as calls:
+        assert code.is_current()
+    assert calls["stat"] < before / 3
+    module.parent.rename(module.parent.with_name("elsewhere"))
+    assert not code.is_current()
+
+
+MOUNTED = """
+import subprocess, sys, types
+sys.path[:0] = sys.argv[1].split(":")
+from mudroom.keeper.code import Code
+for name in ("above", "above.inside"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__file__ = f"{sys.argv[2]}/{name.replace('.', '/')}/module.py"
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+code = Code(1 << 62)
+print(code.note())
+code.rest()
+print(code.is_current())
+subprocess.run(["mount", "-t", "tmpfs", "none", f"{sys.argv[2]}/other"], check=True)
+print(code.is_current())
+subprocess.run(["mount", "-t", "tmpfs", "none", f"{sys.argv[2]}/above/inside"], check=True)
+print(code.is_current())
+"""
+
+
+@pytest.mark.both_users
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_a_mount_over_a_directory_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "above/inside").mkdir(parents=True)
+    for place in ("above/module.py", "above/inside/module.py"):
+        (tmp_path / place).write_text("")
+    source = str(Path(__file__).parents[2] / "src")
+    words = ["unshare", "--mount", sys.executable, "-c", MOUNTED, source, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "True", "False"]
 
 
 def test_an_event_that_changed_nothing(module: Path) -> None:

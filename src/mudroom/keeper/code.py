@@ -4,7 +4,9 @@ Rules of this file:
 1. A command is run by what is on disk when it comes. In doubt all files are looked at (stat(2)), which takes more than
    a millisecond; a difference ends the keeper.
 2. They need no look while nothing has happened in their directories, told by inotify(7): a file made, removed, renamed,
-   written to, or its attributes changed. The path of each directory has to lead to it still.
+   written to, or its attributes changed. The path of each directory has to lead to it still. That of a directory in a
+   watched one does while that one has no event and no file system is mounted, so a process that waits looks at it
+   ahead (``rest``).
 3. The watch counts only where the kernel tells of every change: on file systems of this machine. A write through a
    mapping (mmap(2)), or through a name in another directory (a hard link), is not told. The keeper looks at all files
    every few seconds nevertheless.
@@ -20,7 +22,7 @@ import mmap
 import os
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 Stamp = tuple[int, int, int, int]
 
@@ -45,6 +47,14 @@ def _stamp(path: str) -> Stamp:
 def _identity(directory: str) -> tuple[int, int]:
     found = os.stat(directory)
     return found.st_dev, found.st_ino
+
+
+def _are_there(directories: Mapping[str, tuple[int, int]]) -> bool:
+    """Return whether each path leads to the directory that it led to."""
+    try:
+        return all(_identity(path) == known for path, known in directories.items())
+    except OSError:
+        return False
 
 
 class Code:
@@ -77,6 +87,10 @@ class Code:
     def is_current(self) -> bool:
         """Return whether all files are as they were loaded."""
         return self._watch.is_quiet() or self.looks_current()
+
+    def rest(self) -> None:
+        """In a process that waits for a command: look ahead at what needs no look then."""
+        self._watch.rest()
 
     def looks_current(self) -> bool:
         """Return the same after a look at each file."""
@@ -111,6 +125,10 @@ class CodeWatch:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._directories: dict[str, tuple[int, int]] = {}
+        self._outermost: dict[str, tuple[int, int]] = {}
+        """Those that are in no other one, after ``rest``."""
+        self._mounts = -1
+        """Marked with POLLPRI by a change of the mounts since ``rest`` (proc_pid_mounts(5)); -1: it was not called."""
         self._doubt = mmap.mmap(-1, 1)
         """Shared with forked processes. Not 0: events were taken, and the files were not looked at yet."""
         self._poller = select.poll()
@@ -131,12 +149,27 @@ class CodeWatch:
 
     def is_quiet(self) -> bool:
         """Return whether nothing has happened in any of the directories."""
-        if self.descriptor < 0 or self._poller.poll(0) or self._doubt[0]:
+        if self.descriptor < 0:
             return False
-        try:
-            return all(_identity(path) == known for path, known in self._directories.items())
-        except OSError:
+        ready = {descriptor for descriptor, _events in self._poller.poll(0)}
+        if self.descriptor in ready or self._doubt[0]:
             return False
+        is_mounted = self._mounts < 0 or self._mounts in ready
+        return _are_there(self._directories if is_mounted else self._outermost)
+
+    def rest(self) -> None:
+        """Look at all directories, so that ``is_quiet`` need not while nothing is mounted. Used by one process once."""
+        if self.descriptor < 0 or self._mounts >= 0:
+            return
+        mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        inside = {path for path in self._directories if os.path.dirname(path) in self._directories}
+        links = {path for path in inside if os.path.islink(path)}
+        self._outermost = {path: self._directories[path] for path in self._directories.keys() - inside | links}
+        if _are_there(self._directories):
+            self._mounts = mounts
+            self._poller.register(mounts, select.POLLPRI)
+        else:
+            os.close(mounts)
 
     def take_events(self) -> None:
         self._doubt[0] = 1

@@ -305,7 +305,7 @@ class KeeperLoop:
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             client = ForkedClient(self._source)
-            connection = _accept(self._listener, control, client)
+            connection = _accept(self._listener, control, client, self._code.rest)
             self._listener.close()
             if connection is not None:
                 faults = _faults()
@@ -373,9 +373,12 @@ def _pages() -> Sequence[Range]:
         return []  # this kernel does not tell
 
 
-def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedClient) -> _socket.socket | None:
+def _accept(
+    listener: _socket.socket, control: _socket.socket, client: ForkedClient, rest: Callable[[], None] = lambda: None
+) -> _socket.socket | None:
     """Return the connection of the next client, and say that this process is taken; None if the keeper has ended. Until
-    a client comes, make ready what it will need, but not while the last command may still need the processors."""
+    a client comes, make ready what it will need, but not while the last command may still need the processors.
+    ``rest``: called once then."""
     poller = select.poll()
     poller.register(listener.fileno(), select.POLLIN)
     poller.register(control.fileno(), select.POLLIN)
@@ -406,6 +409,7 @@ def _accept(listener: _socket.socket, control: _socket.socket, client: ForkedCli
         if not has_copies:
             if not copy_ahead(pages):
                 _touch()
+            rest()
             has_copies = True
         is_over = bool(prepared and (prepared.mounts in ready or time.monotonic() >= until))
         if prepared is not None and (wanted is not None or is_over):
