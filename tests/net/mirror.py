@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import os
 import socket
 import ssl
@@ -26,6 +27,11 @@ REAL = "ghp_/wEird+Va=lue." + "R4t5" * 6
 """With characters that encoders treat differently."""
 
 
+@functools.cache
+def _context(seal: Seal, alpn: tuple[str, ...]) -> ssl.SSLContext:
+    return seal.server(HOST, alpn=alpn)
+
+
 class Place(NamedTuple):
     town: Town
     seal: Seal
@@ -44,7 +50,7 @@ class Place(NamedTuple):
         return Inspection(self.authority, roots=self.seal.roots)
 
     def serve(self, talk: Callable[[ssl.SSLSocket], object], *alpn: str) -> int:
-        context = self.seal.server(HOST, alpn=alpn)
+        context = _context(self.seal, alpn)
 
         def begin(channel: socket.socket) -> None:
             with context.wrap_socket(channel, server_side=True) as inside:

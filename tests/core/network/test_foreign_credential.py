@@ -31,24 +31,24 @@ def find(path: bytes, *fields: Field, own: tuple[Credential, ...] = (OWN,), know
     return find_foreign(path, fields, own, lambda pair: pair == known)
 
 
-@pytest.mark.parametrize("name", sorted(HEADERS))
-def test_each_header_of_the_table_is_foreign_and_left_out(name: bytes) -> None:
+def test_each_header_of_the_table_is_foreign_and_left_out() -> None:
     other = (b"Accept", b"*/*")
-    for spelled in (name, name.upper(), name.title(), name.replace(b"-", b"_")):
-        found = find(b"/", (spelled, b"anything"), other)
-        assert len(found.where) == 1 and name.decode() in found.where[0]
-        assert found.fields == [other]
+    for name in HEADERS:
+        for spelled in (name, name.upper(), name.title(), name.replace(b"-", b"_")):
+            found = find(b"/", (spelled, b"anything"), other)
+            assert len(found.where) == 1 and name.decode() in found.where[0], spelled
+            assert found.fields == [other], spelled
 
 
-@pytest.mark.parametrize("name", sorted(QUERY))
-def test_each_parameter_of_the_table_is_foreign_and_left_out(name: bytes) -> None:
-    encoded = b"".join(b"%%%02x" % byte for byte in name)
-    for spelled in (name, name.upper(), encoded, name + b"%5B%5D"):
-        found = find(b"/a?x=1&" + spelled + b"=v&y=2")
-        assert len(found.where) == 1, spelled
-        assert found.path == b"/a?x=1&y=2"
-    assert find(b"/a?" + name + b"=v").path == b"/a"
-    assert find(b"/a?" + name + b"=").where == ()
+def test_each_parameter_of_the_table_is_foreign_and_left_out() -> None:
+    for name in QUERY:
+        encoded = b"".join(b"%%%02x" % byte for byte in name)
+        for spelled in (name, name.upper(), encoded, name + b"%5B%5D"):
+            found = find(b"/a?x=1&" + spelled + b"=v&y=2")
+            assert len(found.where) == 1, spelled
+            assert found.path == b"/a?x=1&y=2", spelled
+        assert find(b"/a?" + name + b"=v").path == b"/a", name
+        assert find(b"/a?" + name + b"=").where == (), name
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ FOREIGN: tuple[Foreign, ...] = ("allow", "strip", "refuse")
 HEADERS: dict[bytes, str] = {
     b"authorization": "HTTP",
     b"proxy-authorization": "HTTP",
+    b"signature": "HTTP message signatures (RFC 9421)",
+    b"signature-input": "HTTP message signatures (RFC 9421)",
+    b"dpop": "OAuth (RFC 9449)",
     b"x-authorization": "several",
     b"x-forwarded-authorization": "several",
     b"x-api-key": "Anthropic, AWS API Gateway, Postman",
