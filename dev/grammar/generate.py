@@ -55,7 +55,7 @@ HELPED = {
     "archive": {"tar": "gnu", "zstd": "gnu", "lz4": "gnu", "brotli": "gnu", "cpio": "gnu"},
     "text": {"rg": "clap", "fdfind": "clap", "exa": "clap", "hexyl": "clap", "ag": "gnu", "ack": "gnu",
              "colordiff": "gnu"},
-    "toolchain": {"clang-format-14": "llvm"},
+    "toolchain": {"clang-format-14": "llvm@"},
     "remote": {"curl": "gnu"},
 }  # fmt: skip
 SAME = {
@@ -401,7 +401,9 @@ def shelves(source: Source) -> dict[str, Shelf]:
             for path, rows in source.clap(str(source.environment / "bin" / name)):
                 if name == "uv" and path and path.replace(" ", "/") not in UV_COMMANDS.split():
                     continue
-                found["python" if name == "ruff" else "uv"].add(f"{name} {path}".strip(), "clap", rows)
+                found["python" if name == "ruff" else "uv"].add(
+                    f"{name} {path}".strip(), "clap@" if name == "ruff" else "clap", rows
+                )
             continue
         if name in ("flake8", "virtualenv"):
             text = run([str(source.environment / "bin" / name), "--help"])

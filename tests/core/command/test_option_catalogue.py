@@ -15,7 +15,7 @@ from mudroom.core.command.word import Word, literal_words
 NOT_IN_THE_DATA = {
     "--hostname-bin", "-plugin", "--on-download-complete", "--conf-path", "--dir", "-o", "--output", "--vacuum-size",
     "--vacuum-time", "--rotate", "--flush", "--receive-pack", "--exec", "-u", "--filters", "--fix", "--in-place",
-    "--write-back",
+    "--write-back", "-df", "-dw", "-dr", "-A",
 }  # fmt: skip
 """Options of rules that programs without a grammar share, or that come with versions newer than the data."""
 

@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 from mudroom.core.command.option_grammar import Grammar, unpack
 
 
-@lru_cache(256)
 def grammar_of(program: bytes) -> Grammar | None:
     """Return the grammar of a program, or of a subcommand such as ``git log``. Return None if there is none.
 
@@ -20,8 +19,14 @@ def grammar_of(program: bytes) -> Grammar | None:
         grammars = _grammars(shelf)
         for key in (name + blank + verbs, name + b" *"):
             if key in grammars:
-                return unpack(grammars[key], grammars)
+                return _unpacked(shelf, key)
     return None
+
+
+@lru_cache(256)
+def _unpacked(shelf: str, key: bytes) -> Grammar:
+    grammars = _grammars(shelf)
+    return unpack(grammars[key], grammars)
 
 
 @cache

@@ -3,11 +3,9 @@
 1.0.9: brotli
 1.12: gzip
 1.34: tar
-1.5.4: zstd
-1.9.4: lz4
 2.13: cpio
 5.4.1: xz
-from the manual: 7z bzip2 unzip zip
+from the manual: 7z bzip2 lz4 unzip zip zstd
 """
 
 # fmt: off
@@ -37,8 +35,8 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-t,--test -v,--verbose -V,--version -Z,--lzw -1,--fast -2 -3 -4 -5 -6 -7 -8 -9,--best ---presume-input-tty "
     b"--synchronous --rsyncable",
     b"lz4":
-    b"gnu -1 -9 -d -z -D= -f -k --rm! -h,-H -V -v -q -c -t -m -r -l -B= -BI -BD -BX --no-frame-crc= --content-size= "
-    b"--list= --sparse,--no-sparse --favor-decSpeed= --fast? --best -b= -e= -i=",
+    b"gnu -B? -D= -b? -e? -i? -l --list -1 -9 -d -z -f -k --rm! -h,-H -V -v -q -c -t -m -r -BI -BD -BX "
+    b"--no-frame-crc= --content-size= --sparse,--no-sparse --favor-decSpeed= --fast? --best",
     b"tar":
     b"gnu -A,--catenate,--concatenate -c,--create --delete! -d,--diff,--compare -r,--append --test-label -t,--list "
     b"-u,--update -x,--extract,--get --check-device -g,--listed-incremental=! -G,--incremental --hole-detection= "
@@ -93,12 +91,12 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-X,--strip-extra -X- -y,--symlinks -z,--archive-comment -Z,--compression-method= -@,--names-stdin "
     b"-$,--volume-label",
     b"zstd":
-    b"gnu -o=! -k,--keep --rm! -NUM -d,--decompress -D= -f,--force -h -H,--help -V,--version -c,--stdout "
-    b"-v,--verbose -q,--quiet --trace=! --progress,--no-progress -r --filelist= --output-dir-flat=! "
-    b"--output-dir-mirror=! --asyncio,--no-asyncio --check,--no-check --ultra --fast? --adapt --long? --patch-from= "
-    b"-T= --single-thread --auto-threads= -B= --rsyncable --exclude-compressed --stream-size= --size-hint= "
-    b"--target-compressed-block-size= --no-dictID --compress-literals,--no-compress-literals "
-    b"--row-match-finder,--no-row-match-finder --format= -l --test -M= --sparse,--no-sparse "
+    b"gnu -T? -B? -M? -b? -e? -i? -S -l,--list -o=! -k,--keep --rm! -NUM -d,--decompress -D= -f,--force -h "
+    b"-H,--help -V,--version -c,--stdout -v,--verbose -q,--quiet --trace=! --progress,--no-progress -r --filelist= "
+    b"--output-dir-flat=! --output-dir-mirror=! --asyncio,--no-asyncio --check,--no-check --ultra --fast? --adapt "
+    b"--long? --patch-from= --single-thread --auto-threads= --rsyncable --exclude-compressed --stream-size= "
+    b"--size-hint= --target-compressed-block-size= --no-dictID --compress-literals,--no-compress-literals "
+    b"--row-match-finder,--no-row-match-finder --format= --test --sparse,--no-sparse "
     b"--pass-through,--no-pass-through --train! --train-cover?! --train-fastcover?! --train-legacy?! --maxdict= "
-    b"--dictID= -b= -e= -i= -S --priority=",
+    b"--dictID= --priority=",
 }

@@ -150,36 +150,36 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--source-roots=! --recursive= --py-version= --ignored-modules= --analyse-fallback-blocks= "
     b"--clear-cache-post-run= --prefer-stubs= --files=",
     b"ruff":
-    b"clap -h,--help -V,--version -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ -h,--help -V,--version -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff analyze":
-    b"clap -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff analyze graph":
-    b"clap --direction= --detect-string-imports --min-dots= --preview --target-version= --python= "
+    b"clap@ --direction= --detect-string-imports --min-dots= --preview --target-version= --python= "
     b"--type-checking-imports -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff check":
-    b"clap --fix! --unsafe-fixes! --show-fixes --diff -w,--watch! --fix-only! --ignore-noqa --output-format= "
+    b"clap@ --fix! --unsafe-fixes! --show-fixes --diff -w,--watch! --fix-only! --ignore-noqa --output-format= "
     b"-o,--output-file=! --target-version= --preview --extension= --statistics --add-noqa?! --add-ignore?! "
     b"--show-files --show-settings -h,--help --select= --ignore= --extend-select= --per-file-ignores= "
     b"--extend-per-file-ignores= --fixable= --unfixable= --extend-fixable= --exclude= --extend-exclude= "
     b"--respect-gitignore --force-exclude -n,--no-cache --cache-dir=! --stdin-filename=! -e,--exit-zero "
     b"--exit-non-zero-on-fix -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff clean":
-    b"clap -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff config":
-    b"clap --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff format":
-    b"clap --check --diff --extension= --target-version= --preview --output-format= -h,--help -n,--no-cache "
+    b"clap@ --check --diff --extension= --target-version= --preview --output-format= -h,--help -n,--no-cache "
     b"--cache-dir=! --stdin-filename=! --exit-non-zero-on-format --respect-gitignore --exclude= --extend-exclude= "
     b"--force-exclude --line-length= --range= -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff linter":
-    b"clap --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff rule":
-    b"clap --all --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ --all --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"ruff server":
-    b"clap --untrusted-workspace --preview -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated "
+    b"clap@ --untrusted-workspace --preview -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated "
     b"--color=",
     b"ruff version":
-    b"clap --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
+    b"clap@ --output-format= -h,--help -v,--verbose -q,--quiet -s,--silent --config=! --isolated --color=",
     b"twine":
     b"argparse -h,--help --version --no-color",
     b"virtualenv":

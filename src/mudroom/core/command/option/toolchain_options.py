@@ -7,7 +7,7 @@ from the manual: gcc gofmt goimports javac prettier pyright rustc rustfmt shfmt 
 # fmt: off
 GRAMMARS: dict[bytes, bytes] = {
     b"clang-format-14":
-    b"llvm --Werror --Wno-error= --assume-filename= --cursor= --dry-run --dump-config --fallback-style= "
+    b"llvm@ --Werror --Wno-error= --assume-filename= --cursor= --dry-run --dump-config --fallback-style= "
     b"--ferror-limit= --files= -i! --length= --lines= -n --offset= --output-replacements-xml --qualifier-alignment= "
     b"--sort-includes --style=! --verbose --help --help-list --version",
     b"gcc":

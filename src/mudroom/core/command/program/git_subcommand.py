@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding
+from mudroom.core.command.locations import CommandContext, CommandFinding, write_classes
 from mudroom.core.command.option_catalogue import grammar_of
 from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
@@ -154,6 +154,7 @@ def config(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if len(named) == 1 and named[0].literal and len(texts) == 1:
         return CommandFinding(READ, _READS)
     safe = len(named) == 2 and named[0].literal and SAFE_KEYS.match(named[0].text + b"=" + named[1].text)
+    doubts |= set(write_classes(parsed.values(b"--file", b"-f"), context)[0])
     is_safe = safe and not parsed.has(b"--file", b"-f", b"--edit", b"-e") and all(word.literal for word in words)
     return _found(
         doubts, CHANGE if is_safe else UNSURE, "changes the repository's configuration, which may name programs"

@@ -32,6 +32,7 @@ _MODULES = names(
     "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
 )
 _AWK_RUNS = regex(rb"(?s)system|getline|close|fflush|@|print.*[|>]")
+_WRITTEN = regex(rb"[wW][ \t]+([^\s;}]+)")
 _LOSES = regex(
     rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
     rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"
@@ -79,6 +80,7 @@ def sed(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         does = sed_does(script.text) if script.literal else "runs"
         if does == "writes":
             classes, reason = classes | {"mutating", "unknown"}, "its script writes files"
+            classes |= set(write_classes(map(Word, _WRITTEN.findall(script.text)), context)[0])
         elif does == "runs":
             classes, reason = classes | {"unknown"}, "its script may run commands"
     if "mutating" in classes:

@@ -64,6 +64,16 @@ READERS = """
     findmnt lslocks lsns getfacl lsattr getcap namei
 """
 
+_PACKER = ProgramRule(
+    CHANGE,
+    "replaces files",
+    (
+        option("-o", CHANGE, _OUT),
+        option("--rm", LOSE, "removes files"),
+        option("-r --recursive", LOSE, "replaces all files of a directory"),
+    ),
+    "all",
+)
 PROGRAMS: dict[bytes, ProgramRule] = {
     **entries(READERS, _READS),
     b"who": ProgramRule(READ, "only reads", (option("--lookup", REACH, "asks a name server"),)),
@@ -178,16 +188,10 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ),
     ),
     **entries(
-        "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
-        ProgramRule(
-            CHANGE,
-            "replaces files",
-            (option("-o", CHANGE, _OUT), option("-r --recursive", LOSE, "replaces all files of a directory")),
-            "all",
-            takes=names("-S -F -T -M -o --suffix --format --threads"),
-            softened=names("-c --stdout --to-stdout -l --list -t --test"),
-        ),
+        "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lzma unlzma brotli compress uncompress",
+        _PACKER._replace(softened=names("-c --stdout --to-stdout -l --list -t --test")),
     ),
+    b"lz4": _PACKER._replace(softened=names("-c --stdout --to-stdout --list -t --test")),
     b"date": ProgramRule(READ, "", judge=date),
     b"hostname": named_only("sets the name of the machine"),
     b"domainname": named_only("sets the name of the machine"),

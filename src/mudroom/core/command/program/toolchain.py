@@ -25,12 +25,13 @@ _ASKS = ProgramRule(REACH, "asks the registry")
 _CODE = ProgramRule(UNSURE, "runs code of the project")
 _FETCHED_CODE = ProgramRule(("networked", "unknown"), "runs code that it fetches")
 _WRITES = ProgramRule(CHANGE, "changes files of the project")
-_REMOVES = ProgramRule(CHANGE, "removes packages")
 _PUBLISHES = ProgramRule(("networked", "host_escape_risk"), "publishes, or acts with an account")
 _MACHINE = ProgramRule(ESCAPE, "changes the machine")
 _CLEANS = ProgramRule(LOSE, "removes build outputs")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
-_ADDS = ProgramRule(FETCH, "installs packages", (_WIDE,))
+_PLACED = option("--location", ESCAPE, "for the whole machine", when="global")
+_ADDS = ProgramRule(FETCH, "installs packages", (_WIDE, _PLACED))
+_REMOVES = ProgramRule(CHANGE, "removes packages", (_WIDE, _PLACED))
 _PIPS = ProgramRule(
     FETCH,
     "installs packages",
