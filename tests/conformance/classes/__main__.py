@@ -63,7 +63,7 @@ def prune(known: Path) -> int:
         if not closed or row.startswith("#"):
             kept.append(row)
     known.write_text("\n".join(kept) + "\n", encoding="utf-8")
-    _say(f"{sum('| ' in row for row in kept)} lines are classed too mildly")
+    _say(f"{sum('| ' in row for row in kept)} lines are left in {known.name}")
     return 0
 
 
