@@ -77,8 +77,9 @@ Pair = Callable[[], tuple[socket.socket, socket.socket]]
 
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No connection of an earlier test has read a small message."""
+    """No connection of an earlier test has read a small message, or was left with bytes."""
     monkeypatch.setattr(SocketTransport, "small_at", 0.0)
+    monkeypatch.setattr(UNCHARGED, "held", 0)
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
