@@ -196,7 +196,7 @@ def read_names(path: Path) -> dict[str, set[str]]:
 
 
 def pack(row: Row, doubtful: bool) -> str:
-    return ",".join(name.replace(",", "%") for name in row.names) + row.value + ("!" if doubtful else "")
+    return ",".join(name.replace(",", ";") for name in row.names) + row.value + ("!" if doubtful else "")
 
 
 def marked(row: Row) -> bool:
@@ -323,7 +323,8 @@ class Source:
                 rows = list(rows_of_help(run(["git", "-C", place, *path, "-h"])))
                 rows += [helped(word) for word in helper if word.startswith("--")]
                 if "/".join(path) in REVISIONS.split():
-                    rows = [Row(("&git~log",)), *rows] if path[0] != "format-patch" else [*rows, Row(("&git~log",))]
+                    own_first = path[0] in ("format-patch", "shortlog")
+                    rows = [*rows, Row(("&git~log",))] if own_first else [Row(("&git~log",)), *rows]
                 if path[0] in DIFFS.split():
                     rows = [Row(("&git~diff",)), *rows]
                 yield "git " + " ".join(path), rows
@@ -438,7 +439,7 @@ def token_row(token: str) -> Row:
     marked, token = token.endswith("!"), token.removesuffix("!")
     value = token[-1:] if token[-1:] in "=?+*:" and len(token) > 2 else ""
     names = token.removesuffix(value).split(",")
-    return Row(tuple(name.replace("%", ",") for name in names), value, "", marked)
+    return Row(tuple(name.replace(";", ",") for name in names), value, "", marked)
 
 
 def versions(source: Source, shelf: Shelf) -> Iterator[str]:

@@ -11,7 +11,7 @@ commas between them, and a mark for its value:
   unknown unless a rule of the program says otherwise.
 
 ``-NUM`` stands for a number with a dash in front: ``head -5``. ``&PROGRAM`` stands for the options of another packed
-grammar. Of two options with one name, the first counts. A comma in a name is written ``%``.
+grammar. Of two options with one name, the first counts. A comma in a name is written ``;``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def unpack(text: bytes, others: Mapping[bytes, bytes] | None = None) -> Grammar:
         token = token[: len(token) - marked]
         value = _MARKS.get(token[-1:], "none") if len(token) > 2 else "none"
         names = (token if value == "none" else token[:-1]).split(b",")
-        spelled = tuple(name.replace(b"%", b",") for name in names)
+        spelled = tuple(name.replace(b";", b",") for name in names)
         option = Option(spelled, value, marked)
         for name in spelled:
             options.setdefault(name, option)

@@ -218,7 +218,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"git -n,--dry-run -q,--quiet --cached -f,--force -r --ignore-unmatch --sparse --pathspec-from-file= "
     b"--pathspec-file-nul",
     b"git shortlog":
-    b"git &git~log -c,--committer -n,--numbered -s,--summary -e,--email -w? --group=",
+    b"git -c,--committer -n,--numbered -s,--summary -e,--email -w? --group= &git~log",
     b"git show":
     b"git &git~log -q,--quiet --source --use-mailmap --mailmap --clear-decorations --decorate-refs= "
     b"--decorate-refs-exclude= --decorate? -L=",

@@ -9,9 +9,9 @@
 9.1: arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum comm cp csplit cut date df dircolors
     dirname du env expand factor fmt fold groups head hostid id install join link ln logname ls md5sum mkdir mkfifo
     mknod mktemp mv nl nohup nproc numfmt od paste pathchk pr printenv pwd readlink realpath rm rmdir seq sha1sum
-    sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf sum sync tac tail tee timeout
-    touch tr truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes
-from the manual: nice
+    sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stdbuf sum sync tac tail tee timeout touch
+    tr truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes
+from the manual: nice stat
 """
 
 # fmt: off
@@ -37,7 +37,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -H -L -P -R,--recursive -c,--changes -f,--quiet,--silent -h,--no-dereference -v,--verbose --dereference "
     b"--no-preserve-root --preserve-root --reference= --help --version",
     b"chmod":
-    b"gnu -R,--recursive -c,--changes -f,--quiet,--silent -v,--verbose -r? -w? -x? -X? -s? -t? -u? -g? -o? -a? -%? "
+    b"gnu -R,--recursive -c,--changes -f,--quiet,--silent -v,--verbose -r? -w? -x? -X? -s? -t? -u? -g? -o? -a? -;? "
     b"-+? -=? -0? -1? -2? -3? -4? -5? -6? -7? --no-preserve-root --preserve-root --reference= --help --version",
     b"chown":
     b"gnu -H -L -P -R,--recursive -c,--changes -f,--quiet,--silent -h,--no-dereference -v,--verbose --dereference "
@@ -261,7 +261,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"-t,--separator= -u,--unbuffered -x --additional-suffix= --numeric-suffixes? --hex-suffixes? --filter=! "
     b"--verbose ---io-blksize= --help --version -NUM",
     b"stat":
-    b"gnu -c,--format= -f,--file-system -L,--dereference -t,--terse --printf= --cached= --help --version",
+    b"gnu -f%z -c,--format= -f,--file-system -L,--dereference -t,--terse --printf= --cached= --help --version",
     b"stdbuf":
     b"posix -i,--input= -o,--output= -e,--error= --help --version",
     b"sum":
@@ -292,7 +292,7 @@ GRAMMARS: dict[bytes, bytes] = {
     b"gnu -a,--all -s,--kernel-name,--sysname -n,--nodename -r,--kernel-release,--release -v,--kernel-version "
     b"-m,--machine -p,--processor -i,--hardware-platform -o,--operating-system --help --version",
     b"unexpand":
-    b"gnu -% -a,--all -t,--tabs= --first-only --help --version -NUM",
+    b"gnu -; -a,--all -t,--tabs= --first-only --help --version -NUM",
     b"uniq":
     b"gnu -D -c,--count -d,--repeated -f,--skip-fields= -i,--ignore-case -s,--skip-chars= -u,--unique "
     b"-w,--check-chars= -z,--zero-terminated --all-repeated? --group? --help --version -NUM",

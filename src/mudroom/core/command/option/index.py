@@ -24,7 +24,7 @@ SHELVES: dict[str, bytes] = {
     b"ack ag awk batcat c++filt colordiff echo exa fdfind hexyl info jq less look man most rg shellcheck tidy "
     b"tokei tree true whereis which xmllint xxd yq zcat ",
     "toolchain":
-    b"clang-format-14 gcc gofmt goimports javac prettier pyright rustc rustfmt shfmt tsc ",
+    b"clang-format-14 gcc gofmt goimports javac prettier protoc pyright rustc rustfmt shfmt tsc ",
     "python":
     b"autopep8 bandit black codespell coverage flake8 isort mypy pydocstyle pylint ruff twine virtualenv vulture "
     b"yamllint yapf ",

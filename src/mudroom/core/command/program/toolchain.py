@@ -98,11 +98,11 @@ _PIP_PLACES = names("--user -e --editable -f --files -r --requirement -i --index
 _PIP = _verbs(
     _PIPS,
     reads="list show freeze check inspect debug help completion hash",
-    cleans="cache",
     asks="index search",
     adds="install download wheel lock",
     removes="uninstall",
 ) | {
+    b"cache": _manager(_READS, _verbs(_INSTALLS, reads="dir info list", cleans="remove purge")),
     b"list": ProgramRule(
         READ, "only reads", (option("-o --outdated -u --uptodate", REACH, "asks the registry"),), safe=_PIP_PLACES
     ),
@@ -341,7 +341,7 @@ TOOLS: dict[bytes, ProgramRule] = {
             CHANGE,
             "compiles",
             (
-                option("-o -d", CHANGE, "compiles"),
+                option("-o -d --python_out --cpp_out --java_out --go_out --descriptor_set_out", CHANGE, "compiles"),
                 option("-wrapper -fplugin -Xclang -load -B -specs --plugin -plugin", UNSURE, "loads code"),
                 option("-Wl, -Wa, -Wp,", UNSURE, "hands options to another program", when="plugin @ -T --script -B"),
             ),
