@@ -19,6 +19,8 @@ class Row(NamedTuple):
 
 _START = re.compile(r"^ {0,10}(-[-\w?#@,.:=<>\[\]|(){}/*+ '\"]*?)(?:(?: {2,}|\t)(.*))?$")
 _ONE = re.compile(r"(--?(?:\[no-\])?[\w?#@:+.][\w.-]*)(\[?[ =]?[\[<]?=?[^,|]*)?")
+_SENTENCE = re.compile(r"[A-Z][a-z]+ \S")
+"""A description one blank behind a name that fills its column, as in curl's help; values there are bracketed."""
 _OVERSTRUCK = re.compile(".\b")
 
 
@@ -52,7 +54,7 @@ def _of_spec(spec: str, described: str) -> Iterator[Row]:
         if name in ("-#", "-n#", "-NUM") or re.match(r"-<?(?:n|num|number)>\Z", piece.strip()):
             yield Row(("-NUM",), "", "", False)
             continue
-        value = "" if not rest else "?" if rest.startswith("[") else "="
+        value = "" if not rest or _SENTENCE.match(rest) else "?" if rest.startswith("[") else "="
         shown += " " + rest
         plain = name.replace("[no-]", "")
         spellings.append((plain, value))

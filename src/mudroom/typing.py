@@ -64,9 +64,9 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r
         )),
-        18: lambda _cls,
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s: _new(_cls, (
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s
+        19: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t
         )),
         22: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w: _new(_cls, (

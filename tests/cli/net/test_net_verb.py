@@ -470,7 +470,7 @@ def test_presets_and_rules_say_what_hosts_take(cli: Cli) -> None:
     said = cli("net", "presets").stdout
     assert "registry.npmjs.org: it takes packages of any account" in said
     npm = next(row for row in cli.json("net", "presets")["presets"] if row["name"] == "npm")
-    assert npm["uploads"] == {"registry.npmjs.org": "packages of any account"}
+    assert npm["uploads"] == dict.fromkeys(("registry.npmjs.org", "registry.yarnpkg.com"), "packages of any account")
     (cli.place.project / ".mudroom").mkdir()
     (cli.place.project / ".mudroom/policy.yaml").write_text(
         "network:\n  inspect:\n    - {host: registry.npmjs.org, only: true, methods: [GET], foreign: refuse}\n"

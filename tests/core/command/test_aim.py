@@ -31,7 +31,7 @@ read_only                   cat /home/dev/.ssh/id_rsa
 read_only                   cat /home/dev/shop/.npmrc
 read_only                   ls /run/user/1000
 read_only                   ls /var/run/docker.sock
-networked                   curl -d x --netrc-file=/home/dev/.netrc https://example.com
+networked,unknown           curl -d x --netrc-file=/home/dev/.netrc https://example.com
 mutating,unknown            echo x >> ~/.profile
 mutating,unknown            mv src ~/old
 mutating,unknown            cp /usr/share/x ~/x

@@ -138,6 +138,7 @@ PRESETS: dict[str, Preset] = {
         "brew",
         ("formulae.brew.sh", "ghcr.io", "pkg-containers.githubusercontent.com"),
         "https://docs.brew.sh/Manpage#environment",
+        takes=True,
     ),
     "huggingface": Preset(
         "models and data sets",
@@ -199,7 +200,7 @@ PRESETS: dict[str, Preset] = {
         ("cdn.playwright.dev", "playwright.download.prss.microsoft.com"),
         "https://playwright.dev/docs/browsers#install-behind-a-firewall-or-a-proxy",
     ),
-    "pub": Preset("dart, flutter", ("pub.dev",), "https://dart.dev/tools/pub/environment-variables"),
+    "pub": Preset("dart, flutter", ("pub.dev",), "https://dart.dev/tools/pub/environment-variables", takes=True),
     "pypi": Preset("pip, uv, poetry", ("pypi.org", "files.pythonhosted.org"), "https://docs.pypi.org/api/index-api/"),
     "pytorch": Preset("pip: wheels of PyTorch", ("download.pytorch.org",), "https://pytorch.org/get-started/locally/"),
     "quay": Preset("images of quay.io", ("quay.io", "*.quay.io"), "https://docs.projectquay.io/", takes=True),
