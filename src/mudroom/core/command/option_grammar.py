@@ -58,6 +58,7 @@ STYLES: Mapping[bytes, Style] = {
     b"llvm": Style(clusters=False, one_dash=True, joined_equals=True, joins=False),
     b"nopt": Style(abbreviates=True, clusters=False, negates=True, joined_equals=True, joins=False, mixes=True),
     b"words": Style(clusters=False, joined_equals=True, is_word=True),
+    b"words-first": Style(clusters=False, permutes=False, joined_equals=True, is_word=True),
     b"java": Style(clusters=False, joins=False, is_word=True),
 }
 

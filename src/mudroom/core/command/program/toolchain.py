@@ -147,7 +147,7 @@ _UV = _verbs(
     b"python": _manager(
         _READS,
         {
-            **_verbs(_INSTALLS, reads="dir", adds="install pin", machine="uninstall"),
+            **_verbs(_INSTALLS, reads="dir", adds="install", code="pin", machine="uninstall"),
             **entries("list find", ProgramRule(READ, "lists interpreters", (option("*", UNSURE, "runs a program"),))),
         },
     ),
