@@ -139,7 +139,7 @@ def test_a_project_on_a_read_only_file_system(cli: Cli, mounts: list[Path]) -> N
 
 def on_a_small_disk(place: Place, mounts: list[Path], what: Path, size: str) -> None:
     what.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", what], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", what], check=True)
     mounts.append(what)
 
 

@@ -46,7 +46,7 @@ def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
 def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
     state = cli.place.state
     state.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(state)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(state)], check=True)
     try:
         assert cli("vault", "init").returncode == 0
         done = cli("run", "--keep", "--", "sh", "-c", "head -c 5000000 /dev/zero > big")

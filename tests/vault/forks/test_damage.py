@@ -127,7 +127,7 @@ def test_out_of_descriptors_is_one_line(place: Place) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_loses_nothing(place: Place, tmp_path: Path) -> None:
     place.state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(place.state)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "none", str(place.state)], check=True)
     try:
         session = place.session()
         session.forks.new("f")
