@@ -29,7 +29,7 @@ def add_path_aims(part: CommandPart, words: Sequence[Word], context: CommandCont
 
 
 def is_outside(word: Word, context: CommandContext) -> bool:
-    return locate(word, context) == "outside" or names_credentials(word)
+    return locate(word, context) == "outside" or names_credentials(word, context)
 
 
 def aim_of(word: Word) -> Aim | None:

@@ -76,7 +76,7 @@ def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         classes |= {"networked", "unknown"}
         reason = "asks another machine for the archive"
     classes |= set(write_classes(written, context)[0])
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes.add("host_escape_risk")
     return CommandFinding(tidy({*classes, *effect.classes}), effect.reason or reason)
 
@@ -169,7 +169,7 @@ def rsync(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     elif plain:
         classes, reason = classes | {"host_escape_risk"}, "copies files to another machine"
     classes |= set(write_classes(written, context)[0])
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes, reason = classes | {"host_escape_risk"}, "names a credential file"
     return CommandFinding(tidy(classes), reason)
 

@@ -141,7 +141,7 @@ class CommandReader:
     def keys_among(self, values: Sequence[Node]) -> None:
         """Add a part if a value assigned to a variable names a credential file: a command may use it through the
         variable."""
-        if any(names_credentials(word_of(value)) for value in values):
+        if any(names_credentials(word_of(value), self.context) for value in values):
             self.tree.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:

@@ -42,7 +42,7 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
             classes.add("host_escape_risk" if place == "outside" else "unknown")
         if is_of_git(target):
             classes.add("unknown")
-    if names_credentials(target):
+    if names_credentials(target, context):
         classes.add("host_escape_risk")
     if classes:
         part = CommandPart((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
