@@ -122,6 +122,9 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         elif word.text.startswith(b"-"):
             classes, reason = UNSURE, "an option that is not in the tables"
             at += 1
+        elif not word.literal and not word.start:
+            classes, reason = UNSURE, "may set a variable that decides what is run"
+            at += 1
         elif sign and not name.startswith(b"-"):
             if runs_code(name) and not (word.literal and is_harmless_value(name, _value)):
                 classes, reason = UNSURE, "sets a variable that decides what is run"
