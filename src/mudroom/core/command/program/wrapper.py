@@ -160,6 +160,7 @@ def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     at, sure = 1 + parsed.rest, not parsed.unlisted and not parsed.is_open
     marks = [value.text for value in parsed.values(b"-I", b"-i", b"--replace")]
     mark = marks[-1] if marks else b"{}" if parsed.has(b"-i", b"--replace") else b""
+    sure = sure and not any(runs_code(value.start) for value in parsed.values(b"--process-slot-var"))
     inside = words[at:]
     inside = [replace_mark(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
     return _started(inside, context, READ if sure else UNSURE, "runs a command for what it reads")

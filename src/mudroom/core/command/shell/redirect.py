@@ -35,7 +35,7 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
     verb = "writes" if ">" in operator else "reads"
     if ">" in operator and text not in _NOWHERE:
         place = locate(target, context)
-        empties = bare and operator in (">", ">|")
+        empties = bare and operator in (">", ">|", "&>", ">&")
         classes.add("destructive" if empties else "mutating")
         verb = "empties" if empties else verb
         if place != "inside":
