@@ -73,6 +73,8 @@ class Numbers:
         kind, text = node.type, node.text or b""
         if kind in ("variable_name", "word") and _NAME.match(text):
             self._used.add(text)
+        elif kind == "word" and b"=" in text:  # a[PATH=1] assigns
+            self._doubt = True
         elif kind == "simple_expansion":
             self._used.add(text[1:])
         elif kind == "expansion":
