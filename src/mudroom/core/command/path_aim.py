@@ -37,6 +37,8 @@ def aim_of(word: Word) -> Aim | None:
     text = word.text
     if word.kind != "literal":
         text = _WILDCARD.sub(b"", text)
+        if text != word.text and b"/.." in word.text:
+            return None  # /run/*/../../etc
     if word.at_home:
         match = _HOME.match(text)
         path = None if match is None else normal(match[1])

@@ -255,6 +255,8 @@ def _is_listed(words: Sequence[Word], row: _Row) -> bool:
         return verb == b"help" or (bool(verb) and _AWS_READS.match(second) is not None)
     if row.verbs:
         return verb in row.verbs or both in row.verbs
+    if verb == b"compose" or row is _COMPOSE:
+        return bool(verb) and row.never.isdisjoint(word.text for word in words[1:])  # compose -f x push
     return len(words) == 1 or (bool(verb) and row.never.isdisjoint((verb, second, both)))
 
 
