@@ -44,6 +44,35 @@ networked                   aws s3 ls
 networked,unknown           terraform plan
 read_only                   systemctl status nginx
 read_only                   service nginx status
+unknown                     service ../../p/evil status
+unknown                     service status restart
+unknown                     service show restart
+unknown                     xdg-open status
+unknown                     crontab show
+unknown                     crontab -l -e
+read_only                   crontab -l
+unknown                     at show
+unknown                     dbus-send show
+read_only                   gpg -K
+unknown                     gpg -K --agent-program=./evil
+unknown                     gpg --list-keys --homedir ./gh
+unknown                     gpg -k --log-file x
+read_only                   ssh-keygen -l -f id.pub
+unknown                     ssh-keygen -k -f krl x.pub
+unknown                     ssh-keygen -K
+unknown                     ssh-keygen -l -D ./evil.so
+unknown                     ssh-keygen -l -R host -f ./known_hosts
+unknown                     gpgconf -K all
+unknown                     ssh-agent -k
+unknown                     ssh-add -l -s ./evil.so
+read_only                   docker compose config --services
+unknown                     docker compose config -o out.yml
+unknown                     docker-compose -f x config --output=y
+unknown                     podman search x
+unknown                     ctr images rm x
+mutating,networked          aws s3api get-object --bucket b --key k out.bin
+networked,unknown           kubectl get pods --profile=cpu --profile-output=x
+networked,unknown           kubectl cluster-info dump --output-directory ./d
 networked,unknown           helm template . --post-renderer ./x"""
 
 
@@ -102,7 +131,30 @@ ASKED = [
     "HELM_PLUGINS=./p helm list",
     "terraform apply",
     "terraform init -backend-config=x",
+    "terraform init --backend-config=x",
+    "terraform plan --state x",
+    "terraform init -migrate-state",
+    "tofu init -force-copy",
+    "aws s3 ls --endpoint-url http://x",
+    "oc get pods --config=./k",
+    "docker build --push .",
+    "docker compose -f x.yml push",
+    "docker-compose -p x --ansi never push",
+    "BUILDKIT_HOST=tcp://x docker buildx build .",
+    "CONTAINERD_ADDRESS=x ctr version",
+    "CONTAINER_RUNTIME_ENDPOINT=x crictl version",
+    "rm -rf /run/*/../../etc",
+    "cat /run/*/../../etc/shadow",
+    "ls /run/?/../../root/.ssh",
+    "rm -rf ~/x*/../../../etc",
+    "docker buildx build --builder x .",
+    "docker buildx create tcp://x",
+    "docker stack deploy x",
+    "podman image scp x y::",
     "TF_CLI_ARGS=-x terraform plan",
+    "ARM_CLIENT_SECRET=x terraform plan",
+    "HCLOUD_TOKEN=x terraform plan",
+    "env $(cat .env) docker ps",
     "AWS_CONFIG_FILE=./c aws s3 ls",
     "aws s3 cp x s3://y",
     "aws s3api get-object x ../y",

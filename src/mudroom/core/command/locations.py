@@ -26,6 +26,16 @@ _CREDENTIAL = regex(
     rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
 )
 _BY_WILDCARD = regex(rb"[*?\[{]")
+_EMBEDDED = regex(rb"(?:\A-\w+|[=@<,\"']|\A(?i:file)://[\w.-]*)(/[^,;\"'}]*)")
+"""Absolute paths in a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
+_HIDDEN_NAMES = (
+    b".ssh", b".aws", b".gnupg", b".azure", b".kube", b".docker", b".netrc", b".pgpass", b".git-credentials", b".npmrc",
+    b".pypirc", b".password-store",
+)  # fmt: skip
+_SYSTEM_NAMES = (b"shadow", b"gshadow", b"sudoers")
+_BRACES = regex(rb"(?<!\$)\{([^{}]*,[^{}]*)\}")
+"""Innermost braces with a comma."""
+_MOST_ALTERNATIVES, _MOST_STARS = 64, 4
 
 
 class CommandContext(NamedTuple):
@@ -92,16 +102,28 @@ def locate(word: Word, context: CommandContext) -> Where:
     if word.at_home:
         return "outside"
     text = word.text
+    if word.kind == "computed" and b"{" in text and b"$" not in text and b"`" not in text:
+        several = [one for one in alternatives(text) if one != text]
+        if any(one.startswith(b"~") or _of_pattern(one, context) == "outside" for one in several):
+            return "outside"
     if word.kind == "computed":
         text = word.start
         if not text.startswith(b"/") or text == b"/":
             is_outside = text.startswith((b"/", b"../"))
             return "outside" if is_outside else "unknown"
     elif word.kind == "pattern":
+        if b".." in text and _of_pattern(text, context) == "outside":
+            return "outside"
         text = _BY_WILDCARD.split(text, maxsplit=1)[0].rpartition(b"/")[0] + b"/"
         text = text if word.text.startswith(b"/") else b"./" + text.lstrip(b"/")
     location = max((_of_path(text, context.project, place) for place in context.places), key=_RANK.index)
     return "unknown" if word.kind == "computed" and location == "inside" else location
+
+
+def _of_pattern(text: bytes, context: CommandContext) -> Where:
+    """Return the location of a path in which each piece with a wildcard is one directory, and ``**`` none."""
+    path = b"/".join(b"." if piece == b"**" else piece for piece in text.split(b"/"))
+    return max((_of_path(path, context.project, place) for place in context.places), key=_RANK.index)
 
 
 def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None, ...]:
@@ -116,23 +138,75 @@ def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None,
     return tuple(sorted(directories, key=repr))
 
 
-def names_credentials(word: Word) -> bool:
-    """Return whether the word names a credential file (``PATH``, ``--file=PATH``, ``@PATH``) of a home directory or of
-    the system; files of the project do not count."""
-    for sign in (b"=", b"@"):
-        head, separator, _tail = word.text.partition(sign)
-        if separator and _names_credentials(_behind(word, len(head) + 1)):
-            return True
-    return _names_credentials(word)
+def names_credentials(word: Word, context: CommandContext) -> bool:
+    """Return whether the word names a credential file of a home directory or of the system, also as the value of an
+    option (``--file=PATH``, ``-fPATH``, ``@PATH``, ``file://PATH``); files of the project do not count."""
+    if word.literal:
+        return any(_CREDENTIAL.search(path) for path in _literal_paths(word.text, context))
+    return any(_may_be_credential(end) for text in alternatives(word.text) for end in _ends(text))
 
 
-def _names_credentials(word: Word) -> bool:
-    text = word.text
-    if word.literal and text.startswith(b"/"):
-        text = normal(text)
-    if word.literal and not text.startswith(b"/"):
-        return text.startswith(b"../") and bool(_CREDENTIAL.search(text))
-    return (word.at_home or text.startswith(b"/")) and bool(_CREDENTIAL.search(text))
+def _literal_paths(text: bytes, context: CommandContext) -> Iterable[bytes]:
+    if b"/" in text and b" " not in text and b"\n" not in text:
+        yield from (normal(match[1]) for match in _EMBEDDED.finditer(text))
+    for end in _ends(text):
+        for place in context.places:
+            if end.startswith(b"/"):
+                yield normal(end)
+            elif place is None:
+                yield end if end.startswith(b"../") else b""
+            elif not _below(path := normal(place + b"/" + end), context.project):
+                yield path
+
+
+def _ends(text: bytes) -> Iterable[bytes]:
+    yield text
+    yield from (tail for sign in (b"=", b"@") if (tail := text.partition(sign)[2]))
+
+
+def _may_be_credential(path: bytes) -> bool:
+    """Return whether a path with wildcards, or below a home directory, may be a credential file."""
+    if not path.startswith((b"~", b"$HOME", b"${HOME", b"/")):
+        return False
+    tail = path.rpartition(b"/../")[2]
+    if _CREDENTIAL.search(path) or (tail != path and _CREDENTIAL.search(b"/" + tail)):
+        return True
+    pieces = path.split(b"/")
+    for at, piece in enumerate(pieces):
+        if _BY_WILDCARD.search(piece):
+            names = _HIDDEN_NAMES if piece.startswith(b".") else _SYSTEM_NAMES if pieces[:at] == [b"", b"etc"] else ()
+            if any(_matches(name, piece) for name in names):
+                return True
+    return False
+
+
+def _matches(name: bytes, pattern: bytes) -> bool:
+    """Return whether a pattern of the shell may match the name. A bracket matches any character."""
+    if pattern.count(b"*") > _MOST_STARS:
+        return True
+    if not pattern or not name:
+        return not name and not pattern.strip(b"*")
+    if pattern.startswith(b"*"):
+        return any(_matches(name[at:], pattern[1:]) for at in range(len(name) + 1))
+    end = pattern.find(b"]", 2) if pattern.startswith(b"[") else -1
+    fits = end > 0 or pattern[:1] in (b"?", name[:1])
+    return fits and _matches(name[1:], pattern[max(end, 0) + 1 :])
+
+
+def alternatives(text: bytes) -> Sequence[bytes]:
+    """Return the words that bash makes of braces with commas; the text itself if there are too many."""
+    finished: list[bytes] = []
+    todo = [text]
+    while todo:
+        if len(finished) + len(todo) > _MOST_ALTERNATIVES:
+            return (text,)
+        current = todo.pop()
+        match = _BRACES.search(current)
+        if match is None:
+            finished.append(current)
+        else:
+            todo += [current[: match.start()] + one + current[match.end() :] for one in match[1].split(b",")]
+    return finished
 
 
 def after_equals(word: Word) -> Word:

@@ -29,7 +29,7 @@ def add_path_aims(part: CommandPart, words: Sequence[Word], context: CommandCont
 
 
 def is_outside(word: Word, context: CommandContext) -> bool:
-    return locate(word, context) == "outside" or names_credentials(word)
+    return locate(word, context) == "outside" or names_credentials(word, context)
 
 
 def aim_of(word: Word) -> Aim | None:
@@ -37,6 +37,8 @@ def aim_of(word: Word) -> Aim | None:
     text = word.text
     if word.kind != "literal":
         text = _WILDCARD.sub(b"", text)
+        if text != word.text and b"/.." in word.text:
+            return None  # /run/*/../../etc
     if word.at_home:
         match = _HOME.match(text)
         path = None if match is None else normal(match[1])

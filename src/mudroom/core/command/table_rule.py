@@ -227,7 +227,7 @@ def judge_parsed(
         outside, detail = write_classes(_targets(parsed, rule, effect), context)
         classes.update(outside)
         reason = f"{reason}, {detail}" if detail else reason
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes.add("host_escape_risk")
         reason += ", names a credential file"
     return CommandFinding(tidy(classes), reason)

@@ -78,7 +78,7 @@ def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     classes = set(local.classes)
     if local.classes == CHANGE:
         classes |= set(write_classes(operands(words[2:]), context)[0])
-    if any(names_credentials(word) for word in words[2:]):
+    if any(names_credentials(word, context) for word in words[2:]):
         return CommandFinding(tidy({*classes, "host_escape_risk"}), f"{local.reason}, names a credential file")
     return CommandFinding(tidy(classes), local.reason)
 

@@ -39,10 +39,16 @@ class _Row(NamedTuple):
     """Subcommands that have other aims, too."""
     reads: frozenset[bytes] = frozenset()
     """Subcommands that only read."""
+    writes: tuple[bytes, ...] = ()
+    """Options with which they write a file."""
+    alone: bool = False
+    """Whether they only read without any further option."""
     reading: Classes = READ
     """The classes of those if the aims are held."""
     leads: tuple[bytes, ...] = ()
-    """Options that lead to a server or an account that the words name."""
+    """Options that lead to a server or an account that the words name, even if a variable may hold one."""
+    sends: tuple[bytes, ...] = ()
+    """Options of some subcommands that do so."""
     takes: frozenset[bytes] = frozenset()
     """Options before the subcommand, which take a value and do not matter. Any other leaves the part without aims."""
     has_verbs: bool = True
@@ -56,34 +62,40 @@ _SIGNALS = _Row(_aims("processes"), CHANGE, has_verbs=False)
 _CONTAINERS = _Row(
     _aims("server"),
     UNSURE,
-    never=names("login logout push scout trust context hub"),
+    never=names("login logout push scout trust context hub stack scp connection farm buildx-create"),
     reads=names(
-        "ps images logs inspect version info search history stats top port diff events compose-ps compose-logs"
+        "ps images logs inspect version info history stats top port diff events compose-ps compose-logs"
         " compose-config compose-ls compose-images compose-top compose-version network-ls network-inspect volume-ls"
         " volume-inspect image-ls image-inspect image-history container-ls container-inspect container-logs system-df"
         " system-info"
     ),
+    writes=(b"-o", b"--output", b"--lock-image-digests"),
+    sends=(b"--push", b"--builder"),
 )
 _COMPOSE = _CONTAINERS._replace(
     takes=names("-f --file -p --project-name --profile --env-file --project-directory"),
     reads=names("ps logs config ls images top version port events"),
 )
+_CONTAINERD = _CONTAINERS._replace(reads=names("version"))
+"""Its subcommands are groups: ``ctr images rm``."""
 _SERVICES = _Row(
     _aims("server"),
     UNSURE,
-    reads=names(
-        "status is-active is-enabled is-failed list-units list-unit-files list-timers list-sockets show cat"
-        " list-sessions list-users show-timezones -l"
-    ),
     leads=(b"-H", b"--host", b"-M", b"--machine", b"--address", b"--peer", b"--bus"),
     has_verbs=False,
 )
-_KEYS = _Row(
-    (Aim("path", b"~/.gnupg"), Aim("path", b"~/.ssh"), *_aims("server")),
-    UNSURE,
-    reads=names("-l -L --list-keys --list-secret-keys -k -K"),
-    has_verbs=False,
+_UNITS = _SERVICES._replace(
+    reads=names("status is-active is-enabled is-failed list-units list-unit-files list-timers list-sockets show cat")
 )
+_SCRIPTS = _SERVICES._replace(alone=True)
+"""``service NAME status`` runs ``/etc/init.d/NAME``."""
+_SESSIONS = _SERVICES._replace(reads=names("list-sessions list-users show-session show-user"))
+_SETTINGS = _SERVICES._replace(reads=names("status show show-timezones"), alone=True)
+_JOBS = _SERVICES._replace(reads=names("-l"), alone=True)
+_BUSES = _SERVICES._replace(leads=(*_SERVICES.leads, b"-a"))
+_KEYS = _Row((Aim("path", b"~/.gnupg"), Aim("path", b"~/.ssh"), *_aims("server")), UNSURE, has_verbs=False, alone=True)
+_KEY_RING = _KEYS._replace(reads=names("--list-keys --list-secret-keys -k -K"))
+_KEY_FILES = _KEYS._replace(reads=names("-l -L"), takes=names("-f -E -v"))
 _KUBERNETES_READS = names(
     "get describe logs top version explain api-resources api-versions cluster-info events config-view"
     " config-get-contexts config-current-context rollout-status rollout-history auth-can-i"
@@ -96,9 +108,10 @@ _KUBERNETES = _Row(
     reading=REACH,
     leads=(
         b"--kubeconfig", b"--token", b"-s", b"--server", b"--as", b"--as-group", b"--as-uid", b"--user", b"--cluster",
-        b"--context", b"--username", b"--password", b"--client-key", b"--client-certificate", b"--plugin",
+        b"--context", b"--username", b"--password", b"--client-key", b"--client-certificate", b"--plugin", b"--config",
     ),
     takes=names("-n --namespace"),
+    writes=(b"--profile-output", b"--profile", b"--cache-dir", b"--output-directory", b"--log-file", b"--log-dir"),
 )  # fmt: skip
 _HELM_READS = names(
     "list ls status get history search show inspect lint env version repo-list repo-add repo-update"
@@ -121,18 +134,31 @@ _TERRAFORM = _Row(
     _REACHING,
     names("init plan validate show output providers graph get version state-list state-show workspace-list")
     | names("workspace-show"),
-    leads=(b"-backend-config", b"-state", b"-chdir"),
+    leads=(b"-backend-config", b"-state", b"-chdir", b"-migrate-state", b"-force-copy"),
 )
-_AWS = _Row(_aims("account"), REACH, takes=names("--profile --region --output"))
+_AWS = _Row(
+    _aims("account"),
+    REACH,
+    leads=(b"--endpoint-url", b"--cli-input-json", b"--cli-input-yaml"),
+    takes=names("--profile --region --output"),
+)
 _AWS_READS = regex(rb"(?:ls|(?:list|describe|get|head|lookup|filter|search|help)(?:-[a-z0-9-]+)?)\Z")
 
 _ROWS: dict[bytes, _Row] = {
     **dict.fromkeys(names("kill pkill killall skill killall5"), _SIGNALS),
-    **dict.fromkeys(names("docker nerdctl ctr crictl podman buildah"), _CONTAINERS),
+    **dict.fromkeys(names("docker nerdctl podman buildah"), _CONTAINERS),
+    **dict.fromkeys(names("ctr crictl"), _CONTAINERD),
     **dict.fromkeys(names("docker-compose podman-compose"), _COMPOSE),
-    **dict.fromkeys(names("systemctl service loginctl timedatectl hostnamectl localectl crontab at batch"), _SERVICES),
-    **dict.fromkeys(names("dbus-send busctl gdbus xdg-open open"), _SERVICES),
-    **dict.fromkeys(names("gpg gpg2 gpgconf ssh-keygen ssh-add ssh-agent"), _KEYS),
+    b"systemctl": _UNITS,
+    b"service": _SCRIPTS,
+    b"loginctl": _SESSIONS,
+    **dict.fromkeys(names("timedatectl hostnamectl localectl"), _SETTINGS),
+    **dict.fromkeys(names("crontab at"), _JOBS),
+    **dict.fromkeys(names("batch xdg-open open"), _SERVICES),
+    **dict.fromkeys(names("dbus-send busctl gdbus"), _BUSES),
+    **dict.fromkeys(names("gpg gpg2"), _KEY_RING),
+    **dict.fromkeys(names("ssh-keygen ssh-add"), _KEY_FILES),
+    **dict.fromkeys(names("gpgconf ssh-agent"), _KEYS),
     **dict.fromkeys(names("kubectl oc"), _KUBERNETES),
     b"helm": _HELM,
     **dict.fromkeys(names("terraform tofu"), _TERRAFORM),
@@ -145,9 +171,7 @@ def add_aims(part: CommandPart, words: Sequence[Word], context: CommandContext, 
     """Return the part with its aims. ``judge`` finds the classes of words."""
     row = _ROWS.get(program_name(words[0].text)) if words and words[0].literal else None
     if row is not None and (aims := _aims_of_row(words, row, context)):
-        verb, second, both = _verbs(words, row)
-        is_reading = verb in row.reads or both in row.reads or (words[0].text == b"service" and second in row.reads)
-        return part._replace(aims=aims, otherwise=row.reading if is_reading else row.otherwise)
+        return part._replace(aims=aims, otherwise=_otherwise(words, row))
     if row is not None:
         return part
     return _judged_again(part, words, context, judge)
@@ -187,7 +211,7 @@ def _is_shifting(part: CommandPart) -> bool:
 
 
 def _aims_of_row(words: Sequence[Word], row: _Row, context: CommandContext) -> tuple[Aim, ...]:
-    if any(could_be(word.text, name) for word in words[1:] for name in row.leads):
+    if any(_leads(word.text, name) for word in words[1:] for name in (*row.leads, *row.sends)):
         return ()
     if row.leads and any(not word.literal and word.may_be_option for word in words[1:]):
         return ()
@@ -203,6 +227,27 @@ def _aims_of_row(words: Sequence[Word], row: _Row, context: CommandContext) -> t
     return tuple(dict.fromkeys(aims))
 
 
+def _leads(word: bytes, name: bytes) -> bool:
+    """Return whether the word may be this option; terraform takes its options with two dashes, too."""
+    is_long = len(name) > 2 and not name.startswith(b"--")
+    return could_be(word[1:] if is_long and word.startswith(b"--") else word, name)
+
+
+def _otherwise(words: Sequence[Word], row: _Row) -> Classes:
+    """Return the classes of the words if the aims are held."""
+    verb, second, both = _verbs(words, row)
+    if row is _AWS:
+        return FETCH if second.startswith(b"get") else REACH  # ``s3api get-object … FILE`` writes the file
+    if row is _SCRIPTS:
+        return READ if second == b"status" and len(words) == 3 and b"/" not in verb else UNSURE
+    if verb not in row.reads and both not in row.reads:
+        return row.otherwise
+    options = [word for word in words[1:] if word.may_be_option and word.text != verb]
+    if row.alone and (len(words) > 2 if row is _JOBS else any(word.text not in row.takes for word in options)):
+        return row.otherwise
+    return row.otherwise if any(could_be(word.text, name) for word in options for name in row.writes) else row.reading
+
+
 def _is_listed(words: Sequence[Word], row: _Row) -> bool:
     """Return whether the row holds for this subcommand."""
     verb, second, both = _verbs(words, row)
@@ -210,7 +255,9 @@ def _is_listed(words: Sequence[Word], row: _Row) -> bool:
         return verb == b"help" or (bool(verb) and _AWS_READS.match(second) is not None)
     if row.verbs:
         return verb in row.verbs or both in row.verbs
-    return len(words) == 1 or (bool(verb) and verb not in row.never and second not in row.never)
+    if verb == b"compose" or row is _COMPOSE:
+        return bool(verb) and row.never.isdisjoint(word.text for word in words[1:])  # compose -f x push
+    return len(words) == 1 or (bool(verb) and row.never.isdisjoint((verb, second, both)))
 
 
 def _verbs(words: Sequence[Word], row: _Row) -> tuple[bytes, bytes, bytes]:

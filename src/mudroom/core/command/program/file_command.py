@@ -13,6 +13,7 @@ from mudroom.core.command.locations import (
     write_classes,
 )
 from mudroom.core.command.option_grammar import Grammar
+from mudroom.core.command.option_parser import parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -76,7 +77,7 @@ def tar(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         classes |= {"networked", "unknown"}
         reason = "asks another machine for the archive"
     classes |= set(write_classes(written, context)[0])
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes.add("host_escape_risk")
     return CommandFinding(tidy({*classes, *effect.classes}), effect.reason or reason)
 
@@ -169,7 +170,7 @@ def rsync(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     elif plain:
         classes, reason = classes | {"host_escape_risk"}, "copies files to another machine"
     classes |= set(write_classes(written, context)[0])
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes, reason = classes | {"host_escape_risk"}, "names a credential file"
     return CommandFinding(tidy(classes), reason)
 
@@ -232,7 +233,10 @@ _SECOND = ProgramRule(READ, "only reads")
 
 def second_written(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``uniq IN OUT`` and ``xxd IN OUT``: the second operand is written."""
-    parsed = parsed_words(words, _SECOND, context)
+    grammar = grammar_of_rule(_SECOND, context)
+    if context.program == b"xxd":  # its options end at the first operand: ``xxd x -p`` writes a file -p
+        grammar = grammar._replace(style=grammar.style._replace(permutes=False))
+    parsed = parse(words[1:], grammar)
     finding = judge_parsed(parsed, words, _SECOND, context)
     if len(parsed.operands) > 1:
         outside = write_classes(parsed.operands[-1:], context)[0]

@@ -49,7 +49,7 @@ def find(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             numeric = word.text[1:].rstrip(b"kMGcwb").isdigit()
             if not numeric and word.text != b"--":
                 classes, reason = classes | {"unknown"}, "an option that is not in the tables"
-    if any(names_credentials(word) for word in words[1:]):
+    if any(names_credentials(word, context) for word in words[1:]):
         classes.add("host_escape_risk")
     return CommandFinding(tidy(classes), reason, tuple(parts))
 

@@ -50,10 +50,11 @@ _SHOWS = ProgramRule(READ, _READS, (_LONG_OUTPUT, _HELPERS))
 _LISTS = ProgramRule(READ, _READS)
 _COMMITS = ProgramRule(CHANGE, "changes the repository")
 _MOVES = ProgramRule(CHANGE, "changes the repository and its files")
+_ABORTS = option("--abort --skip", LOSE, "throws away what was resolved")
 _MERGES = ProgramRule(
     CHANGE,
     "changes the repository and its files",
-    (option("--strategy", UNSURE, "runs a program that it names"),),
+    (option("--strategy", UNSURE, "runs a program that it names"), _ABORTS),
 )
 _TALKS = ProgramRule(
     FETCH,
@@ -123,15 +124,17 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     b"grep": ProgramRule(
         READ, _READS, (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),)
     ),
-    **entries(
-        "add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS
-    ),
-    **entries("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
+    **entries("add commit stage mv update-index write-tree commit-tree mktree hash-object", _COMMITS),
+    **entries("sparse-checkout pack-objects pack-refs gc commit-graph multi-pack-index", _COMMITS),
+    b"notes": _COMMITS._replace(options=(option("remove prune", LOSE, "removes notes"),)),
+    b"rerere": _COMMITS._replace(options=(option("clear forget gc", LOSE, "removes recorded resolutions"),)),
+    b"symbolic-ref": _COMMITS._replace(options=(option("-d --delete", LOSE, "removes a reference"),)),
+    b"repack": _COMMITS._replace(options=(option("-d", LOSE, "removes packs, with what is unreachable in them"),)),
     **entries("merge cherry-pick revert am merge-file", _MERGES),
     b"apply": ProgramRule(
         CHANGE, "changes files", (option("--unsafe-paths", ESCAPE, "may write outside the work tree"),)
     ),
-    b"read-tree": ProgramRule(CHANGE, "changes the index", (option("-u --reset", LOSE, "overwrites files"),)),
+    b"read-tree": ProgramRule(CHANGE, "changes the index", (option("-u --reset --empty", LOSE, "overwrites files"),)),
     b"checkout-index": ProgramRule(CHANGE, "writes files", (option("-f --force", LOSE, "overwrites files"),)),
     b"switch": _with(_MOVES, "-f --force --discard-changes -C --force-create", LOSE, "throws away changes"),
     b"gc": _with(_COMMITS, "--prune", LOSE, "loses unreachable objects"),
@@ -190,7 +193,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     b"worktree": by_first(
         _LISTS,
         list=_LISTS,
-        add=ProgramRule(CHANGE, "makes a work tree", targets="all"),
+        add=ProgramRule(CHANGE, "makes a work tree", (option("-B", LOSE, "moves a branch"),), targets="all"),
         lock=_COMMITS,
         unlock=_COMMITS,
         prune=_LOSES,
@@ -250,7 +253,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
         "prints an archive",
         (_OUTPUT, option("--remote", REACH, "asks another repository"), option("--exec", UNSURE, "runs a program")),
     ),
-    b"update-ref": ProgramRule(CHANGE, "changes the repository", (option("-d --stdin", LOSE, "removes references"),)),
+    b"update-ref": ProgramRule(("mutating", "destructive"), "moves or removes references"),
     **entries("prune prune-packed filter-repo replace", _LOSES),
     b"filter-branch": ProgramRule(("destructive", "unknown"), "rewrites history with commands"),
     **entries("difftool mergetool gui citool gitk instaweb send-email request-pull svn p4 daemon hook shell", _CODE),

@@ -136,6 +136,8 @@ def rebase(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         return CommandFinding(("mutating", "unknown"), "runs a command for each commit", parts)
     if parsed.has(b"-i", b"--interactive", b"--edit-todo", b"-s", b"--strategy"):
         doubts = {"unknown"}
+    if parsed.has(b"--abort", b"--skip"):
+        return _found(doubts, LOSE, "throws away what was resolved")
     return _found(doubts, CHANGE, "changes the repository and its files")
 
 
@@ -151,7 +153,7 @@ def config(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if parsed.has(b"--global", b"--system"):
         return CommandFinding(ESCAPE, "changes the configuration of the user")
     named = [word for word in parsed.operands if word.text not in (b"set", b"unset")]
-    if len(named) == 1 and named[0].literal and len(texts) == 1:
+    if len(named) == 1 and named[0].literal and len(texts) == 1 and b"." in named[0].text:
         return CommandFinding(READ, _READS)
     safe = len(named) == 2 and named[0].literal and SAFE_KEYS.match(named[0].text + b"=" + named[1].text)
     doubts |= set(write_classes(parsed.values(b"--file", b"-f"), context)[0])

@@ -32,6 +32,7 @@ _MODULES = names(
     "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
 )
 _AWK_RUNS = regex(rb"(?s)system|getline|close|fflush|@|print.*[|>]")
+_READ_BY_SED = regex(rb"[rR][ \t]*(/[^\s;}]+)")
 _WRITTEN = regex(rb"[wW][ \t]+([^\s;}]+)")
 _LOSES = regex(
     rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
@@ -86,12 +87,13 @@ def sed(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if "mutating" in classes:
         path_classes, where = write_classes(files, context)
         classes, reason = classes | set(path_classes), f"{reason}, {where}" if where else reason
-    if any(names_credentials(word) for word in files):
+    read = [Word(path) for script in scripts for path in _READ_BY_SED.findall(script.text)]
+    if any(names_credentials(word, context) for word in (*files, *read)):
         classes, reason = classes | {"host_escape_risk"}, "names a credential file"
     return CommandFinding(tidy(classes), reason)
 
 
-def awk(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
+def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     at = 1
     while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
         text = words[at].text
@@ -103,7 +105,7 @@ def awk(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
             return CommandFinding(UNSURE, "an option that is not in the tables")
     if at >= len(words) or not words[at].literal or _AWK_RUNS.search(words[at].text):
         return CommandFinding(UNSURE, "its program may run commands or write files")
-    if any(names_credentials(word) for word in words[at:]):
+    if any(names_credentials(word, context) for word in words[at:]):
         return CommandFinding(("host_escape_risk",), "names a credential file")
     return CommandFinding(READ, "only prints")
 

@@ -25,12 +25,15 @@ _ASKS = ProgramRule(REACH, "asks the registry")
 _CODE = ProgramRule(UNSURE, "runs code of the project")
 _FETCHED_CODE = ProgramRule(("networked", "unknown"), "runs code that it fetches")
 _WRITES = ProgramRule(CHANGE, "changes files of the project")
+_MAKES = ProgramRule(CHANGE, "makes a directory with files", targets="all")
 _PUBLISHES = ProgramRule(("networked", "host_escape_risk"), "publishes, or acts with an account")
 _MACHINE = ProgramRule(ESCAPE, "changes the machine")
 _CLEANS = ProgramRule(LOSE, "removes build outputs")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _PLACED = option("--location", ESCAPE, "for the whole machine", when="global")
-_ADDS = ProgramRule(FETCH, "installs packages", (_WIDE, _PLACED))
+_ADDS = ProgramRule(
+    FETCH, "installs packages", (_WIDE, _PLACED, option("--prefix", CHANGE, "installs packages in a directory"))
+)
 _REMOVES = ProgramRule(CHANGE, "removes packages", (_WIDE, _PLACED))
 _PIPS = ProgramRule(
     FETCH,
@@ -60,7 +63,7 @@ def _verbs(adding: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
 def _manager(
     alone: ProgramRule, subcommands: dict[bytes, ProgramRule], takes: str = "", flags: str = ""
 ) -> ProgramRule:
-    return ProgramRule(alone.classes, alone.reason, subcommands=subcommands, takes=names(takes), flags=names(flags))
+    return alone._replace(subcommands=subcommands, takes=names(takes), flags=names(flags))
 
 
 _NPM = _verbs(
@@ -125,11 +128,11 @@ _UV = _verbs(
     reads="help",
     adds="add sync lock update self",
     removes="remove",
-    writes="init venv",
     code="run build",
     publishes="publish auth",
     cleans="cache",
 ) | {
+    **entries("init venv", _MAKES),
     b"tree": _LOCKED,
     b"export": _LOCKED,
     b"version": ProgramRule(CHANGE, "prints or changes the version of the project"),
@@ -178,7 +181,10 @@ _CARGO = _verbs(
     machine="uninstall",
     publishes="publish yank login logout owner",
     cleans="clean",
-)
+) | {
+    **entries("new init", _MAKES),
+    b"vendor": ProgramRule(FETCH, "installs packages", targets="all"),
+}
 _GO = _verbs(
     ProgramRule(FETCH, "installs packages", (option("-o", CHANGE, "writes a file"),)),
     reads="version help doc",
@@ -250,7 +256,10 @@ _GH = {
 
 TOOLS: dict[bytes, ProgramRule] = {
     b"npm": _manager(
-        _READS, _NPM, "--prefix -C --workspace -w --loglevel", "--silent -s --quiet -q --no-fund --no-audit"
+        _READS._replace(options=(_WIDE, _PLACED)),
+        _NPM,
+        "--prefix -C --workspace -w --loglevel",
+        "--silent -s --quiet -q --no-fund --no-audit",
     ),
     b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root"),
     **entries("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),

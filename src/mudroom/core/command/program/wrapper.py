@@ -122,6 +122,9 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         elif word.text.startswith(b"-"):
             classes, reason = UNSURE, "an option that is not in the tables"
             at += 1
+        elif not word.literal and not word.start:
+            classes, reason = UNSURE, "may set a variable that decides what is run"
+            at += 1
         elif sign and not name.startswith(b"-"):
             if runs_code(name) and not (word.literal and is_harmless_value(name, _value)):
                 classes, reason = UNSURE, "sets a variable that decides what is run"
@@ -157,6 +160,7 @@ def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     at, sure = 1 + parsed.rest, not parsed.unlisted and not parsed.is_open
     marks = [value.text for value in parsed.values(b"-I", b"-i", b"--replace")]
     mark = marks[-1] if marks else b"{}" if parsed.has(b"-i", b"--replace") else b""
+    sure = sure and not any(runs_code(value.start) for value in parsed.values(b"--process-slot-var"))
     inside = words[at:]
     inside = [replace_mark(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
     return _started(inside, context, READ if sure else UNSURE, "runs a command for what it reads")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mudroom.core.command.variable import runs_code
 from mudroom.core.text.regex import regex
 from mudroom.typing import TYPE_CHECKING
 
@@ -60,8 +61,9 @@ class Numbers:
         if kind == "subscript":
             children = children[1:]
         if kind in ("binary_expression", "variable_assignment") and len(children) > 1 and children[1].type in _ASSIGNS:
-            target = children[0].text or b""
-            self._note(target.partition(b"[")[0], True)
+            name = (children[0].text or b"").partition(b"[")[0]
+            self._note(name, True)
+            self._doubt = self._doubt or runs_code(name)  # ((PATH=1)) looks for programs in the directory 1
             children = children[1:]
         for child in children:
             self.leaf(child)
@@ -71,6 +73,8 @@ class Numbers:
         kind, text = node.type, node.text or b""
         if kind in ("variable_name", "word") and _NAME.match(text):
             self._used.add(text)
+        elif kind == "word" and b"=" in text:  # a[PATH=1] assigns
+            self._doubt = True
         elif kind == "simple_expansion":
             self._used.add(text[1:])
         elif kind == "expansion":

@@ -67,8 +67,11 @@ def testing(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
 
 
 def setting(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
-    for word in words[1:]:
-        text = word.text
+    for at, word in enumerate(words[1:]):
+        text, before = word.text, words[at]
+        is_named = at > 0 and before.text[:1] in (b"-", b"+") and before.text.endswith(b"o")
+        if is_named and not (word.literal and text in _SET_NAMES):
+            return CommandFinding(UNSURE, "an option that changes how words are read")
         if text in (b"--", b"-") or not (text[:1] in (b"-", b"+") or word.may_be_option or text in _SET_NAMES):
             break
         if not word.literal or not (text in _SET_NAMES or set(text[1:]) <= _SET_LETTERS):
@@ -115,7 +118,7 @@ def killing(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
 
 
 def callbacks(words: Sequence[Word], context: CommandContext) -> CommandFinding:
-    if any(word.text.startswith(b"-C") for word in words[1:]):
+    if any(word.text.startswith(b"-") and b"C" in word.text for word in words[1:]):
         return CommandFinding(UNSURE, "runs a callback")
     return naming((words[0], *operands(words[1:])), context)
 

@@ -38,6 +38,7 @@ _ODD_TEXT = regex(  # blank or invisible: spaces, joiners, marks of direction, t
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _BROKEN_WORD = regex(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
+_ASSIGNS_IN_SUBSCRIPT = regex(rb"[(\s]\[[^\]\[$'\"]*=[^\]]*\]=")
 _NAME = regex(rb"[A-Za-z_]\w*\Z")
 _BEYOND_A_WORD = regex(rb"[\s;&|<>()`]")
 _SPECIAL_IN_BACKTICKS = regex(rb"\\[`$\\\"]")
@@ -141,7 +142,7 @@ class CommandReader:
     def keys_among(self, values: Sequence[Node]) -> None:
         """Add a part if a value assigned to a variable names a credential file: a command may use it through the
         variable."""
-        if any(names_credentials(word_of(value)) for value in values):
+        if any(names_credentials(word_of(value), self.context) for value in values):
             self.tree.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
@@ -204,6 +205,9 @@ class CommandReader:
             if body is not None and child.id == body.id:
                 continue
             if child.type == "file_redirect":
+                before = self.tree.source[: child.start_byte]
+                if before.endswith(b"}") and runs_code(before.rpartition(b"{")[2][:-1]):
+                    self.tree.unread("sets a variable that decides what is run")  # {PATH}>x
                 extra += self.redirect(child, depth, bare=body is None or bool(_DOES_NOTHING.match(body.text or b"")))
             elif child.type == "heredoc_redirect":
                 extra += self.heredoc(child, depth)
@@ -305,6 +309,8 @@ class CommandReader:
         value = node.child_by_field_name("value")
         if value is not None and value.type not in WORDS and value.type != "process_substitution":
             self.tree.unread("sets a variable to something that is not a word")
+        if value is not None and value.type == "array" and _ASSIGNS_IN_SUBSCRIPT.search(value.text or b""):
+            self.tree.unread("a subscript that sets a variable")
         self.tree.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
         word = UNKNOWN if value is None else word_of(value)

@@ -20,6 +20,8 @@ _NAMES_IN_BRACES = regex(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
 _ODD_IN_BRACES = regex(rb"[{,][-/~]")
 _NOT_EXPANDED = regex(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
 """Braces without a comma or two dots are literal: ``{}``, ``@{u}``."""
+_HOME_ASSIGNED = regex(rb"[A-Za-z_]\w*\+?=(?:[^'\"\\]*:)?(?=~)")
+"""Also a word that is only like an assignment gets a home directory: ``dd of=~/x`` (bash(1), Tilde Expansion)."""
 _ALL_OF = regex(rb"\$@|\$\{[^}]*@")
 """Parameters that become several words in double quotes, too."""
 _ANSI = regex(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))")
@@ -97,6 +99,8 @@ def word_of(node: Node) -> Word:
         word = _bare(text)
         if text.startswith(b"~"):
             return Word(word.text, "computed", 0)
+        if match := _HOME_ASSIGNED.match(text):
+            return Word(word.text, "computed", match.end())
         if not _SPECIAL.search(_NOT_EXPANDED.sub(b"", text)) or text in (b"{", b"}"):
             return word
         return _braced(text)

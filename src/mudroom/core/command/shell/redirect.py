@@ -35,14 +35,14 @@ def redirection(operator: str, target: Word, bare: bool, context: CommandContext
     verb = "writes" if ">" in operator else "reads"
     if ">" in operator and text not in _NOWHERE:
         place = locate(target, context)
-        empties = bare and operator in (">", ">|")
+        empties = bare and operator in (">", ">|", "&>", ">&")
         classes.add("destructive" if empties else "mutating")
         verb = "empties" if empties else verb
         if place != "inside":
             classes.add("host_escape_risk" if place == "outside" else "unknown")
         if is_of_git(target):
             classes.add("unknown")
-    if names_credentials(target):
+    if names_credentials(target, context):
         classes.add("host_escape_risk")
     if classes:
         part = CommandPart((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
