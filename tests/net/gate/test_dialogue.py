@@ -37,6 +37,6 @@ def test_short_pieces_after_long_ones_give_back_what_the_long_ones_held() -> Non
     for _ in range(100):
         for length in (60_000, 1_000):
             server.data_received(b"x" * length)
-            dialogue._feed(side, server)  # noqa: SLF001 - how it gives h11 what has come
+            dialogue._feed(side, server)
             assert account.held == length
             assert share.held == max(length, FLOOR)
