@@ -118,8 +118,8 @@ class Lane:
         return not self._pieces and not self.is_ended and self.reset is None
 
     def take(self, most: int) -> bytes:
-        """Return the next bytes. A piece is searched whole, as it has come: otherwise the end that takes it could choose
-        by its window where values are cut."""
+        """Return the next bytes. A piece is searched whole, as it has come: otherwise the end that takes it could
+        choose by its window where values are cut."""
         piece = self._pieces.popleft()
         if self.search is not None and not self._is_clean:
             piece = self.search.see(piece)
