@@ -76,7 +76,9 @@ class Origin:
                         self.requests.append({bytes(name): bytes(value) for name, value in event.headers})
                         self.seen.notify_all()
                 elif isinstance(event, DataReceived):
-                    self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                    with self.seen:
+                        self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                        self.seen.notify_all()
                     h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 elif isinstance(event, StreamEnded):
                     h2.send_headers(event.stream_id, [(b":status", b"200")])
@@ -440,14 +442,20 @@ def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
     half = len(credential.placeholder) // 2
     raw.send(raw.headers(3, world.headers(method=b"POST"), "END_HEADERS"))
     raw.send(DataFrame(3, credential.placeholder[:half].encode()))
+    with world.origin.seen:
+        assert world.origin.seen.wait_for(lambda: len(world.origin.bodies.get(3, b"")) == half, 20)
     raw.send(DataFrame(3, credential.placeholder[half:].encode(), flags=["END_STREAM"]))
     assert raw.status(3) == "403"
     raw.send(raw.headers(5, world.headers(method=b"POST"), "END_HEADERS"), DataFrame(5, b"body"))
+    with world.origin.seen:
+        assert world.origin.seen.wait_for(lambda: world.origin.bodies.get(5) == b"body", 20)
     raw.send(raw.headers(5, [(b"x-check", credential.placeholder.encode())]))
     assert raw.status(5) == "403"
     door.wait(flows=3)
     assert [flow.verdict for flow in door.flows] == ["allow", "deny", "deny"]
     assert "is in the body" in door.flows[1].reason
+    assert door.flows[1].sent == half, "it had been sent when the request was refused"
+    assert door.flows[2].sent == 4
     assert "is in a trailer" in door.flows[2].reason
     assert "real-" not in repr(door.flows)
     assert not any(credential.placeholder.encode() in body for body in world.origin.bodies.values())

@@ -61,6 +61,10 @@ class _Call:
         self.begun = False
         """Whether the client has been sent the head of a response."""
 
+    def count(self) -> None:
+        """Note what has been passed on: a flow may be reported next."""
+        self.exchange.sent, self.exchange.received = self.up.count, self.down.count
+
 
 class Bridge:
     def __init__(
@@ -175,6 +179,7 @@ class Bridge:
         elif call is None:
             client.wake()
         elif isinstance(event, TrailersReceived):
+            call.count()
             try:
                 trailers = parse_trailers(event.headers)
                 self._rewrite.trailers(call.exchange, trailers)
@@ -274,6 +279,7 @@ class Bridge:
                 call.watch.see(data)
         except MisusedPlaceholder as error:
             call.up.put(b"", len(data) + padding)
+            call.count()
             self._refuse(call, 403, call.exchange.refuse(str(error)))
             return
         call.up.put(data, padding)
@@ -424,7 +430,7 @@ class Bridge:
         if call.task is not None:
             call.task.cancel()
         exchange = call.exchange
-        exchange.sent, exchange.received = call.up.count, call.down.count
+        call.count()
         exchange.error = exchange.error or why
         exchange.report()
         self._changed.set()
