@@ -56,6 +56,7 @@ FLOWS = st.builds(
     verdict=st.sampled_from(["allow", "deny"]),
     rule=st.just(""),
     reason=st.sampled_from(["x", "y"]),
+    sent=st.sampled_from([0, 0, 9]),
     repeats=st.sampled_from([0, 0, 3]),
 )
 
@@ -83,4 +84,13 @@ def test_the_total_is_that_of_the_requests(flows: list[Flow], cut: int, most: in
         patched.undo()
     assert total(log.flows()) == total(flows)
     assert total(flows_since(before, log.flows())) == total(flows[cut:])
-    assert sum(flow.verdict == "deny" for flow in log.flows()) <= most + 1
+    assert sum(flow.verdict == "deny" and not flow.sent for flow in log.flows()) <= most + 1
+
+
+def test_a_refusal_that_came_after_data_had_been_sent_is_a_flow_of_its_own() -> None:
+    """A command can have a request refused in its last byte."""
+    log = FlowLog()
+    sent = [0, 5_000, 0, 7_000_000, 7_000_000]
+    for length in sent:
+        log.add(Flow(1, "https", "api.example", 443, "deny", "", "a placeholder is in the body", sent=length))
+    assert [(flow.sent, flow.repeats) for flow in log.flows()] == [(0, 1), (5_000, 0), (7_000_000, 0), (7_000_000, 0)]

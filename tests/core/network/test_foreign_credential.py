@@ -137,3 +137,24 @@ def test_tables_are_in_lower_case_and_no_own_placeholder_is_taken_for_a_stranger
     assert all(name == name.lower() for name in (*HEADERS, *QUERY))
     assert find(b"/", (b"X-Other", PLACEHOLDER)).where == (), "refused as a placeholder that is misused"
     assert not Sanitizer([OWN]).spans(PLACEHOLDER, is_whole=True)
+
+
+def test_a_header_that_a_credential_of_the_user_has_is_one_for_credentials() -> None:
+    """The tables cannot know the header of a company's own gateway."""
+    own = with_value(parse_credential("CORP", "api.example.com", "X-Corp-Pass"), "corp-" + "R4t5" * 9, bytes(32))
+    mine = own.placeholder.encode()
+    for name in (b"x-corp-pass", b"X-Corp-Pass", b"x_corp_pass"):
+        for value in (b"stranger", mine + b", stranger", b"stranger " * 9 + mine):
+            assert find(b"/", (name, value), own=(own,)).fields == [], (name, value)
+    assert find(b"/", (b"X-Corp-Pass", mine), own=(own,)).where == ()
+    assert find(b"/", (b"X-Corp-Pass", b"stranger")).where == (), "at another host it is any header"
+
+
+def test_names_of_parameters_are_read_as_servers_read_them() -> None:
+    """PHP makes an underscore of a dot and a space, an array of a bracket, and nothing of a NUL."""
+    for spelled in (b"access.token", b"access%20token", b"access+token", b"%20access_token", b"access_token%00x"):
+        assert find(b"/?a=1&" + spelled + b"=v").path == b"/?a=1", spelled
+    for spelled in (b"access_token[0]", b"access_token%5Bx%5D", b"access_token[", b"x.amz.signature"):
+        assert find(b"/?" + spelled + b"=v").where, spelled
+    for fine in (b"filter[key]", b"[key]", b"key.x", b"x key"):
+        assert find(b"/?" + fine + b"=v").where == (), fine

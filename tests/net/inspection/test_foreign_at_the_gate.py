@@ -195,6 +195,20 @@ def test_a_rule_lets_no_credential_through_where_there_is_none_of_the_users(plac
     assert not any(STRANGER in head for head in server.heads)
 
 
+def test_a_rule_lets_no_credential_through_by_plain_http(place: Place) -> None:
+    """The same rule opens port 80 of its host."""
+    server = Server()
+    port = place.town.serve(server.talk)
+    where = b"%s:%d" % (HOST.encode(), port)
+    common = HostRule("allow", HOST, (port,), private=True, inspect=True)
+    for rule, status in ((common._replace(foreign="refuse"), b"403"), (common._replace(foreign="strip"), b"200")):
+        door = place.town.door(rule, inspection=place.inspection())
+        assert read_all(door.connect(request(port, b"GET http://%s/open" % where))).endswith(b"fine")
+        raw = door.connect(request(port, b"PUT http://%s/package" % where, b"Authorization: Bearer " + STRANGER))
+        assert read_all(raw).startswith(b"HTTP/1.1 %s " % status)
+    assert not any(STRANGER in head for head in server.heads)
+
+
 def test_a_host_is_bound_to_requests_and_to_an_account_whatever_else_allows_it(place: Place) -> None:
     server = Server()
     port = place.serve(server.talk)

@@ -126,3 +126,11 @@ def test_responses_and_trailers_are_read_as_strictly() -> None:
             parse_response(headers)
     with pytest.raises(BadHead, match="trailers"):
         parse_trailers([(b":status", b"200")])
+
+
+def test_headers_that_do_not_end_are_bounded() -> None:
+    frames, part = Frames(), bytes(LONGEST)
+    for _ in range(100):
+        frames.feed(frame(1, part) + frame(9, part) + frame(9, part, 4), 0.0)
+    with pytest.raises(Flood, match="headers of more than"):
+        frames.feed(frame(1, part) + frame(9, part) + frame(9, part) + frame(9, b"x"), 0.0)

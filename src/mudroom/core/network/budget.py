@@ -221,6 +221,13 @@ class Account:
         if before > FLOOR and not self._is_closed:
             self.share.refund(before - max(held, FLOOR))
 
+    def recharge(self, before: int, now: int) -> None:
+        """Hold ``now`` bytes in place of ``before``."""
+        if now > before:
+            self.hold(now - before)
+        elif now < before:  # a negative amount is no charge: what crosses the floor has to be refunded
+            self.free(before - now)
+
     def enter(self) -> None:
         """An end of the connection uses this account."""
         self._ends += 1

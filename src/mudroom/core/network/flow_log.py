@@ -3,7 +3,8 @@
 Rules of this file: pure. A refused request costs the command nothing, so it may repeat it as fast as it can for as long
 as it runs. The first refusal of a way, host, port and reason is kept whole; each further one adds to its ``repeats``.
 Of different refusals ``MOST_REFUSED`` are kept; all further ones are one flow without a host. No request is left out of
-the total. Allowed requests are kept one by one: each may have carried data.
+the total. Allowed requests are kept one by one: each may have carried data; so are those that were refused when a part
+had been sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class FlowLog:
         """The position of each different refusal."""
 
     def add(self, flow: Flow) -> None:
-        if flow.verdict != "deny":
+        if flow.verdict != "deny" or flow.sent:
             self._flows.append(flow)
             return
         key: _Key = (flow.way, flow.host, flow.port, flow.reason)

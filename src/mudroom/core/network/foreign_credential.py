@@ -4,8 +4,9 @@ stranger's account at an allowed host.
 Rules of this file:
 
 1. Pure. A credential is foreign if it is in a place for credentials and is not the placeholder of a credential that
-belongs to this host and header. The places are tables; a header whose name says that it is secret counts, too, as does
-a header or a query parameter whose value has the published form of a token.
+belongs to this host and header. The places are tables; a header whose name says that it is secret counts, too, as do
+the header of a credential of this host, and a header or a query parameter whose value has the published form of a
+token.
 2. A header for credentials holds a placeholder alone, after a scheme or a name, so no second credential is beside it.
 3. A cookie is known if the server has set it in a response to a request with the user's own credential (``known``).
 4. Not seen: credentials in bodies and in the parts of a path, and accounts that are named beside a credential.
@@ -191,11 +192,11 @@ def find_foreign(
 
 def _foreign_header(name: bytes, value: bytes, own: Sequence[Credential]) -> str:
     """Return what is foreign in a header, or an empty string."""
-    is_secret = name in HEADERS or (_SECRET_NAME.search(name) is not None and name not in _HARMLESS)
-    mine = [one for one in own if one.header.encode().replace(b"_", b"-") == name and holds_placeholder(value, one)]
-    for one in mine:
-        if not is_secret or _is_alone(value, one):
-            return ""
+    at_it = [one for one in own if one.header.encode().replace(b"_", b"-") == name]
+    is_secret = bool(at_it) or name in HEADERS or (_SECRET_NAME.search(name) is not None and name not in _HARMLESS)
+    mine = [one for one in at_it if holds_placeholder(value, one)]
+    if any(_is_alone(value, one) for one in mine):
+        return ""
     if mine:
         return f"more than the credential {mine[0].name} in the header {show(name)}"
     if is_secret:
@@ -226,8 +227,8 @@ def _find_in_query(path: bytes, where: list[str]) -> bytes:
     for separator in (*(at for at, byte in enumerate(query) if byte in b"&;"), len(query)):
         pair = query[at:separator]
         name, _equals, value = pair.partition(b"=")
-        name = _decoded(name).lower().strip().removesuffix(b"[]")
-        if value and name in QUERY:
+        name = _parameter(name)
+        if value and name:
             where.append(f"the query parameter {show(name)} ({QUERY[name]})")
         elif _TOKEN.search(_decoded(pair)):
             where.append("a token in the query")
@@ -238,6 +239,17 @@ def _find_in_query(path: bytes, where: list[str]) -> bytes:
         return path
     rest = b"".join(kept).rstrip(b"&;")
     return before + mark + rest if rest else before
+
+
+def _parameter(name: bytes) -> bytes:
+    """Return the parameter of the table that this name is for a server, or an empty value. PHP reads a name up to a NUL
+    or a bracket, and its dots and spaces as underscores (its manual: variables from external sources)."""
+    name = _decoded(name).lower().partition(b"\0")[0].partition(b"[")[0].strip()
+    spellings = (name, name.translate(_UNDERSCORES), name.translate(_HYPHENS))
+    return next((spelled for spelled in spellings if spelled in QUERY), b"")
+
+
+_UNDERSCORES, _HYPHENS = bytes.maketrans(b". ", b"__"), bytes.maketrans(b". _", b"---")
 
 
 def _decoded(text: bytes) -> bytes:

@@ -16,7 +16,7 @@ from mudroom.typing import Any
 HIDDEN = "(not kept)"
 _SECRET = regex(r"(?i)authorization|cookie|token|secret|passw|api-?key|signature|credential")
 _LONGEST_VALUE = 1024
-_MOST = 64
+MOST = 64
 """Headers of one message that are kept."""
 
 
@@ -24,7 +24,7 @@ def keep_headers(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
     """Return the headers that a flow keeps."""
     return tuple(
         (name, HIDDEN if _SECRET.search(name) else value.decode("latin-1")[:_LONGEST_VALUE])
-        for name, value in ((name.decode("latin-1").lower(), value) for name, value in fields[:_MOST])
+        for name, value in ((name.decode("latin-1").lower(), value) for name, value in fields[:MOST])
     )
 
 

@@ -111,7 +111,7 @@ class Dialogue:
         """Give h11 what has come. It holds that until it wants more."""
         length = len(peer.buffer)
         side.receive_data(peer.take(length))
-        self._account.hold(length - self._fed[peer])
+        self._account.recharge(self._fed[peer], length)
         self._fed[peer] = length
 
     # --- the request's body ---
@@ -215,6 +215,8 @@ class Dialogue:
     async def _relay(self) -> None:
         for peer, side in ((self._client, self._from_client), (self._server, self._toward_server)):
             peer.put_back(side.trailing_data[0])
+            self._account.free(self._fed[peer])  # h11 holds nothing more
+            self._fed[peer] = 0
         before = self._client.count - len(self._client.buffer)
         try:
             if self._rewrite.sanitizer.searches:

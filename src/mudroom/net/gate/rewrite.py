@@ -72,7 +72,10 @@ class Rewrite:
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> tuple[bytes, Fields]:  # noqa: ARG002
         """Return path and fields for the server, made from the client's, without ``host`` and framing. Raise
         RefusedExchange."""
-        return self._insert(exchange, path, fields, (), secure=False) if self.credentials else (path, fields)
+        rules = exchange.changing_rules()  # only what they say of foreign credentials holds without TLS
+        if not self.credentials and not rules:
+            return path, fields
+        return self._insert(exchange, path, fields, rules, secure=False)
 
     def _insert(
         self, exchange: Exchange, path: bytes, fields: Fields, rules: Sequence[HostRule], *, secure: bool

@@ -32,7 +32,7 @@ from mudroom.net.gate.peer import PeerGone
 from mudroom.net.gate.request_head import IDLE
 from mudroom.net.gate.response_writer import Unsearchable, check_coding
 from mudroom.net.gate.rewrite import Rewrite
-from mudroom.net.inspection.stream import Lane, StreamEnd
+from mudroom.net.inspection.stream import Lane, StreamEnd, size_of
 from mudroom.net.inspection.tls import TlsConnection
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.frame import Flood
@@ -40,8 +40,6 @@ from mudroom.net.protocol.head import BadHead
 from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
 from mudroom.typing import Any
 
-_FIELD = 32
-"""Bytes for each header beyond its own, as RFC 9113 6.5.2 counts them."""
 _DRAIN_TIME = 60.0
 """Seconds for a client to receive the remaining data when the server has gone."""
 
@@ -62,6 +60,10 @@ class _Call:
         """Bytes of the request's headers, which are charged to the connection's account."""
         self.begun = False
         """Whether the client has been sent the head of a response."""
+
+    def count(self) -> None:
+        """Note what has been passed on: a flow may be reported next."""
+        self.exchange.sent, self.exchange.received = self.up.count, self.down.count
 
 
 class Bridge:
@@ -153,6 +155,8 @@ class Bridge:
             while (events := await self._client.events()) is not None:
                 for event in events:
                     self._on_client_event(event)
+                    if self._server.is_behind:
+                        await self._server.keep_up()
         except (ProtocolError, Flood) as error:
             host, port = self._origin.host.text, self._origin.port
             Exchange(self._guard, self._rewrite.way, host, port).refuse(f"HTTP/2: {error}")
@@ -175,10 +179,12 @@ class Bridge:
         elif call is None:
             client.wake()
         elif isinstance(event, TrailersReceived):
+            call.count()
             try:
                 trailers = parse_trailers(event.headers)
                 self._rewrite.trailers(call.exchange, trailers)
-                call.up.trailers = trailers
+                if self._has_charged(call, trailers):
+                    call.up.trailers = trailers
             except BadHead as error:
                 self._refuse(call, 400, call.exchange.refuse(str(error)))
             except RefusedExchange as refusal:
@@ -200,7 +206,7 @@ class Bridge:
             return
         path = show(request.path.partition(b"?")[0])
         call = self._call(number, Exchange(self._guard, self._rewrite.way, host, port, request.method, path))
-        size = sum(len(name) + len(value) + _FIELD for name, value in headers)
+        size = size_of(headers)
         if len(self._calls) > 1 and self._account.room() < size:
             why = call.exchange.refuse("its command's connections hold all that they may")
             self._fail(call, str(why), ErrorCodes.REFUSED_STREAM)
@@ -208,6 +214,16 @@ class Bridge:
         call.size = size
         self._account.hold(size)
         call.task = self._loop.create_task(self._begin(call, request.method, request.path, request.fields))
+
+    def _has_charged(self, call: _Call, trailers: list[Field]) -> bool:
+        """Charge trailers until the call is over. Return False, after ending the call, if there is no room."""
+        size = size_of(trailers)
+        if len(self._calls) > 1 and self._account.room() < size:
+            self._fail(call, "its command's connections hold all that they may")
+            return False
+        call.size += size
+        self._account.hold(size)
+        return True
 
     def _call(self, number: int, exchange: Exchange) -> _Call:
         call = _Call(self._client, number, exchange, self._rewrite, lambda: self._check(call))
@@ -244,6 +260,7 @@ class Bridge:
         except ProtocolError as error:
             self._fail(call, f"HTTP/2: {error}")
             return
+        server.has_framed([*pseudo, *fields])
         exchange.reuse(self._address)
         exchange.begin()
         call.down = Lane(server, number, call.number, lambda: self._check(call))
@@ -262,6 +279,7 @@ class Bridge:
                 call.watch.see(data)
         except MisusedPlaceholder as error:
             call.up.put(b"", len(data) + padding)
+            call.count()
             self._refuse(call, 403, call.exchange.refuse(str(error)))
             return
         call.up.put(data, padding)
@@ -279,6 +297,8 @@ class Bridge:
             while (events := await self._server.events()) is not None:
                 for event in events:
                     self._on_server_event(event)
+                    if self._client.is_behind:
+                        await self._client.keep_up()
                 going = self._server.frames.goaway
                 if going is not None and not self._is_leaving:
                     self._leave()
@@ -309,7 +329,9 @@ class Bridge:
             if isinstance(event, ResponseReceived | InformationalResponseReceived):
                 self._on_response(call, event.headers, isinstance(event, ResponseReceived), event)
             elif isinstance(event, TrailersReceived):
-                call.down.trailers = parse_trailers(event.headers)
+                trailers = parse_trailers(event.headers)
+                if self._has_charged(call, trailers):
+                    call.down.trailers = trailers
             elif isinstance(event, StreamEnded):
                 call.down.is_ended = True
                 self._client.want(call.down)
@@ -408,7 +430,7 @@ class Bridge:
         if call.task is not None:
             call.task.cancel()
         exchange = call.exchange
-        exchange.sent, exchange.received = call.up.count, call.down.count
+        call.count()
         exchange.error = exchange.error or why
         exchange.report()
         self._changed.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ssl
 
-from mudroom.core.network.har import keep_headers
+from mudroom.core.network.har import MOST, keep_headers
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
@@ -180,7 +180,8 @@ class InspectedConnection(Rewrite):
         return path, fields
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
-        exchange.response = keep_headers(fields)
+        kept = fields[:MOST]
+        exchange.response = keep_headers(self.sanitizer.fields(kept) if self.sanitizer.searches else kept)  # then cut
         return super().response(exchange, fields)
 
 

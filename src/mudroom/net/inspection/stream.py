@@ -40,10 +40,25 @@ _AMPLE = 16
 """The room that a window needs to grow, in multiples of its growth."""
 _ROUND = 256 << 10
 """Bytes that are framed before they are sent."""
+_AHEAD = 64 << 10
+"""Bytes of headers that are framed and wait for an end that does not read; then the other end is not read."""
+_TABLE = 4096
+"""Bytes of a compression table, whatever the other side allows (the default of RFC 9113 6.5.2)."""
+_SHORT = 2048
+"""Bytes of pieces that are joined while they wait: each piece alone takes more memory than its bytes."""
+_TAKEN = 64 << 10
+"""Bytes that are parsed at a time: their events are held until the other end keeps up."""
+_FIELD = 32
+"""Bytes for each header beyond its own, as RFC 9113 6.5.2 counts them."""
 _RESETS = 200, 100
 """Burst size, and rate per second."""
 _UNREAD = 32
 """How many reads are served from an end that does not read its own data."""
+
+
+def size_of(fields: list[Field]) -> int:
+    """Return the bytes of headers, as RFC 9113 6.5.2 counts them."""
+    return sum(len(name) + len(value) + _FIELD for name, value in fields)
 
 
 class Lane:
@@ -70,14 +85,19 @@ class Lane:
         self._source_number = source_number
         self._window = WINDOW
         self._pieces: deque[bytes] = deque()
+        self._is_clean = False
+        """Whether the first piece is the rest of one that has been searched."""
 
     def put(self, piece: bytes, padding: int = 0) -> None:
         if self.is_done:
             self._acknowledge(len(piece) + padding)
             return
         self._acknowledge(padding)
-        if piece:
-            self._pieces.append(piece)
+        pieces = self._pieces
+        if piece and len(pieces) > 1 and len(pieces[-1]) + len(piece) <= _SHORT:
+            pieces[-1] += piece
+        elif piece:
+            pieces.append(piece)
 
     def stop(self) -> None:
         """Discard the held data, and all that still arrives."""
@@ -98,8 +118,13 @@ class Lane:
         return not self._pieces and not self.is_ended and self.reset is None
 
     def take(self, most: int) -> bytes:
+        """Return the next bytes. A piece is searched whole, as it has come: otherwise the end that takes it could
+        choose by its window where values are cut."""
         piece = self._pieces.popleft()
-        if len(piece) > most:
+        if self.search is not None and not self._is_clean:
+            piece = self.search.see(piece)
+        self._is_clean = len(piece) > most
+        if self._is_clean:
             self._pieces.appendleft(piece[most:])
             piece = piece[:most]
         self.count += len(piece)
@@ -145,6 +170,9 @@ class StreamEnd:
         self._taken = asyncio.Event()
         self._taken.set()
         self._unread = 0
+        self._framed = 0
+        """Bytes of headers that are framed and not sent. They are charged."""
+        self._caught_up = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     # --- reading ---
@@ -161,8 +189,11 @@ class StreamEnd:
                 raise PeerGone(peer.error)
             return None
         try:
-            whole = self.frames.feed(peer.take(len(peer.buffer)), self._loop.time())
-            return self.h2.receive_data(whole) if whole else []
+            whole = self.frames.feed(peer.take(_TAKEN), self._loop.time())
+            events = self.h2.receive_data(whole) if whole else []
+            if self.h2.encoder.header_table_size > _TABLE:
+                self.h2.encoder.header_table_size = _TABLE
+            return events
         except (ProtocolError, Flood) as error:
             self.is_broken = True
             if isinstance(error, Flood):
@@ -218,18 +249,29 @@ class StreamEnd:
             self.h2.send_headers(number, self._clean(headers), end_stream=last)
         except (NoSuchStreamError, StreamClosedError):
             return False
-        self._dirty.set()
+        self.has_framed(headers)
         return True
+
+    def has_framed(self, headers: list[Field]) -> None:
+        """Charge headers that wait to be sent."""
+        size = size_of(headers)
+        self._framed += size
+        self._account.hold(size)
+        self._dirty.set()
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether so many headers wait that no more may be framed (``keep_up``)."""
+        return self._framed > _AHEAD
+
+    async def keep_up(self) -> None:
+        """Wait until the headers that wait are sent."""
+        while self.is_behind:
+            self._caught_up.clear()
+            await self._caught_up.wait()
 
     def _clean(self, fields: list[Field]) -> list[Field]:
         return fields if self._sanitizer is None else self._sanitizer.fields(fields)
-
-    def _clean_data(self, lane: Lane, piece: bytes) -> bytes:
-        if self._sanitizer is None:
-            return piece
-        if lane.search is None:
-            lane.search = self._sanitizer.stream()
-        return lane.search.see(piece)
 
     def reset(self, number: int, code: int) -> None:
         """Reset a stream if it is open."""
@@ -257,6 +299,9 @@ class StreamEnd:
             self._dirty.set()
         data = self.h2.data_to_send() + b"".join(self._raw)
         self._raw.clear()
+        self._account.free(self._framed)  # the transport charges what it does not send now
+        self._framed = 0
+        self._caught_up.set()
         if data:
             self._taken.clear()
             await self.peer.write(data)
@@ -298,7 +343,9 @@ class StreamEnd:
             window = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
             if window <= 0:
                 return -1
-            piece = self._clean_data(lane, lane.take(window))
+            if lane.search is None and self._sanitizer is not None:
+                lane.search = self._sanitizer.stream()
+            piece = lane.take(window)
             length = len(piece)
             last = lane.is_ended and not lane.holds() and lane.trailers is None
             h2.send_data(number, piece, end_stream=last)

@@ -129,10 +129,7 @@ class _Tls(asyncio.Protocol):
     def _charge(self) -> None:
         """Charge what is received and not decrypted."""
         before, self._undecrypted = self._undecrypted, self._incoming.pending
-        if self._undecrypted > before:
-            self.peer.account.hold(self._undecrypted - before)
-        elif self._undecrypted < before:
-            self.peer.account.free(before - self._undecrypted)
+        self.peer.account.recharge(before, self._undecrypted)
 
     def _break(self, error: Exception) -> None:
         if not self.peer.lost:

@@ -12,7 +12,9 @@ from mudroom.typing import NamedTuple
 LONGEST = 16384
 """Bytes of a frame: the default of SETTINGS_MAX_FRAME_SIZE, which the gate does not change."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _PRIORITY, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 2, 3, 4, 6, 7, 9
+BLOCK = 48 << 10
+"""Bytes of the frames of one message's headers. h2 would hold a MiB of them that does not end."""
+_DATA, _HEADERS, _PRIORITY, _RESET, _SETTINGS, _PROMISE, _PING, _GOAWAY, _CONTINUATION = 0, 1, 2, 3, 4, 5, 6, 7, 9
 _HEAD = 9
 
 
@@ -46,6 +48,8 @@ class Frames:
         self._preface = len(preface)
         self._buffer = bytearray()
         self._resets = resets
+        self._block = 0
+        """Bytes of headers that have not ended."""
         self._idle = Bucket(20_000, 5_000)
 
     def feed(self, data: bytes, now: float) -> bytes:
@@ -77,6 +81,10 @@ class Frames:
     def _count(self, kind: int, length: int, flags: int, now: float) -> None:
         if kind == _RESET and self._resets is not None and not self._resets.take(now):
             raise Flood("one stream after the other is begun and reset")
+        if kind in (_HEADERS, _PROMISE, _CONTINUATION):
+            self._block = length + (self._block if kind == _CONTINUATION else 0)
+            if self._block > BLOCK:
+                raise Flood(f"headers of more than {BLOCK} bytes")
         is_idle = kind in (_PRIORITY, _SETTINGS, _PING) or (not length and kind == _CONTINUATION)
         is_empty = kind == _DATA and not length and not flags & 1
         if (is_idle or is_empty) and not self._idle.take(now):
