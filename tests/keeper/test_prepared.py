@@ -162,6 +162,12 @@ def polled(descriptor: int) -> list[tuple[int, int]]:
     return poller.poll(PATIENCE * 1000)
 
 
+def unlooked(prepared: PreparedTemplate, _plan: TemplatePlan) -> Connection:
+    os.close(prepared._report)
+    os.close(prepared.mounts)
+    return prepared._connection
+
+
 @pytest.mark.parametrize("moment", ["while its spare is cloned", "after the look at it"])
 def test_it_is_killed_and_looks_alive(
     place: Place, source: LauncherSource, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -178,11 +184,7 @@ def test_it_is_killed_and_looks_alive(
     held: list[socket.socket | Connection] = []
     if moment == "after the look at it":
         monkeypatch.setattr(prepared._connection, "is_open", lambda: True)
-        monkeypatch.setattr(
-            PreparedTemplate,
-            "taken",
-            lambda self, _plan: (os.close(self._report), os.close(self.mounts), self._connection)[2],
-        )
+        monkeypatch.setattr(PreparedTemplate, "taken", unlooked)
     else:
         ours, theirs = socket.socketpair()
         held += [theirs, prepared._connection]
