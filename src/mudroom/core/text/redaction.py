@@ -62,19 +62,20 @@ _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
 _PROGRAMS = frozenset(
     b"""
-    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bx cf chpasswd
-    clickhouse-client convex cqlsh crackmapexec crane cryptsetup curl docker doppler dotenvx expdp fly flyctl gh
-    git glab go-sqlcmd gocryptfs gpg gpg2 groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp
-    influx ipmitool isql iwconfig jarsigner keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete
-    ldapmodify ldappasswd ldapsearch ldapwhoami lftp mariadb mariadb-admin mariadb-dump mariadb-import
-    mariadb-show mkpasswd mongo mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub
-    mosquitto_rr mosquitto_sub mount.cifs mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow
-    mysqlslap ncftp ncftpget ncftpput nerdctl net netlify nmcli nxc oc op openssl oras osql pass passwd pdbedit
-    plink pm2 podman poetry pscp psftp pulumi putty rabbitmqctl railway rar rdesktop redis-cli regctl restic
+    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bw bx cargo cf chpasswd
+    clickhouse-client conda convex cqlsh crackmapexec crane cryptsetup curl cypher-shell docker doctl doppler
+    dotenvx dotnet doveadm etcdctl expdp fly flyctl gcloud gh git gitlab-runner glab go-sqlcmd gocryptfs gpg gpg2
+    groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp influx ipmitool isql iwconfig jarsigner
+    keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete ldapmodify ldappasswd ldapsearch ldapwhoami
+    lftp mariadb mariadb-admin mariadb-dump mariadb-import mariadb-show mitmdump mitmproxy mitmweb mkpasswd mongo
+    mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub mosquitto_rr mosquitto_sub mount.cifs
+    mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow mysqlslap nats ncftp ncftpget ncftpput
+    neo4j-admin nerdctl net netlify ngrok nmcli nuget nxc oc op openssl oras osql pass passwd pdbedit plink pm2
+    podman poetry pscp psftp pulumi putty rabbitmqctl railway rancher rar rclone rdesktop redis-cli regctl restic
     rman rpcclient secret-tool security sentry-cli skopeo smbclient smbget smbmap smbpasswd snmpbulkwalk snmpget
-    snmpgetnext snmpset snmptable snmpwalk sqlcmd sqlldr sqlplus sshpass sudo supabase svn tsql twine unrar
-    unzip useradd usermod valkey-cli vault vercel vncviewer wget wget2 wlfreerdp wpa_passphrase wrangler
-    xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
+    snmpgetnext snmpset snmptable snmpwalk snyk sqlcmd sqlldr sqlplus ssh-keygen sshpass sudo supabase svn tsql
+    twine unrar unzip useradd usermod valkey-cli vault vercel vncviewer wandb wget wget2 wlfreerdp wpa_passphrase
+    wrangler xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
     """.split()
 )
 """The programs of ``command_secret.py``, which is not loaded without one of them."""
