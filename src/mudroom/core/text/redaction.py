@@ -435,8 +435,10 @@ def is_inert(secret: str) -> bool:
     lines = _plain_lines(secret)
     if not lines:
         return False
-    from mudroom.core.text.secret_word import is_random, reads_as_name
+    from mudroom.core.text.secret_word import holds_line, is_random, reads_as_name
 
+    if holds_line("".join(lines)):
+        return False  # ``TOKEN=…; echo $TOKEN | base64 -d | sh``
     *before, last = lines
     is_key = bool(before) and last.endswith("=")
     return all(len(line) >= _LINE and is_random(line) for line in before) and (is_key or not reads_as_name(last))

@@ -20,6 +20,7 @@ _HASHES = (40, 64, 96, 128)
 """Hexadecimal digits of SHA-1, SHA-256, SHA-384 and SHA-512."""
 _ALGORITHMS = ("sha1-", "sha256", "sha384", "sha512", "md5-", "blake2", "blake3")
 _VOWELS = frozenset("aeiouyAEIOUY")
+_SHELL = frozenset(" \n\t;|&$`<>(){}'\"*")
 _SIGNS = frozenset("-_./+~=:@,#%")
 
 
@@ -50,6 +51,21 @@ def reads_as_name(word: str) -> bool:
         return True
     pieces = "".join(" " if character in _SIGNS else character for character in bare).split()
     return all(len(piece) < _PART or _is_name(piece) for piece in pieces)
+
+
+def holds_line(word: str) -> bool:
+    """Return whether the word is a line of shell in base64 or hexadecimal: printable text with a sign of a shell. Eight
+    random bytes are printable once in 2,700 times."""
+    from binascii import Error, a2b_base64, unhexlify
+
+    for decode, digits in ((a2b_base64, word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4)), (unhexlify, word)):
+        try:
+            text = decode(digits).decode("ascii").strip()
+        except (Error, ValueError):
+            continue
+        if text.replace("\n", " ").replace("\t", " ").isprintable() and not _SHELL.isdisjoint(text):
+            return True
+    return False
 
 
 def _entropy(word: str) -> float:
