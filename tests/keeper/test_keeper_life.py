@@ -16,6 +16,7 @@ import pytest
 
 from conftest import tick
 from kept import IN_PROCESS, KEPT, PATIENCE, Kept, children, kept
+from mudroom.keeper import start
 
 __all__ = ["kept"]  # a fixture
 
@@ -223,3 +224,21 @@ def test_one_whose_lock_file_is_removed_ends(kept: Kept) -> None:
     (lock,) = Path(os.fsdecode(kept.directory)).glob("*.lock")
     lock.unlink()
     gone(pid)
+
+
+def test_of_commands_at_once_one_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second looks while the first has looked, and has not noted its attempt."""
+    first, second = (start.open_directory(os.fsencode(tmp_path / "keeper")) for _process in range(2))
+    listdir, seconds = os.listdir, []
+
+    def looked(directory: int) -> list[str]:
+        names = listdir(directory)
+        if directory == first:
+            seconds.append(start._may_try(second, "name"))
+        return names
+
+    monkeypatch.setattr(os, "listdir", looked)
+    assert start._may_try(first, "name")
+    assert seconds == [False]
+    os.close(first)
+    os.close(second)

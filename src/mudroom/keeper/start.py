@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal makes enumerations
+import fcntl
 import os
 import sys
 import time
@@ -83,7 +84,14 @@ def open_directory(path: bytes) -> int:
 
 
 def _may_try(directory: int, name: str) -> bool:
-    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command."""
+    """Return whether an attempt is due, and note it: the lock file's mtime is that of the last attempt or command. Of
+    several processes that look at once, one does; the directory is locked until its descriptor is closed."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # NFS locks no directory (flock(2)): the lock file leaves one keeper, of several interpreters
     names = os.listdir(directory)
     lock = name + ".lock"
     if lock not in names and sum(entry.endswith(".lock") for entry in names) >= MOST:

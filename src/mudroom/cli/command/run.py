@@ -134,8 +134,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.explain:
             _explain(session.explained(cwd), context)
             return 0
+        from mudroom.core.text.redaction import redact_argv
+
         try:
-            with exclusive(session, context, " ".join(command)):
+            with exclusive(session, context, show(b" ".join(redact_argv(argv, session.vault.secrets())))):
                 return _run_staged(session, argv, cwd, args, context)
         finally:
             client.close()

@@ -1,9 +1,9 @@
 """A question about a command as people see it: without secrets, but with everything that may act. Pure.
 
 The answer is bound to the fingerprint, which is of the whole command; so hiding a value changes no decision. An agent
-could hide a command in the place of a secret, ``A_TOKEN=$(…)``: a value is hidden only if it has no character of a
-shell's grammar and is no path (``redaction.is_inert``), or if it is a value that mudroom knows. Where a value is hidden
-no rule is offered, since it would have to hold it.
+could hide a command in the place of a secret, ``A_TOKEN=$(…)`` or ``PASS=reboot; $PASS``: a value is hidden only if
+it has no character of a shell's grammar, is no path and reads as no name (``redaction.is_inert``), or if it is a value
+that mudroom knows. Where a value is hidden no rule is offered, since it would have to hold it.
 """
 
 from __future__ import annotations

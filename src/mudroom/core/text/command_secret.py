@@ -16,6 +16,7 @@ from mudroom.typing import NamedTuple
 
 _OPTIONS_OF = """
 curl                              -u+@user -U+@user --user@user --proxy-user@user -b+@cookie --cookie@cookie -E@user
+curl                              --cert@user --proxy-cert@user
 curl                              --pass --proxy-pass
 wget wget2                        --password --http-password --ftp-password --proxy-password
 http https                        -a+@user --auth@user
@@ -54,7 +55,18 @@ ansible ansible-playbook          --become-password
 vncviewer xtightvncviewer         -password
 docker/login podman/login nerdctl/login buildah/login skopeo/login helm/login oras/login crane/login regctl/login   -p+
 az/login oc/login cf/login ibmcloud/login bx/login astro/login   -p+ --apikey -a@cf
-gh/secret gh/variable             -b --body
+gh/secret gh/variable             -b+ --body
+ssh-keygen                        -N+ -P+
+vercel                            -t
+doctl/init rancher/login          -t
+gitlab-runner/register            -r
+dotnet/push nuget/push            -k
+etcdctl                           --user@user
+cypher-shell                      -p
+nats                              --nkey
+mitmproxy mitmdump mitmweb        --proxyauth@user
+doveadm/pw                        -p
+openssl/enc                       -k
 gh/login glab/login               -t
 aws/put-parameter                 --value
 aws/create-secret aws/put-secret-value aws/update-secret   --secret-string
@@ -96,6 +108,18 @@ nmcli/wifi-sec.psk                1
 nmcli/802-11-wireless-security.psk  1
 iwconfig/key                      1
 git/user.password                 1
+snyk/auth                         1
+cargo/login                       1
+wandb/login                       1
+ngrok/add-authtoken               1
+ngrok/authtoken                   1
+bw/unlock                         1
+bw/login                          2
+neo4j-admin/set-initial-password  1
+rclone/obscure                    1
+gcloud/activate-refresh-token     2
+dotnet/user-secrets               3
+conda/token                       1
 """
 """Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the last."""
 
@@ -110,12 +134,14 @@ sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--p
 skopeo/--password-stdin helm/--password-stdin oras/--password-stdin crane/--password-stdin regctl/--pass-stdin
 gh/--with-token gh/secret glab/--stdin passwd/--stdin chpasswd kinit cryptsetup gpg/--passphrase-fd
 gpg2/--passphrase-fd wrangler/secret vercel/env fly/secrets vault/- smbpasswd/-s smbpasswd/-as htpasswd/-i pass/insert
-secret-tool/store docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
+secret-tool/store gcloud/secrets docker/secret podman/secret gocryptfs restic borg mount.cifs age/-p
 """
 """Programs, with a word of theirs, that read a secret from their standard input."""
 
 _FIRST = 8
 """Words in which a program is looked for: others may stand before it, as sudo, env and timeout do."""
+_KEY = 16
+"""Characters of a key in place of a user, with no password behind it."""
 _TOKEN = regex(
     r"(?s)(?P<space>(?:[ \t\r]|\\\n)+)|(?P<end>\|[|&]?|&&?|;+|\n|[()])|(?P<here><<<)|(?P<redirect>\d?[<>]{1,2}&?)"
     r"|(?P<word>(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|['\"\\])+)|(?P<other>.)"
@@ -249,7 +275,10 @@ def _part(index: int, word: str, start: int, way: str) -> Iterator[Secret]:
     separator = _SEPARATORS.get(way, "")
     if separator:
         at = word.find(separator, start, end)
-        start = at + 1 if at >= 0 else end
+        if way == "user" and at == end - 1 and at - start >= _KEY:
+            end = at  # ``curl -u KEY:``
+        else:
+            start = at + 1 if at >= 0 else end
     value = word[start:end]
     if way == "slash" and "@" in value:
         end = start + value.rindex("@")

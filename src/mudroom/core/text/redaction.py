@@ -62,19 +62,20 @@ _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
 _PROGRAMS = frozenset(
     b"""
-    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bx cf chpasswd
-    clickhouse-client convex cqlsh crackmapexec crane cryptsetup curl docker doppler dotenvx expdp fly flyctl gh
-    git glab go-sqlcmd gocryptfs gpg gpg2 groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp
-    influx ipmitool isql iwconfig jarsigner keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete
-    ldapmodify ldappasswd ldapsearch ldapwhoami lftp mariadb mariadb-admin mariadb-dump mariadb-import
-    mariadb-show mkpasswd mongo mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub
-    mosquitto_rr mosquitto_sub mount.cifs mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow
-    mysqlslap ncftp ncftpget ncftpput nerdctl net netlify nmcli nxc oc op openssl oras osql pass passwd pdbedit
-    plink pm2 podman poetry pscp psftp pulumi putty rabbitmqctl railway rar rdesktop redis-cli regctl restic
+    7z 7za 7zr 7zz age ansible ansible-playbook apksigner astro aws az bcp borg buildah bw bx cargo cf chpasswd
+    clickhouse-client conda convex cqlsh crackmapexec crane cryptsetup curl cypher-shell docker doctl doppler
+    dotenvx dotnet doveadm etcdctl expdp fly flyctl gcloud gh git gitlab-runner glab go-sqlcmd gocryptfs gpg gpg2
+    groupadd groupmod helm heroku hg htpasswd http https ibmcloud impdp influx ipmitool isql iwconfig jarsigner
+    keydb-cli keytool kinit kubectl ldapadd ldapcompare ldapdelete ldapmodify ldappasswd ldapsearch ldapwhoami
+    lftp mariadb mariadb-admin mariadb-dump mariadb-import mariadb-show mitmdump mitmproxy mitmweb mkpasswd mongo
+    mongodump mongoexport mongoimport mongorestore mongosh mosquitto_pub mosquitto_rr mosquitto_sub mount.cifs
+    mqttx mysql mysqladmin mysqldump mysqlimport mysqlsh mysqlshow mysqlslap nats ncftp ncftpget ncftpput
+    neo4j-admin nerdctl net netlify ngrok nmcli nuget nxc oc op openssl oras osql pass passwd pdbedit plink pm2
+    podman poetry pscp psftp pulumi putty rabbitmqctl railway rancher rar rclone rdesktop redis-cli regctl restic
     rman rpcclient secret-tool security sentry-cli skopeo smbclient smbget smbmap smbpasswd snmpbulkwalk snmpget
-    snmpgetnext snmpset snmptable snmpwalk sqlcmd sqlldr sqlplus sshpass sudo supabase svn tsql twine unrar
-    unzip useradd usermod valkey-cli vault vercel vncviewer wget wget2 wlfreerdp wpa_passphrase wrangler
-    xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
+    snmpgetnext snmpset snmptable snmpwalk snyk sqlcmd sqlldr sqlplus ssh-keygen sshpass sudo supabase svn tsql
+    twine unrar unzip useradd usermod valkey-cli vault vercel vncviewer wandb wget wget2 wlfreerdp wpa_passphrase
+    wrangler xfreerdp xfreerdp3 xh xhs xtightvncviewer zip zipcloak
     """.split()
 )
 """The programs of ``command_secret.py``, which is not loaded without one of them."""
@@ -144,7 +145,7 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
         if shape.needs in lowered:  # the hint may be in another text of the same event
             text = _compiled(shape.pattern).sub(_hiding(shape.check, inert), text)
     for pattern, check in search.tokens:
-        text = _compiled(pattern).sub(_hiding(check, inert), text)
+        text = _compiled(pattern).sub(_hiding(check, inert, _is_plain), text)
     return text
 
 
@@ -381,12 +382,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _hiding(check: str, inert: bool) -> Callable[[re.Match[str]], str]:
-    """Return the function that hides the secret of a match, if it is one."""
+def _hiding(check: str, inert: bool, may_hide: Callable[[str], bool] | None = None) -> Callable[[re.Match[str]], str]:
+    """Return the function that hides the secret of a match, if it is one. ``may_hide``: from people who decide."""
+    may_hide = may_hide or (_is_plain if check == "hash" else is_inert)
 
     def hidden(match: re.Match[str]) -> str:
         secret = match["secret"]
-        if not _is_secret(check, secret) or (inert and not is_inert(_plain(secret, check))):
+        if not _is_secret(check, secret) or (inert and not may_hide(_plain(secret, check))):
             return match[0]
         first, last = match.span("secret")
         start = match.start()
@@ -421,12 +423,34 @@ def _is_secret(check: str, word: str) -> bool:
 _INERT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+=/:@%,~")
 _LINE = 16
 """Characters of a line of a key, at least, but for the last."""
+_ACTING = ("/", ".", "~", "-", "@")
+"""Beginnings of paths, options, and of files whose content is meant (``curl -F name=@file``)."""
 
 
 def is_inert(secret: str) -> bool:
-    """Return whether a value has no character of a shell's grammar, and is no path: then it hides no command from
-    people who have to decide about one. Of a key of several lines each is long, as base64 is written."""
-    if secret.startswith(("/", "./", "../", "~", "-")) and "\n" not in secret:
+    """Return whether a value in a place of secrets can be hidden from people who decide about a command: it has no
+    character of a shell's grammar, and reads as no name of a program, file, host or branch. The place alone proves
+    little: ``PASS=reboot; $PASS`` runs the value, and ``token=@.env`` sends a file. Of a key of several lines each is
+    random, as base64 is written."""
+    lines = _plain_lines(secret)
+    if not lines:
         return False
+    from mudroom.core.text.secret_word import holds_line, is_random, reads_as_name
+
+    if holds_line("".join(lines)):
+        return False  # ``TOKEN=…; echo $TOKEN | base64 -d | sh``
+    *before, last = lines
+    is_key = bool(before) and last.endswith("=")
+    return all(len(line) >= _LINE and is_random(line) for line in before) and (is_key or not reads_as_name(last))
+
+
+def _is_plain(secret: str) -> bool:
+    """Return whether a value of an issuer's shape, which is no word, has no character of a shell's grammar."""
+    return len(_plain_lines(secret)) == 1
+
+
+def _plain_lines(secret: str) -> list[str]:
+    """Return the lines of a value; none if it has a character of a shell's grammar or one is a path or an option."""
     lines = secret.replace("\\n", "\n").strip("\n").split("\n")
-    return all(_INERT.issuperset(line) for line in lines) and all(len(line) >= _LINE for line in lines[:-1])
+    is_plain = all(_INERT.issuperset(line) and not line.startswith(_ACTING) for line in lines)
+    return lines if is_plain else []

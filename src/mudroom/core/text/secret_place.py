@@ -104,7 +104,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "member",
         NAME_HINTS,
-        rf"(?i){NAMES}\\?[\"']\s*:\s*\\?[\"']{_VERSION}(?P<secret>(?:[^\"'\\]|\\[^\"'])+)",
+        rf"(?i){NAMES}(?:\\?[\"']\s*:\s*|:)\\?[\"']{_VERSION}(?P<secret>(?:[^\"'\\]|\\[^\"'])+)",
         ":",
     ),
     Shape(
@@ -173,6 +173,16 @@ SHAPES: tuple[Shape, ...] = (
         r"|(?:role|user)\s{1,9}\S{1,100}\s{1,9}(?:[a-z]{1,20}\s{1,9}){0,6}?password)"
         r"\s{1,9}['\"\\]{1,7}(?P<secret>[^'\"\\]+)",
         " ",
+    ),
+    Shape(
+        "SQL function", ("password(",), r"(?i)\bpassword\(\s{0,9}['\"\\]{1,7}(?P<secret>[^'\"\\]+)['\"\\]{1,7}\s{0,9}\)"
+    ),
+    Shape(
+        "exported",
+        NAME_HINTS,
+        r"(?i)(?<![\w-])(?:setenv|set[ \t]{1,9}-[a-z]{0,5}x[a-z]{0,5})[ \t]{1,9}"
+        rf"\w{{0,60}}?{NAMES}[ \t]{{1,9}}{_VALUE}",
+        "set",
     ),
     Shape(
         "password hash",

@@ -11,12 +11,16 @@ from math import log2
 
 SHORTEST = 16
 """Characters. Shorter random words cannot be told from names with numbers."""
+_SHORT, _PART, _LABEL = 8, 5, 24
+"""Characters of the shortest word that is no name, of the shortest part of one that may be none (``k8s``), and of a
+label of a host that is longer than top-level domains and suffixes of files are."""
 _BITS = 3.0
 """Shannon entropy of a character. Sixteen random hexadecimal digits have 3.2 on average, a word of a language less."""
 _HASHES = (40, 64, 96, 128)
 """Hexadecimal digits of SHA-1, SHA-256, SHA-384 and SHA-512."""
 _ALGORITHMS = ("sha1-", "sha256", "sha384", "sha512", "md5-", "blake2", "blake3")
 _VOWELS = frozenset("aeiouyAEIOUY")
+_SHELL = frozenset(" \n\t;|&$`<>(){}'\"*")
 _SIGNS = frozenset("-_./+~=:@,#%")
 
 
@@ -32,6 +36,36 @@ def is_random(word: str) -> bool:
         return False
     pieces = "".join(" " if character in _SIGNS else character for character in bare).split()
     return not all(_is_name(piece) or _is_hash(piece) for piece in pieces)
+
+
+def reads_as_name(word: str) -> bool:
+    """Return whether the word may name a program, file, host, branch or address: it is short, made of words, or has a
+    short last label behind a dot, as hosts and files do (``evil2.example:80/x``)."""
+    bare = word.rstrip("=")
+    if len(word) < _SHORT or not any(map(str.isdecimal, bare)) or not any(map(str.isalpha, bare)):
+        return True
+    if bare.lower().startswith(("0x", "file:")) or "://" in word:
+        return True
+    host = bare.partition("/")[0].partition(":")[0]
+    if any("." in part and len(part.rpartition(".")[2]) < _LABEL for part in (bare, host)):
+        return True
+    pieces = "".join(" " if character in _SIGNS else character for character in bare).split()
+    return all(len(piece) < _PART or _is_name(piece) for piece in pieces)
+
+
+def holds_line(word: str) -> bool:
+    """Return whether the word is a line of shell in base64 or hexadecimal: printable text with a sign of a shell. Eight
+    random bytes are printable once in 2,700 times."""
+    from binascii import Error, a2b_base64, unhexlify
+
+    for decode, digits in ((a2b_base64, word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4)), (unhexlify, word)):
+        try:
+            text = decode(digits).decode("ascii").strip()
+        except (Error, ValueError):
+            continue
+        if text.replace("\n", " ").replace("\t", " ").isprintable() and not _SHELL.isdisjoint(text):
+            return True
+    return False
 
 
 def _entropy(word: str) -> float:

@@ -275,6 +275,14 @@ class Running:
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
 
+def _request(
+    head: Mapping[str, Any], rest: Mapping[str, Any], namespaces: int, steps: Sequence[Step]
+) -> dict[str, Any]:
+    """Return the request of a command. All of it is packed as well, for a process that passes it on."""
+    whole = {**head, "namespaces": namespaces, "plan": steps, **rest}
+    return {**head, "whole": marshal.dumps(whole)}
+
+
 def _ask_to_clear(launcher: Connection, works: Sequence[tuple[bytes, bytes]]) -> bool:
     try:
         launcher.send({"op": "clear", "works": tuple(works)}, ())
@@ -394,11 +402,8 @@ class Client:
             "into": leaf is not None and leaf.is_cloned_into,
             "refresh": standing is not None and standing.refresh,
         }
-        whole = {
-            **head,
-            "namespaces": namespaces,
+        rest = {
             "maps": plan.maps,
-            "plan": sent,
             "first": 0,
             "mediation": plan.mediation,
             "argv": list(argv),
@@ -410,12 +415,20 @@ class Client:
             "held": held,
             "after": after,
         }
-        request = {**head, "whole": marshal.dumps(whole)}
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
-            theirs_to_pass = [theirs.fileno() for _ours, theirs in pairs.values()]
-            report = with_report(connection, request, (*stdio, *theirs_to_pass, *groups))
+            passed = (*stdio, *(theirs.fileno() for _ours, theirs in pairs.values()), *groups)
+            try:
+                report = with_report(connection, _request(head, rest, namespaces, sent), passed)
+            except MudroomError:
+                if standing is not None or connection is self._launcher or self._launcher is None:
+                    raise
+                # The template was killed since it was chosen, and has not had the whole request.
+                connection.active.discard(identity)
+                connection, steps = self._launcher, plan.steps
+                connection.active.add(identity)
+                report = with_report(connection, _request(head, rest, plan.namespaces, steps), passed)
         except BaseException:
             connection.active.discard(identity)
             for ours, _theirs in pairs.values():
@@ -441,7 +454,10 @@ class Client:
             self._templates[key] = None  # seen once
             return self._launcher, plan.namespaces, plan.steps, plan.steps
         template = self._templates.pop(key)
-        if template is None or not template.is_open():
+        if template is not None and not template.is_open():
+            template.close()
+            template = None
+        if template is None:
             from mudroom.sandbox.client.template import prepare
 
             template, report = prepare(self._launcher, next(self._ids), shared)

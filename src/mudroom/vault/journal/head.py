@@ -9,11 +9,13 @@ the head.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from mudroom.core.journal.event import ChainHead
 
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _Line = tuple[int, ChainHead]
 """The turn and the head of one line."""
 
@@ -32,7 +34,19 @@ class KeptHead:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
                 return None
-        return max((line for line in self._both() if line is not None), default=(0, None))[1]
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
+                return self._read_only()
+        return _newest(self._both())
+
+    def _read_only(self) -> ChainHead | None:
+        """Return the kept head of a journal that may only be read, such as a backup. It is not kept open."""
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            return _newest(_lines(os.pread(descriptor, 2 * _LENGTH, 0)))
+        finally:
+            os.close(descriptor)
 
     def write(self, head: ChainHead) -> None:
         """Write the head. Raise OSError as the disk does."""
@@ -47,13 +61,20 @@ class KeptHead:
             line, at = line[done:], at + done
 
     def _both(self) -> tuple[_Line | None, _Line | None]:
-        raw = os.pread(self._descriptor, 2 * _LENGTH, 0)
-        return _read(raw[:_LENGTH]), _read(raw[_LENGTH:])
+        return _lines(os.pread(self._descriptor, 2 * _LENGTH, 0))
 
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _lines(raw: bytes) -> tuple[_Line | None, _Line | None]:
+    return _read(raw[:_LENGTH]), _read(raw[_LENGTH:])
+
+
+def _newest(lines: tuple[_Line | None, _Line | None]) -> ChainHead | None:
+    return max((line for line in lines if line is not None), default=(0, None))[1]
 
 
 def _read(raw: bytes) -> _Line | None:
