@@ -224,6 +224,7 @@ def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> N
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "write", "arguments": {"path": "b.txt", "content": "b"}}},
         {"id": 3, "method": "tools/call", "params": {"name": "bash", "arguments": {"command": "echo said"}}},
+        {"id": 4, "method": "tools/call", "params": {"name": "bash", "arguments": {"command": "sleep 1000"}}},
     ]  # fmt: skip
     said = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
     done = subprocess.run(
@@ -235,9 +236,10 @@ def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> N
         timeout=60,
         check=True,
     )
-    answers = {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())}
-    assert sorted(answers) == [1, 2, 3]
-    assert answers[3]["structuredContent"]["output"] == "said\n"
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert sorted(answers) == [1, 2, 3, 4]
+    assert answers[3]["result"]["structuredContent"]["output"] == "said\n"
+    assert answers[4]["error"]["message"] == "stdin was closed before this was done"
     assert place.session().run([b"cat", b"b.txt"], fork="pipe").stdout == b"b"  # a write is not lost either
 
 

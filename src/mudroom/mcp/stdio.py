@@ -5,7 +5,8 @@
 2. A line is read up to ``message.MOST`` bytes; the rest of a longer one is skipped and not kept.
 3. The end of stdin is the end of the client. Requests under way have ``LAST_WORDS`` seconds to be answered: in a pipe
    of a shell the last request and the end come together. Clients wait longer than that before they send SIGTERM (2 s
-   in the official SDKs; specification, "Shutdown"). The rest is cancelled, its commands end, the session is closed.
+   in the official SDKs; specification, "Shutdown"). The rest is cancelled and answered with an error, its commands
+   end, the session is closed.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ def serve(server: Server, read: int, write: int) -> None:
         pass  # the client reads no more: as the end of its messages
     finally:
         server.close(connection)
+        for thread in threads:
+            thread.join(_LOOK)
 
 
 def _let_end(threads: list[threading.Thread], stream: Stream) -> None:
@@ -127,6 +130,8 @@ def _take(
 
 def _answer(server: Server, connection: McpConnection, stream: Stream, call: Call) -> None:
     answer = server.answer(connection, call)
+    if answer is None and connection.is_closed and stream.is_read():  # not the client has cancelled it
+        answer = message.error(RpcError(message.INTERNAL_ERROR, "stdin was closed before this was done"), call.id)
     if answer is not None:
         try:
             stream.send(answer)
