@@ -26,6 +26,11 @@ _CREDENTIAL = regex(
     rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
 )
 _BY_WILDCARD = regex(rb"[*?\[{]")
+_HINT = regex(
+    rb"\.(?:ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-cred|npmrc|pypirc|password|config)"
+    rb"|shadow|sudoers|ssh/|id_|proc/|run/"
+)
+"""A part of each path of ``_CREDENTIAL``."""
 _EMBEDDED = regex(rb"(?:\A-\w+|[=@<,\"']|\A(?i:file)://[\w.-]*)(/[^,;\"'}]*)")
 """Absolute paths in a word: ``-fPATH``, ``f=@"PATH"``, ``file://localhost/PATH``."""
 _HIDDEN_NAMES = (
@@ -142,7 +147,13 @@ def names_credentials(word: Word, context: CommandContext) -> bool:
     """Return whether the word names a credential file of a home directory or of the system, also as the value of an
     option (``--file=PATH``, ``-fPATH``, ``@PATH``, ``file://PATH``); files of the project do not count."""
     if word.literal:
+        if not _HINT.search(word.text) and all(
+            place is not None and _below(place, context.project) for place in context.places
+        ):
+            return False
         return any(_CREDENTIAL.search(path) for path in _literal_paths(word.text, context))
+    if b"/" not in word.text:
+        return False
     return any(_may_be_credential(end) for text in alternatives(word.text) for end in _ends(text))
 
 
