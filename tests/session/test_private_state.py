@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.private_directory import require_private
+from mudroom.stage.private_directory import _give, require_private
 
 NOBODY = 65534
 
@@ -159,3 +159,29 @@ def test_a_umask_that_takes_the_users_own_rights_is_refused_and_nothing_is_made(
     os.umask(umask)
     with pytest.raises(MudroomError, match=r"the umask .* takes your own rights"):
         place.session()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
+def test_root_with_the_home_of_another_user_does_not_close_it_to_them(tmp_path: Path) -> None:
+    """As with sudo, where it keeps HOME."""
+    os.chown(tmp_path, NOBODY, NOBODY)
+    state = tmp_path / ".local/state/mudroom"
+    require_private(os.fsencode(state))
+    assert [path.stat().st_uid for path in (state, state.parent, state.parent.parent)] == [0, NOBODY, NOBODY]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (state, state.parent, state.parent.parent)} == {0o700}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
+@pytest.mark.parametrize("kind", ["link", "full"])
+def test_root_gives_nothing_that_was_there_before(tmp_path: Path, kind: str) -> None:
+    os.chown(tmp_path, NOBODY, NOBODY)
+    above = tmp_path / "above"
+    if kind == "link":
+        (tmp_path / "target").mkdir()
+        above.symlink_to(tmp_path / "target")
+        with pytest.raises(OSError, match="Not a directory"):
+            _give(os.fsencode(above))
+    else:
+        (above / "file").mkdir(parents=True)
+        _give(os.fsencode(above))
+    assert {path.lstat().st_uid for path in tmp_path.iterdir()} == {0}

@@ -5,6 +5,8 @@ Rules of this file:
    a umask only takes away. The XDG Base Directory Specification asks for 0700, too.
 2. A directory of this user that others may enter is closed to them if it is empty, or if it has no other names than
    mudroom's own. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, its mode stays.
+   One above the state directory that root makes in a directory of another user is that user's: with the HOME of its
+   caller (``sudo``) root would close ``~/.local`` to them.
 3. A directory of another user is refused, and so is a symbolic link: its target may be replaced.
 """
 
@@ -51,6 +53,7 @@ def make_private(path: bytes) -> None:
     above = os.path.dirname(path)
     if above != path and not os.path.lexists(above):
         make_private(above)
+        _give(above)
     try:
         os.mkdir(path, PRIVATE)
     except FileExistsError:
@@ -59,6 +62,20 @@ def make_private(path: bytes) -> None:
     if mode & PRIVATE != PRIVATE:
         os.rmdir(path)
         raise MaskedRights(PRIVATE & ~mode)
+
+
+def _give(path: bytes) -> None:
+    """As root, give a directory that was just made to the owner of the one above it. That owner may have replaced it:
+    only an empty directory of root's own is given, by its descriptor."""
+    owner = os.lstat(os.path.dirname(path))
+    if os.geteuid() or not owner.st_uid:
+        return
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(opened).st_uid == 0 and not os.listdir(opened):
+            os.fchown(opened, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(opened)
 
 
 def _close(state: bytes, info: os.stat_result) -> None:
