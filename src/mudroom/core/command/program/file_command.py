@@ -13,7 +13,6 @@ from mudroom.core.command.locations import (
     write_classes,
 )
 from mudroom.core.command.option_grammar import Grammar
-from mudroom.core.command.option_parser import parse
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -233,10 +232,7 @@ _SECOND = ProgramRule(READ, "only reads")
 
 def second_written(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``uniq IN OUT`` and ``xxd IN OUT``: the second operand is written."""
-    grammar = grammar_of_rule(_SECOND, context)
-    if context.program == b"xxd":  # its options end at the first operand: ``xxd x -p`` writes a file -p
-        grammar = grammar._replace(style=grammar.style._replace(permutes=False))
-    parsed = parse(words[1:], grammar)
+    parsed = parsed_words(words, _SECOND, context)
     finding = judge_parsed(parsed, words, _SECOND, context)
     if len(parsed.operands) > 1:
         outside = write_classes(parsed.operands[-1:], context)[0]
