@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,11 @@ class Origin:
     def flood(self, channel: ssl.SSLSocket, number: int) -> None:
         """Send 103 after 103, in few bytes each: their long header is in the table of the compression."""
         encoder, fields = hpack.Encoder(), [(b":status", b"103"), *[(b"link", b"x" * 3000)] * 8]
+        blocks = [encoder.encode(fields, huffman=False) for _ in range(2)]
+        first, again = (HeadersFrame(number, block, flags=["END_HEADERS"]).serialize() for block in blocks)
         channel.settimeout(1)
-        try:
-            for _ in range(400):
-                parts = [HeadersFrame(number, encoder.encode(fields, huffman=False), flags=["END_HEADERS"])] * 20
-                channel.sendall(b"".join(part.serialize() for part in parts))
-        except OSError:
-            pass  # as it should be: the gate does not read on
+        with suppress(OSError):
+            channel.sendall(first + again * 8000)
         self.stuck.set()
 
     def receive(self, channel: ssl.SSLSocket, left: dict[int, int]) -> bytes:
@@ -328,11 +327,9 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_held(world: World) -> 
 
 def test_streams_that_are_begun_and_reset_are_bounded(world: World) -> None:
     raw = world.client()
-    try:
+    with suppress(OSError):
         for number in range(1, 4001, 2):
             raw.send(raw.headers(number, world.headers()), RstStreamFrame(number, 8))
-    except OSError:
-        pass
     assert raw.status(0) in ("goaway 11", "the end")
     while not any("begun and reset" in flow.reason for flow in world.door.flows):
         world.door.wait(flows=len(world.door.flows) + 1)
@@ -340,8 +337,7 @@ def test_streams_that_are_begun_and_reset_are_bounded(world: World) -> None:
 
 
 def test_pings_that_nobody_takes_the_answers_of_do_not_fill_the_gate(world: World) -> None:
-    """The gate reads no further, or it counts a flood and closes: then it reads and drops for two seconds more, however
-    much that is (``Peer.dismiss``)."""
+    """The gate reads no further, or it counts a flood and closes, after two seconds of reading (``Peer.dismiss``)."""
     raw = world.client()
     raw.channel.settimeout(3)
     frame = PingFrame(0, b"12345678").serialize() * 10_000
@@ -426,8 +422,7 @@ def test_what_is_long_comes_through_whole(world: World) -> None:
 def test_more_streams_than_agreed_are_the_end(world: World) -> None:
     raw = world.client()
     raw.send(*(raw.headers(number, world.headers(method=b"POST"), "END_HEADERS") for number in range(1, 401, 2)))
-    statuses = {raw.status(number) for number in (999,)}
-    assert statuses == {"goaway 1"}
+    assert raw.status(999) == "goaway 1"
 
 
 def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
