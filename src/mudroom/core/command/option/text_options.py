@@ -155,8 +155,8 @@ GRAMMARS: dict[bytes, bytes] = {
     b"--stream --walker --pattern= --chkregister --relaxng=! --schema=! --schematron=! --sax1 --sax --oldxml10 "
     b"--xpath= --quiet --help",
     b"xxd":
-    b"words-first -a -autoskip -b -bits -c= -cols= -C -capitalize -d -e -E -EBCDIC -g= -groupsize= -h -help -i -include "
-    b"-l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -s= -seek= -R= -t -u -v -version",
+    b"words-first -a -autoskip -b -bits -c= -cols= -C -capitalize -d -e -E -EBCDIC -g= -groupsize= -h -help -i "
+    b"-include -l= -len= -n= -name= -o= -p -ps -plain -postscript -r -revert -s= -seek= -R= -t -u -v -version",
     b"yq":
     b"pflag -C,--colors -M,--no-colors -e,--exit-status --expression= -f,--front-matter= --from-file=! "
     b"--header-preprocess -i,--inplace! --in-place! -I,--indent= -p,--input-format= -N,--no-doc -n,--null-input "
