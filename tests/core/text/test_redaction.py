@@ -342,8 +342,13 @@ def test_time_is_in_proportion_to_the_text(unit: str) -> None:
         return time.process_time() - started
 
     redact(unit * 20)
-    small, large = (min(seconds(1 << power) for _ in range(3)) for power in (16, 18))
-    assert large < 0.05 or large < 10 * small
+    ratios = []
+    for _ in range(4):  # the machine may be busy with something else for longer than one measurement
+        small, large = (min(seconds(1 << power) for _ in range(2)) for power in (15, 17))
+        ratios.append(large / small)
+        if large < 0.03 or ratios[-1] < 8:
+            return
+    raise AssertionError(f"{ratios} times as long for four times the text")
 
 
 PIECES = [one for _name, one, _secret in HIDDEN] + ORDINARY
