@@ -71,10 +71,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     from mudroom.web.server.registry import ServerRegistry
 
     state = places(context.environ).state
-    require_private(state)
     directory = os.path.realpath(state) + b"/serve"
     registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
+        require_private(state)
         key.renew()
         context.terminal.out(
             json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
@@ -84,6 +84,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return _link(args, context, registry)
     _check(args)
     agents = _agents(args.card, context)
+    require_private(state)
     if registry.acquire():
         return _serve(args, context, registry, key, agents)
     return _link(args, context, registry)
