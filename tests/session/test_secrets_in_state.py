@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import os
 import random
 import time
@@ -169,3 +170,29 @@ def test_the_lock_file_of_the_vault_has_no_secret(place: Place) -> None:
     done = cli("run", "--no", "--", "sh", "-c", script)
     assert done.returncode in (0, 1, 2), done.stderr
     assert holders(place.state, [given, "q7Zx2LmT9vKcR4bW8nYd"]) == []
+
+
+def test_the_record_of_a_fork_has_no_secret(place: Place, tmp_path: Path) -> None:
+    """It is shown by every list, and is part of an export."""
+    place.write(".env", "DB_PASSWORD=q7Zx2LmT9vKcR4bW8nYd\n")
+    session, cli = place.session(), Cli(place)
+    values = ["REC3SECRET", "ghp_" + word(random.Random(7), "a", 36), "q7Zx2LmT9vKcR4bW8nYd", "Kx7wQmPz19rtPH"]
+    script = b"touch \"$0\""
+    session.run([b"sh", b"-c", script, b"a", b"curl", b"-u", b"bob:" + values[0].encode()], fork="s1")
+    session.run([b"env", f"GITHUB_TOKEN={values[1]}".encode(), b"touch", b"h"], fork="s2")
+    session.run([b"sh", b"-c", script, b"b", values[2].encode()], fork="s3")
+    session.run([b"sh", b"-c", f"touch c; : ssh-keygen -N {values[3]} -f k".encode()], fork="s4")
+    session.forks.checkpoint("s1", "sealed")
+    assert holders(place.state, values) == []
+    for words in (("ls",), ("ls", "--json"), ("status",), ("fork", "ls"), ("fork", "ls", "--json")):
+        told = cli(*words)
+        assert told.returncode == 0, told.stderr
+        assert MARK in told.stdout, words
+        assert [value for value in values if value in told.stdout] == [], words
+    for fork in ("s1", "s2", "s3", "s4"):
+        done = cli("vault", "export", fork, str(tmp_path / fork))
+        assert done.returncode == 0, done.stderr
+        packed = (tmp_path / fork).read_bytes()
+        data = gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
+        assert b"record" in data
+        assert [value for value in values if value.encode() in data] == []

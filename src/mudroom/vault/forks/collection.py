@@ -199,7 +199,7 @@ def gather(
     if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 
-        argv = tuple(command.argv)
+        argv = opened.shown(command.argv)
         record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
         save(fork.record_path, record, durable=False)
     elif os.path.exists(fork.record_path):
