@@ -16,6 +16,7 @@ from mudroom.core.approval.fingerprint import fingerprint
 from mudroom.core.background import BackgroundStart
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import Flow, flow_to_json
+from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import MARK
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.forks.background import Book
@@ -177,7 +178,7 @@ def test_the_record_of_a_fork_has_no_secret(place: Place, tmp_path: Path) -> Non
     place.write(".env", "DB_PASSWORD=q7Zx2LmT9vKcR4bW8nYd\n")
     session, cli = place.session(), Cli(place)
     values = ["REC3SECRET", "ghp_" + word(random.Random(7), "a", 36), "q7Zx2LmT9vKcR4bW8nYd", "Kx7wQmPz19rtPH"]
-    script = b"touch \"$0\""
+    script = b'touch "$0"'
     session.run([b"sh", b"-c", script, b"a", b"curl", b"-u", b"bob:" + values[0].encode()], fork="s1")
     session.run([b"env", f"GITHUB_TOKEN={values[1]}".encode(), b"touch", b"h"], fork="s2")
     session.run([b"sh", b"-c", script, b"b", values[2].encode()], fork="s3")
@@ -196,3 +197,31 @@ def test_the_record_of_a_fork_has_no_secret(place: Place, tmp_path: Path) -> Non
         data = gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
         assert b"record" in data
         assert [value for value in values if value.encode() in data] == []
+
+
+def test_no_secret_of_a_command_in_an_option_is_in_the_state(place: Place) -> None:
+    """A question may show a value with signs of a shell; the journal, the fork and the names of checkpoints
+    have none."""
+    session, cli = place.session(), Cli(place)
+    proxied, phrases = "QUEUEPW77x1", ["Kx7wQmPz19rtPH", "LONGPHRASEOFWORDS"]
+    option = f"ProxyCommand=curl -u bob:{proxied} x"
+    for words in (("ssh", "host", "-o", option), ("sh", "-c", f"ssh host -o '{option}'")):
+        done = cli("exec", "--ask", "later", "--", *words)
+        assert done.returncode != 0
+    for phrase in phrases:
+        cli("exec", "--fork", "k", "--", "ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", "key")
+        cli("exec", "--fork", "k", "--", "sh", "-c", f"rm -f key key.pub; ssh-keygen -q -P {phrase} -N {phrase} -f key")
+    found = holders(place.state, [proxied, *phrases])
+    assert [name for name, _value in found if "/approvals/" not in name] == []
+    told = cli("log", "--json")
+    assert not [value for value in (proxied, *phrases) if value in told.stdout]
+    assert "ProxyCommand=curl -u bob:[redacted] x" in told.stdout
+    assert session.vault.fork("k").state.checkpoints
+
+
+def test_the_kept_output_of_a_copy_has_no_secret_of_its_command(place: Place) -> None:
+    session = place.session(Settings(view="copy"))
+    session.run([b"sh", b"-c", b"touch c; echo said", b"--password", b"Kx7wQmPz19rtPH"], fork="c")
+    assert holders(place.state, ["Kx7wQmPz19rtPH"]) == []
+    kept = list(place.state.rglob("artifacts/1/command"))
+    assert [path.read_bytes().split(b"\0")[-1] for path in kept] == [MARK.encode()]

@@ -166,7 +166,7 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
     """Keep the captured output of a command in a copy view, in ``artifacts/<n>/command``, ``stdout``, ``stderr``.
 
-    Output to a terminal is not captured.
+    Output to a terminal is not captured. ``argv``: as ``OpenFork.shown`` returns it.
     """
     if not streams:
         return
