@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import os
 import random
 import time
@@ -15,9 +16,11 @@ from mudroom.core.approval.fingerprint import fingerprint
 from mudroom.core.background import BackgroundStart
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import Flow, flow_to_json
+from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import MARK
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.forks.background import Book
+from mudroom.vault.record import ForkRecord, load, save
 from secret_corpus import fill_place, filled, lines, word
 from test_command_line import Cli
 
@@ -169,3 +172,75 @@ def test_the_lock_file_of_the_vault_has_no_secret(place: Place) -> None:
     done = cli("run", "--no", "--", "sh", "-c", script)
     assert done.returncode in (0, 1, 2), done.stderr
     assert holders(place.state, [given, "q7Zx2LmT9vKcR4bW8nYd"]) == []
+
+
+def test_the_record_of_a_fork_has_no_secret(place: Place, tmp_path: Path) -> None:
+    """It is shown by every list, and is part of an export."""
+    place.write(".env", "DB_PASSWORD=q7Zx2LmT9vKcR4bW8nYd\n")
+    session, cli = place.session(), Cli(place)
+    values = ["REC3SECRET", "ghp_" + word(random.Random(7), "a", 36), "q7Zx2LmT9vKcR4bW8nYd", "Kx7wQmPz19rtPH"]
+    script = b'touch "$0"'
+    session.run([b"sh", b"-c", script, b"a", b"curl", b"-u", b"bob:" + values[0].encode()], fork="s1")
+    session.run([b"env", f"GITHUB_TOKEN={values[1]}".encode(), b"touch", b"h"], fork="s2")
+    session.run([b"sh", b"-c", script, b"b", values[2].encode()], fork="s3")
+    session.run([b"sh", b"-c", f"touch c; : ssh-keygen -N {values[3]} -f k".encode()], fork="s4")
+    session.forks.checkpoint("s1", "sealed")
+    assert holders(place.state, values) == []
+    for words in (("ls",), ("ls", "--json"), ("status",), ("fork", "ls"), ("fork", "ls", "--json")):
+        told = cli(*words)
+        assert told.returncode == 0, told.stderr
+        assert MARK in told.stdout, words
+        assert [value for value in values if value in told.stdout] == [], words
+    for fork in ("s1", "s2", "s3", "s4"):
+        done = cli("vault", "export", fork, str(tmp_path / fork))
+        assert done.returncode == 0, done.stderr
+        packed = (tmp_path / fork).read_bytes()
+        data = gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
+        assert b"record" in data
+        assert [value for value in values if value.encode() in data] == []
+
+
+def test_no_secret_of_a_command_in_an_option_is_in_the_state(place: Place) -> None:
+    """A question may show a value with signs of a shell; the journal, the fork and the names of checkpoints
+    have none."""
+    session, cli = place.session(), Cli(place)
+    proxied, phrases = "QUEUEPW77x1", ["Kx7wQmPz19rtPH", "LONGPHRASEOFWORDS"]
+    option = f"ProxyCommand=curl -u bob:{proxied} x"
+    for words in (("ssh", "host", "-o", option), ("sh", "-c", f"ssh host -o '{option}'")):
+        done = cli("exec", "--ask", "later", "--", *words)
+        assert done.returncode != 0
+    for phrase in phrases:
+        cli("exec", "--fork", "k", "--", "ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", "key")
+        cli("exec", "--fork", "k", "--", "sh", "-c", f"rm -f key key.pub; ssh-keygen -q -P {phrase} -N {phrase} -f key")
+    found = holders(place.state, [proxied, *phrases])
+    assert [name for name, _value in found if "/approvals/" not in name] == []
+    told = cli("log", "--json")
+    assert not [value for value in (proxied, *phrases) if value in told.stdout]
+    assert "ProxyCommand=curl -u bob:[redacted] x" in told.stdout
+    assert session.vault.fork("k").state.checkpoints
+
+
+def test_the_kept_output_of_a_copy_has_no_secret_of_its_command(place: Place) -> None:
+    session = place.session(Settings(view="copy"))
+    session.run([b"sh", b"-c", b"touch c; echo said", b"--password", b"Kx7wQmPz19rtPH"], fork="c")
+    assert holders(place.state, ["Kx7wQmPz19rtPH"]) == []
+    kept = list(place.state.rglob("artifacts/1/command"))
+    assert [path.read_bytes().split(b"\0")[-1] for path in kept] == [MARK.encode()]
+
+
+def test_an_export_has_no_secret_of_an_older_record(place: Place, tmp_path: Path) -> None:
+    """Earlier versions wrote the command whole, also into the records of layers."""
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+    session.forks.checkpoint("f", "sealed")
+    session.run([b"touch", b"b"], fork="f")
+    paths = [path for path in place.state.rglob("record") if path.is_file()]
+    assert len(paths) == 2
+    for path in paths:
+        whole = load(os.fsencode(path), ForkRecord)
+        save(os.fsencode(path), whole._replace(command=(b"tool", b"--password", b"Kx7wQmPz19rtPH")), durable=False)
+    done = Cli(place)("vault", "export", "f", str(tmp_path / "f"))
+    assert done.returncode == 0, done.stderr
+    packed = (tmp_path / "f").read_bytes()
+    assert b"Kx7wQmPz19rtPH" not in packed
+    assert packed.count(b"--password") == 2

@@ -303,7 +303,8 @@ class OwnSandbox:
         if isinstance(self._view, OverlayView) and not self._cleared:
             self._view.unmounted()
         if fork.has_copy:
-            keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
+            argv = self._opened.shown(command.argv)
+            keep_artifacts(fork, argv, {stream.name: stream.data for stream in self._output.streams})
         if standing.sandbox is None:  # otherwise there are no new entries
             outcome.notes += self._caches.give_back(self._order.actor.settings.cache_limit, cleared=self._cleared)
         fork.end()

@@ -18,6 +18,7 @@ from mudroom.core.text.redaction import (
     MOST,
     redact,
     redact_data,
+    redact_reason,
     redact_words,
     secret_values,
     truncate,
@@ -408,3 +409,73 @@ def test_a_variable_is_secret_by_the_ends_of_names(parts: list[str]) -> None:
     name = "".join(parts)
     expected = re.fullmatch(rf"(?i).*{NAMES}", name) is not None
     assert redaction.names_secret(name.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ssh", "host", "-o", "ProxyCommand=curl -u bob:QUEUEPW77 x"),
+        ("ssh", "host", "-oProxyCommand=/usr/bin/curl -u bob:QUEUEPW77 x"),
+        ("sh", "-c", "ssh host -o 'ProxyCommand=curl -u bob:QUEUEPW77 x'"),
+        ("sh", "-c", "ssh host -o ProxyCommand='curl -u bob:QUEUEPW77 x'"),
+        ("sh", "-c", 'GIT_SSH_COMMAND="sshpass -p QUEUEPW77 ssh" git fetch'),
+        ("git", "-c", "core.sshCommand=sshpass -p QUEUEPW77 ssh", "fetch"),
+        ("ssh-keygen", "-t", "ed25519", "-N", "QUEUEPW77", "-f", "k"),
+        ("ssh-keygen", "-p", "-P", "QUEUEPW77", "-N", "QUEUEPW77x", "-f", "k"),
+        ("sh", "-c", "ssh-keygen -t ed25519 -NQUEUEPW77 -f k"),
+    ],
+)
+def test_a_command_in_an_option_has_its_secrets_hidden(words: tuple[str, ...]) -> None:
+    assert "QUEUEPW77" not in str(redact_words(words))
+    assert "QUEUEPW77" not in redact(shlex.join(words))
+    assert "QUEUEPW77" not in str(redact_data({"command": list(words), "pattern": shlex.join(words)}))
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("htpasswd -b f: a program that is not in the tables", None),
+        ("sshpass -p: acts on another machine", None),
+        ("smbclient //h/s -U: a program that is not in the tables (policy.yaml:3)", None),
+        ("docker login -p: runs containers: past this sandbox", None),
+        ("docker login --password: runs containers: past this sandbox", None),
+        (f"sshpass -p {S}9: acts on another machine", "sshpass -p [redacted]: acts on another machine"),
+        (f"mysql -p{S}9 db: runs statements of a database", "mysql -p[redacted] db: runs statements of a database"),
+        (
+            f"curl -H Authorization: Bearer {ALNUM}: uses the network",
+            "curl -H Authorization: Bearer [redacted]: uses the network",
+        ),
+    ],
+)
+def test_the_reason_of_a_verdict_is_redacted_apart_from_its_command(reason: str, expected: str | None) -> None:
+    assert redact_reason(reason) == (expected or reason)
+    data = {"command": ["true"], "verdict": {"reason": reason}, "denials": [{"reason": reason}]}
+    assert redact_data(data)["verdict"]["reason"] == (expected or reason)
+    assert redact_data(data)["denials"][0]["reason"] == (expected or reason)
+
+
+def test_a_value_behind_a_header_in_a_reason_is_hidden() -> None:
+    for name in ("x-api-key", "authorization", "private-token"):
+        text = f"curl -H {name}: {ALNUM}: uses the network"
+        assert ALNUM not in redact_reason(text), text
+
+
+def test_a_password_that_is_piped_into_a_login_is_hidden_from_those_who_decide() -> None:
+    hidden = (
+        "echo QQDSECRET | docker login -u a --password-stdin",
+        "printf %s QQDSECRET | gh auth login --with-token",
+        "echo 'QQDSECRET' | helm registry login h --password-stdin",
+    )
+    for line in hidden:
+        assert "QQDSECRET" not in str(redact_words(["bash", "-c", line], inert=True)), line
+    shown = (
+        "echo QQDSECRET | sudo -S sh",
+        "docker() { sh; }; echo QQDSECRET | docker login -u a --password-stdin",
+        "PATH=.; echo QQDSECRET | docker login -u a --password-stdin",
+        "echo QQDSECRET | sh -s docker login --password-stdin",
+        "echo QQDSECRET | ./docker login --password-stdin",
+        "echo QQDSECRET | docker run -i alpine sh login --password-stdin",
+        "echo '$(reboot)' | docker login --password-stdin",
+    )
+    for line in shown:
+        assert "[redacted]" not in str(redact_words(["bash", "-c", line], inert=True)), line

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mudroom.core.approval.approval import CommandQuestion
-from mudroom.core.text.redaction import redact, redact_argv
+from mudroom.core.text.redaction import redact, redact_argv, redact_reason
 
 
 def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> CommandQuestion:
@@ -22,7 +22,7 @@ def shown_question(question: CommandQuestion, known: Collection[str] = ()) -> Co
     return question._replace(
         command=redact_argv(question.command, known, inert=True),
         verdict=verdict._replace(
-            reason=redact(verdict.reason, known, inert=True), instead=redact(verdict.instead, known, inert=True)
+            reason=redact_reason(verdict.reason, known, inert=True), instead=redact(verdict.instead, known, inert=True)
         ),
         pattern="" if holds_secret else pattern,
     )

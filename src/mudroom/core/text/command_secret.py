@@ -121,7 +121,8 @@ gcloud/activate-refresh-token     2
 dotnet/user-secrets               3
 conda/token                       1
 """
-"""Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the last."""
+"""Programs with a subcommand or keyword, and the number of the argument behind it that is secret: -1 is the
+last of at least two."""
 
 _ASSIGNING = """
 fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
@@ -217,12 +218,17 @@ def find_in_words(words: Sequence[str]) -> list[Secret]:
     """Return the secrets in the words of one command."""
     found: list[Secret] = []
     for index, word in enumerate(words[:_FIRST]):
-        program = word.rpartition("/")[2]
+        program = _program(word)
         if program in programs():
             rest = words[index + 1 :]
             secrets = (*_of_options(program, rest), *_of_arguments(program, rest), *_assigned(program, rest))
             found += [secret._replace(word=secret.word + index + 1) for secret in secrets]
     return found
+
+
+def _program(word: str) -> str:
+    """Return the program that a word names, by its path or as the value of an option: ``ProxyCommand=curl``."""
+    return word.rpartition("/")[2].rpartition("=")[2]
 
 
 def _of_options(program: str, words: Sequence[str]) -> Iterator[Secret]:
@@ -245,7 +251,7 @@ def _of_arguments(program: str, words: Sequence[str]) -> Iterator[Secret]:
             continue
         start = words.index(keyword) + 1 if keyword and number > 0 else 0
         plain = [index for index in range(start, len(words)) if not words[index].startswith("-")]
-        if len(plain) >= abs(number):
+        if len(plain) >= max(number, 2 if number < 0 else 1):
             index = plain[number - 1 if number > 0 else number]
             if not words[index].startswith("$"):
                 yield from _part(index, words[index], 0, way)
@@ -303,6 +309,8 @@ class LineSecret(NamedTuple):
     end: int
     is_input: bool
     """Whether a program reads it: a shell behind ``sudo -S`` would run it."""
+    is_login: bool = False
+    """Whether the command that reads it is a login, which runs nothing that it reads."""
 
 
 def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
@@ -312,22 +320,36 @@ def find_in_line(line: str, depth: int = 2) -> list[LineSecret]:
     for words, piped in _commands(line):
         texts = [word.text for word in words]
         for word in words if depth else ():
-            inner = _bare(word.text)
-            if inner is not word.text and " " in inner:
-                start = word.start + 1
-                nested = find_in_line(inner, depth - 1)
-                found += [LineSecret(start + first, start + last, is_input) for first, last, is_input in nested]
+            first, last = _quoted(word.text)
+            if " " in word.text[first:last]:
+                start = word.start + first
+                nested = find_in_line(word.text[first:last], depth - 1)
+                found += [row._replace(start=start + row.start, end=start + row.end) for row in nested]
         for secret in find_in_words([text if index else _bare(text) for index, text in enumerate(texts)]):
             start = words[secret.word].start
             found.append(LineSecret(start + secret.start, start + secret.end, False))
-        reader = _reader([_bare(text) for text in texts])
+        bare = [_bare(text) for text in texts]
+        reader = _reader(bare)
         if reader:
+            is_login = _is_login(bare, line)
             inputs = [word for word in words if word.is_input]
             for word in inputs or (_written(before) if piped else []):
                 for secret in _part(0, word.text, 0, "user" if reader == "chpasswd" else "all"):
-                    found.append(LineSecret(word.start + secret.start, word.start + secret.end, True))
+                    found.append(LineSecret(word.start + secret.start, word.start + secret.end, True, is_login))
         before = words
     return found
+
+
+def _quoted(word: str) -> tuple[int, int]:
+    """Return where the text in the quotes of a word is, or in those of an assigned value (``GIT_SSH_COMMAND='…'``);
+    nothing if it has none. A quote in quotes is taken off with them: ``'"'"'…'"'"'``."""
+    for begin in (0, word.find("=") + 1):
+        start, end = begin, len(word)
+        while end - start > 1 and word[start] in "'\"" and word[end - 1] in "'\"":
+            start, end = start + 1, end - 1
+        if start > begin:
+            return start, end
+    return 0, 0
 
 
 def _bare(word: str) -> str:
@@ -357,11 +379,22 @@ def _reader(words: Sequence[str]) -> str:
     """Return the program of a command that reads a secret from its standard input; empty if it reads none."""
     table = _pairs(_READING)
     for index, word in enumerate(words[:_FIRST]):
-        program = word.rpartition("/")[2]
+        program = _program(word)
         for needed in table.get(program, ()):
             if not needed or needed in words or (needed == "-S" and _has_letter(words[index + 1 :], "S")):
                 return program
     return ""
+
+
+_LOGINS = (("login",), ("auth", "login"), ("registry", "login"))
+_REDEFINING = ("(", "alias", "function", "PATH", "BASH_ENV", "`", "enable", "hash ")
+"""Parts of a line in which a name may be another program than it says."""
+
+
+def _is_login(words: Sequence[str], line: str) -> bool:
+    """Return whether a command is the login of a program, which is named without a directory."""
+    is_login = any(tuple(words[1 : 1 + len(login)]) == login for login in _LOGINS)
+    return is_login and words[0] in programs() and not any(part in line for part in _REDEFINING)
 
 
 def _has_letter(words: Sequence[str], letter: str) -> bool:

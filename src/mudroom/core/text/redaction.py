@@ -79,7 +79,7 @@ _PROGRAMS = frozenset(
     """.split()
 )
 """The programs of ``command_secret.py``, which is not loaded without one of them."""
-_PROGRAM_NAMES = bytes(byte if byte in _KEPT + b":@=+" else 32 for byte in range(256))
+_PROGRAM_NAMES = bytes(byte if byte in _KEPT + b":@+" else 32 for byte in range(256))
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz-._~+/="
 _HASHES, _HEXADECIMAL = (40, 64), b"0123456789abcdef"
 _RUN = 16
@@ -135,9 +135,13 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
         from mudroom.core.text.command_secret import find_in_line
 
         spans = []
-        for start, end, is_input in sorted(set(find_in_line(text))):
-            value = text[start:end]
-            if not inert or (is_inert(value) and (not is_input or any(map(str.isdecimal, value)))):
+        for start, end, is_input, is_login in sorted(set(find_in_line(text))):
+            value = _plain(text[start:end], "")
+            if (
+                not inert
+                or (is_login and _is_plain(value))
+                or (is_inert(value) and (not is_input or _has_digit(value)))
+            ):
                 spans.append((start, end))
         text = _without_spans(text, spans)
     lowered = text.lower()
@@ -147,6 +151,38 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
     for pattern, check in search.tokens:
         text = _compiled(pattern).sub(_hiding(check, inert, _is_plain), text)
     return text
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdecimal, text))
+
+
+def redact_reason(
+    reason: str, known: Collection[str] = (), search: Search | None = None, *, inert: bool = False
+) -> str:
+    """Return the reason of a verdict without secrets: ``COMMAND: clause``. The command ends at the colon, so that both
+    parts are redacted apart."""
+    whole = _without_known(reason, known)
+    at = whole.find(": ")
+    while at >= 0:
+        if _ends_command(whole[:at].rpartition(" ")[2]) and _begins_clause(whole[at + 2 : at + 40]):
+            parts = (redact(part, known, search, inert=inert) for part in (whole[:at], whole[at + 2 :]))
+            return ": ".join(parts)
+        at = whole.find(": ", at + 2)
+    return redact(whole, known, search, inert=inert)
+
+
+def _ends_command(word: str) -> bool:
+    """Return whether a word before a colon is no name of a header or setting, whose value would follow."""
+    if word.startswith("-") and "=" not in word and word.islower():
+        return True
+    return not any(hint in word.lower() for hint in (*NAME_HINTS, "auth", "cookie", "cred", "bearer"))
+
+
+def _begins_clause(text: str) -> bool:
+    """Return whether a text begins as mudroom's clauses do: a word in lower case and another one."""
+    first, space, _rest = text.partition(" ")
+    return bool(space) and first.replace("-", "").isalpha() and first.islower()
 
 
 def _without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -304,7 +340,7 @@ def _redacted(value: Any, known: Collection[str], search: Search) -> Any:
     if isinstance(value, str):
         return redact(value, known, search)
     if isinstance(value, dict):
-        redacted = {key: _redacted(item, known, search) for key, item in value.items()}
+        redacted = {key: _of_member(key, item, known, search) for key, item in value.items()}
         address = _address(value)
         if address and redacted["path"] == value["path"]:
             shown = redact(address, known, search)
@@ -316,6 +352,12 @@ def _redacted(value: Any, known: Collection[str], search: Search) -> Any:
     if all(isinstance(item, str) for item in value):
         return redact_words(value, known, search)
     return [_redacted(item, known, search) for item in value]
+
+
+def _of_member(key: Any, item: Any, known: Collection[str], search: Search) -> Any:
+    if key == "reason" and isinstance(item, str):
+        return redact_reason(item, known, search)
+    return _redacted(item, known, search)
 
 
 _BYTE_HINTS = tuple(hint.encode() for hint in NAME_HINTS)

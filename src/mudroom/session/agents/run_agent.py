@@ -185,10 +185,10 @@ def _journal(session: Session, fork: str, data: dict[str, Any]) -> None:
 def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, artifacts: bytes | None) -> Artifacts:
     output = {"stdout": result.stdout, "stderr": result.stderr}
     streams = {name: data for name, data in output.items() if data}
-    if streams:
-        streams["command"] = b"\0".join(result.command)
     if not streams and not card.artifacts:
         return Artifacts()
     with session.forks.at_rest(fork.name) as held, OpenFork(session.vault, held) as opened:
+        if streams:
+            streams["command"] = b"\0".join(opened.shown(result.command))
         place = artifacts if artifacts is not None else next_place(fork.path + b"/artifacts")
         return collect(place, opened.merged(), result.changeset.changes, card.artifacts, streams)

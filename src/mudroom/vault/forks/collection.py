@@ -166,7 +166,7 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
     """Keep the captured output of a command in a copy view, in ``artifacts/<n>/command``, ``stdout``, ``stderr``.
 
-    Output to a terminal is not captured.
+    Output to a terminal is not captured. ``argv``: as ``OpenFork.shown`` returns it.
     """
     if not streams:
         return
@@ -199,7 +199,7 @@ def gather(
     if changeset.changes or changeset.remarks or changeset.hidden or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 
-        argv = tuple(command.argv)
+        argv = opened.shown(command.argv)
         record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
         save(fork.record_path, record, durable=False)
     elif os.path.exists(fork.record_path):

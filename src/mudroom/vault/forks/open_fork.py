@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
@@ -67,6 +67,14 @@ class OpenFork:
             if isinstance(error, FileNotFoundError) and not os.path.isdir(fork.path):
                 raise ForkGone(fork.name) from None
             raise
+
+    def shown(self, argv: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return a command as a record keeps it: without secrets, since lists, exports and agents show it. Nothing is
+        run from a record."""
+        from mudroom.core.text.redaction import redact_argv, truncate
+
+        words = truncate([word.decode("utf-8", "surrogateescape") for word in argv])
+        return redact_argv([word.encode("utf-8", "surrogateescape") for word in words], self._vault.secrets())
 
     def _keep(self, source: _Opened) -> _Opened:
         self._opened.append(source.close)

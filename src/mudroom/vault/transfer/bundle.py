@@ -112,17 +112,27 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
     packer.data(b"mudroom-fork", msgspec.msgpack.encode(label))
     packer.data(b"state", to_text(state).encode("ascii"))
     packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork)))
-    packer.file(b"record", fork.record_path)
+    _pack_record(packer, vault, b"record", fork.record_path)
     packer.file(b"landed", fork.path + LANDED)
     for name in sorted(state.references):
-        _pack_layer(packer, b"layers/" + name.encode(), vault.layer(name), sealed=name != state.upper)
+        _pack_layer(packer, vault, b"layers/" + name.encode(), vault.layer(name), sealed=name != state.upper)
     if state.base != LIVE:
         packer.tree(b"base/source", vault.base(state.base) + b"/source", is_layer=False)
     packer.data(b"mudroom-end", b"")
 
 
-def _pack_layer(packer: Packer, name: bytes, place: bytes, *, sealed: bool) -> None:
-    packer.file(name + b"/record", place + b"/record")
+def _pack_record(packer: Packer, vault: Vault, name: bytes, path: bytes) -> None:
+    """Add a record, if there is one, without secrets of its command: earlier versions wrote it whole."""
+    from mudroom.core.text.redaction import redact_argv
+
+    record = load_record(path)
+    if record is not None:
+        shown = redact_argv(record.command, vault.secrets())
+        packer.data(name, msgspec.msgpack.encode(record._replace(command=shown)))
+
+
+def _pack_layer(packer: Packer, vault: Vault, name: bytes, place: bytes, *, sealed: bool) -> None:
+    _pack_record(packer, vault, name + b"/record", place + b"/record")
     originals = place + b"/originals"
     if os.path.lexists(originals):
         os.close(safe_open.open_directory(originals))
