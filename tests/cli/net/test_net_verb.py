@@ -581,3 +581,38 @@ def test_why_a_fork_reaches_another(cli: Cli) -> None:
     done = cli("net", "ls")
     assert (done.returncode, "'planner => coder' is not a link between two forks" in done.stderr) == (125, True)
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.:8443", "localhost:8443"])
+def test_a_credential_for_localhost_is_refused_with_the_one_that_is_used(cli: Cli, host: str) -> None:
+    done = cli("net", "credential", "TOK", host, "--from", "env:HOME")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+    port = ":8443" if "8443" in host else ""
+    assert "a credential for localhost would never be put in" in done.stderr
+    assert f"mudroom net credential TOK 127.0.0.1{port};" in done.stderr
+    assert cli.json("net", "credential")["credentials"] == []
+    assert cli("net", "credential", "TOK", f"127.0.0.1{port}", "--from", "env:HOME").returncode == 0
+
+
+def test_a_credential_for_a_preset_is_refused_with_its_hosts(cli: Cli) -> None:
+    done = cli("net", "credential", "TOK", "@npm")
+    assert (done.returncode, done.stderr.count("\n")) == (125, 1), done
+    assert f"a credential is for one host, and @npm has several: {NPM}" in done.stderr
+    assert "(mudroom net credential TOK registry.npmjs.org)" in done.stderr
+    assert "there is no preset @npn" in cli("net", "credential", "TOK", "@npn").stderr
+
+
+def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -> None:
+    program = (
+        "import sys, os; from mudroom.net.inspection import authority; authority.find_spec = lambda _name: None;"
+        "from mudroom.cli.main import run;"
+        "sys.exit(run(['net', 'credential', 'TOK', 'api.example', '--from', 'env:HOME'], os.environb))"
+    )
+    environment = {**cli.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=cli.place.project, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+    assert "cryptography and h2 not installed" in done.stderr
+    assert "pip install 'mudroom[inspect]'" in done.stderr
+    assert cli.json("net", "credential")["credentials"] == []
+    assert cli("run", "--", "true").returncode == 0
