@@ -104,6 +104,8 @@ def test_what_is_wrong_is_one_line(cli: Cli) -> None:
         (("rm", "a b"), "' ' is not for names"),
         (("rm", "a.com"), "a.com was neither allowed nor denied here (mudroom net ls lists all rules)"),
         (("alow", "a.com"), "invalid choice: 'alow'"),
+        (("allow", "--privat", "a.com"), "unrecognized arguments: --privat"),
+        (("credential", "T", "a.com", "--fore=allow"), "unrecognized arguments: --fore=allow"),
     ):
         done = cli("net", *words)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
