@@ -225,9 +225,9 @@ def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, pres
         result = street.fetch(session, "shop.example", "bank.example")
         assert asked == ["shop.example"], "one question for all hosts of the preset"
         assert street.remembered == [HostRule("allow", "@town", source="asked")], "the word is remembered"
-        assert {denial.reason for denial in result.denials} == {"127.0.0.1 is an address of this machine"}, (
-            "they are allowed, and their addresses are vetted as those of any host"
-        )
+        assert {denial.reason for denial in result.denials} == {
+            "127.0.0.1 is an address of this machine; @town allows public addresses only"
+        }, "they are allowed, and their addresses are vetted as those of any host"
     assert street.town.lookups() == ["shop.example", "bank.example"]
 
 
