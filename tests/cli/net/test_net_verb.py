@@ -618,3 +618,23 @@ def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -
     assert "pip install 'mudroom[inspect]'" in done.stderr
     assert cli.json("net", "credential")["credentials"] == []
     assert cli("run", "--", "true").returncode == 0
+
+
+def test_a_host_that_is_named_like_a_preset_is_warned_about(cli: Cli) -> None:
+    cli.place.write(
+        ".mudroom/policy.yaml", 'network:\n  allow: [npm, pypi, "@npm", "go:8080", npm.example]\n  deny: [go]\n'
+    )
+    said = 'npm is a host here; the preset is "@npm"'
+    checked = cli("policy", "check")
+    assert checked.returncode == 0
+    assert [line for line in checked.stdout.splitlines() if "is a host here" in line] == [
+        f"warning: policy.yaml:2: {said}",
+        'warning: policy.yaml:2: pypi is a host here; the preset is "@pypi"',
+        'warning: policy.yaml:3: go is a host here; the preset is "@go"',
+    ]
+    alone = cli("policy", "check", ".mudroom/policy.yaml")
+    assert f"warning: policy.yaml:2: {said}" in alone.stdout
+    listed = cli("net", "ls")
+    assert listed.stderr.splitlines()[:2] == [f"note: {said}", 'note: pypi is a host here; the preset is "@pypi"']
+    cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@npm"]\n')
+    assert "is a host here" not in cli("policy", "check").stdout + cli("net", "ls").stderr

@@ -19,6 +19,7 @@ from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_host
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
+from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -265,6 +266,8 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         return 0
     for line in _rule_lines(rules):
         context.terminal.out(line)
+    for warning in dict.fromkeys(filter(None, map(like_preset, rules))):
+        context.terminal.note(warning)
     for link in settings.agent_links:
         context.terminal.out(f"allow  {link!s:<40}  network.agents")
     if not rules and not settings.agent_links:
