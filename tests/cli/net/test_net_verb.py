@@ -144,7 +144,7 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     why = cli("net", "why", "@npm", "registry.npmjs.org")
     assert why.returncode == 0
     assert why.stdout.splitlines()[-1] == (
-        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it"
+        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it, if its address is public"
     )
     assert "mudroom net rm @npm" in cli("net", "rm", "nodejs.org").stderr
     assert cli("net", "deny", "@npm").stdout == f"@npm is denied (was allowed): {NPM}\n"
@@ -638,3 +638,38 @@ def test_a_host_that_is_named_like_a_preset_is_warned_about(cli: Cli) -> None:
     assert listed.stderr.splitlines()[:2] == [f"note: {said}", 'note: pypi is a host here; the preset is "@pypi"']
     cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@npm"]\n')
     assert "is a host here" not in cli("policy", "check").stdout + cli("net", "ls").stderr
+
+
+@pytest.mark.parametrize("word", ["@npm", "npm", "NPM"])
+def test_one_preset_is_shown_alone(cli: Cli, word: str) -> None:
+    done = cli("net", "presets", word)
+    assert done.returncode == 0, done
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "@npm",
+        "registry.npmjs.org:",
+        "registry.yarnpkg.com:",
+    ]
+    assert done.stderr == "mudroom net allow @npm turns it on for this project, on this machine\n"
+    assert [row["name"] for row in cli.json("net", "presets", word)["presets"]] == ["npm"]
+
+
+def test_a_preset_that_is_not_there_is_not_shown(cli: Cli) -> None:
+    assert [row["name"] for row in cli.json("net", "presets", "pypi", "@npm")["presets"]] == ["pypi", "npm"]
+    done = cli("net", "presets", "npn")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == "mudroom: there is no preset @npn (mudroom net presets @npm)\n"
+
+
+def test_a_preset_without_its_at_is_not_removed_but_named(cli: Cli) -> None:
+    cli("net", "allow", "@npm")
+    assert "(mudroom net rm @npm)" in cli("net", "rm", "npm").stderr
+    cli("net", "rm", "@npm")
+    cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@npm"]\n')
+    assert "(policy.yaml:2 has @npm)" in cli("net", "rm", "npm").stderr
+
+
+def test_an_allow_of_a_name_holds_if_its_address_is_public(cli: Cli) -> None:
+    cli("net", "allow", "a.com", "8.8.8.8", "localhost:8080")
+    cli("net", "allow", "--private", "db.example")
+    said = cli("net", "why", "a.com", "8.8.8.8", "db.example", "localhost:8080", "b.com").stdout.splitlines()
+    assert [line.endswith(", if its address is public") for line in said] == [True, False, False, False, False], said
