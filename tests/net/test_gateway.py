@@ -22,6 +22,7 @@ from mudroom.net.entrances.ingress import Ingress, SocketMaker
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
 from mudroom.session.confinement.entrance import namespaces_at
+from mudroom.session.run import lookup_notes
 from town import Town, read_until
 
 pytestmark = pytest.mark.both_users
@@ -115,6 +116,29 @@ def test_what_is_allowed_is_reached_and_the_rest_is_refused(street: Street, view
     assert street.town.lookups() == ["shop.example"], "a name that is not allowed is never looked up"
 
 
+@pytest.mark.parametrize("direct", [False, True], ids=["by proxy", "proxies unset"])
+def test_an_allowed_name_that_cannot_be_looked_up_is_a_note(street: Street, direct: bool) -> None:
+    street.rules = [street.allow("nowhere.example"), street.allow("shop.example")]
+    with street.session() as session:
+        result = street.fetch(session, "nowhere.example", "nowhere.example", "shop.example", direct=direct)
+    said = [note for note in result.notes if "example" in note]
+    assert len(said) == 1, result
+    assert said[0].startswith("nowhere.example cannot be looked up: ")
+
+
+def test_few_names_that_cannot_be_looked_up_are_named() -> None:
+    def failed(host: str, error: str) -> Flow:
+        return Flow(1, "connect", host, 443, "allow", "the test", "", error=error)
+
+    flows = [failed(f"h{number}.example", f"h{number}.example cannot be looked up: no") for number in range(9)]
+    flows.append(failed("other.example", "other.example cannot be reached: refused"))
+    notes = lookup_notes(flows)
+    assert notes == [
+        *(f"h{number}.example cannot be looked up: no" for number in range(5)),
+        "4 more hosts cannot be looked up",
+    ]
+
+
 def test_a_command_without_a_network_starts_no_gate(street: Street) -> None:
     with street.session() as session:
         result = session.run([b"true"])
@@ -201,9 +225,9 @@ def test_a_preset_that_is_allowed_answers_for_all_its_hosts(street: Street, pres
         result = street.fetch(session, "shop.example", "bank.example")
         assert asked == ["shop.example"], "one question for all hosts of the preset"
         assert street.remembered == [HostRule("allow", "@town", source="asked")], "the word is remembered"
-        assert {denial.reason for denial in result.denials} == {"127.0.0.1 is an address of this machine"}, (
-            "they are allowed, and their addresses are vetted as those of any host"
-        )
+        assert {denial.reason for denial in result.denials} == {
+            "127.0.0.1 is an address of this machine; @town allows public addresses only"
+        }, "they are allowed, and their addresses are vetted as those of any host"
     assert street.town.lookups() == ["shop.example", "bank.example"]
 
 

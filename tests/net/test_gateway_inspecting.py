@@ -47,7 +47,7 @@ class House:
         self._roots = root / "roots.pem"
         self._roots.write_text(seal.roots)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(seal.pem("api.example"))
+        context.load_cert_chain(seal.pem("api.example", "127.0.0.1"))
         self.web = Web(b"hello")
         mirrors = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         mirrors.load_cert_chain(seal.pem("api.example"))
@@ -64,11 +64,13 @@ class House:
         self.port, self.mirror = town.serve(talk), town.serve(say_back)
         town.names({"api.example": [["127.0.0.1"]]})
 
-    def session(self, *, view: Any = "overlay", inspect: bool = True, level: int | None = None) -> Session:
+    def session(
+        self, *, view: Any = "overlay", inspect: bool = True, level: int | None = None, host: str = "api.example"
+    ) -> Session:
         for name in ("project", "home"):
             (self._root / name).mkdir(exist_ok=True)
         ports = (self.port, self.mirror)
-        rule = HostRule("allow", "api.example", ports, private=True, inspect=inspect, source="the test")
+        rule = HostRule("allow", host, ports, private=True, inspect=inspect, source="the test")
         return Session.open(
             os.fsencode(self._root / "project"),
             state=os.fsencode(self._root / "state"),
@@ -83,8 +85,8 @@ class House:
             level=level,
         )
 
-    def fetch(self, session: Session, path: str = "/", *headers: str) -> Result:
-        command = [sys.executable, "-c", FETCH, f"https://api.example:{self.port}{path}", *headers]
+    def fetch(self, session: Session, path: str = "/", *headers: str, host: str = "api.example") -> Result:
+        command = [sys.executable, "-c", FETCH, f"https://{host}:{self.port}{path}", *headers]
         return session.run([word.encode() for word in command])
 
 
@@ -133,6 +135,15 @@ def test_a_token_is_put_in_where_it_belongs_and_nowhere_else(house: House) -> No
     # the session is closed: its launcher removes no work directory any more
     files = [path for path in Path(os.fsdecode(session.vault.path)).rglob("*") if path.is_file()]
     assert files and not any(SECRET.encode() in path.read_bytes() for path in files)
+
+
+def test_a_token_for_a_server_on_this_machine_is_put_in_at_its_address(house: House) -> None:
+    """As the hint of ``net credential TOKEN localhost`` says."""
+    with house.session(inspect=False, host="localhost") as session:
+        session.machine.keep_credentials((parse_credential("TOKEN", f"127.0.0.1:{house.port}"),))
+        result = house.fetch(session, "/", "Authorization", host="127.0.0.1")
+        assert result.stdout.split()[:1] == [b"hello"], result
+        assert f"Authorization: Bearer {SECRET}".lower() in house.web.requests[0].decode().lower()
 
 
 CLIENTS = """

@@ -10,7 +10,11 @@ from mudroom.typing import Any, NoReturn
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2."""
+    """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2, and reads whole names of
+    options only: some loosen what a command may do, and the shortest form of one changes with each new option."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **given})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"{self.prog} --help")

@@ -4,7 +4,7 @@ starting the interpreter.
 Rules of this file:
 1. ``PlainOptions`` records the options that a verb's ``configure`` adds, and reads the words by them.
 2. It knows the forms that most lines have: whole names of options, values beside them or after ``=``, and a command at
-   the end. For any other form (an abbreviation, a wrong value, ``--help``) it returns None, and argparse reads it:
+   the end. For any other form (a wrong name or value, ``--help``) it returns None, and argparse reads it:
    that has the errors, the help and the rest. tests/cli/test_plain_options.py compares the two for every verb.
 """
 

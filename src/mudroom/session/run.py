@@ -26,6 +26,10 @@ _TRIES = 100
 """Times that a command makes its fork because another process has discarded it."""
 
 
+MOST_LOOKUP_NOTES = 5
+"""Allowed hosts that could not be looked up and are named after a command."""
+
+
 class Parts(NamedTuple):
     """The parts of a session that run a command."""
 
@@ -145,7 +149,7 @@ def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: Comman
         denials=(*_denials(ended.refused), *refused_hosts(end.flows)),
         reached=end.reached,
         use=end.use,
-        notes=tuple(outcome.notes),
+        notes=(*outcome.notes, *lookup_notes(end.flows)),
         credentials=order.grant.credentials,
         verdict=case.final,
         checkpoint=outcome.checkpoint,
@@ -170,6 +174,13 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
             key = (f"{host}:{flow.port}" if flow.port else flow.host, flow.reason)
             times[key] = times.get(key, 0) + 1 + flow.repeats
     return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
+
+
+def lookup_notes(flows: Sequence[Flow]) -> list[str]:
+    """Return a note for each allowed host that could not be looked up: clients show the proxy's status only."""
+    failed = {flow.error: None for flow in flows if flow.error.startswith(f"{flow.host} cannot be looked up")}
+    more = len(failed) - MOST_LOOKUP_NOTES
+    return [*list(failed)[:MOST_LOOKUP_NOTES], *([f"{more} more hosts cannot be looked up"] if more > 0 else [])]
 
 
 def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:

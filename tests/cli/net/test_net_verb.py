@@ -104,6 +104,8 @@ def test_what_is_wrong_is_one_line(cli: Cli) -> None:
         (("rm", "a b"), "' ' is not for names"),
         (("rm", "a.com"), "a.com was neither allowed nor denied here (mudroom net ls lists all rules)"),
         (("alow", "a.com"), "invalid choice: 'alow'"),
+        (("allow", "--privat", "a.com"), "unrecognized arguments: --privat"),
+        (("credential", "T", "a.com", "--fore=allow"), "unrecognized arguments: --fore=allow"),
     ):
         done = cli("net", *words)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
@@ -142,7 +144,7 @@ def test_a_preset_is_a_word(cli: Cli) -> None:
     why = cli("net", "why", "@npm", "registry.npmjs.org")
     assert why.returncode == 0
     assert why.stdout.splitlines()[-1] == (
-        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it"
+        "registry.npmjs.org:443: allow: permissions.yaml:4 @npm: registry.npmjs.org allows it, if its address is public"
     )
     assert "mudroom net rm @npm" in cli("net", "rm", "nodejs.org").stderr
     assert cli("net", "deny", "@npm").stdout == f"@npm is denied (was allowed): {NPM}\n"
@@ -581,3 +583,93 @@ def test_why_a_fork_reaches_another(cli: Cli) -> None:
     done = cli("net", "ls")
     assert (done.returncode, "'planner => coder' is not a link between two forks" in done.stderr) == (125, True)
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.:8443", "localhost:8443"])
+def test_a_credential_for_localhost_is_refused_with_the_one_that_is_used(cli: Cli, host: str) -> None:
+    done = cli("net", "credential", "TOK", host, "--from", "env:HOME")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+    port = ":8443" if "8443" in host else ""
+    assert "a credential for localhost would never be put in" in done.stderr
+    assert f"mudroom net credential TOK 127.0.0.1{port};" in done.stderr
+    assert cli.json("net", "credential")["credentials"] == []
+    assert cli("net", "credential", "TOK", f"127.0.0.1{port}", "--from", "env:HOME").returncode == 0
+
+
+def test_a_credential_for_a_preset_is_refused_with_its_hosts(cli: Cli) -> None:
+    done = cli("net", "credential", "TOK", "@npm")
+    assert (done.returncode, done.stderr.count("\n")) == (125, 1), done
+    assert f"a credential is for one host, and @npm has several: {NPM}" in done.stderr
+    assert "(mudroom net credential TOK registry.npmjs.org)" in done.stderr
+    assert "there is no preset @npn" in cli("net", "credential", "TOK", "@npn").stderr
+
+
+def test_a_credential_without_the_libraries_of_inspection_is_refused(cli: Cli) -> None:
+    program = (
+        "import sys, os; from mudroom.net.inspection import authority; authority.find_spec = lambda _name: None;"
+        "from mudroom.cli.main import run;"
+        "sys.exit(run(['net', 'credential', 'TOK', 'api.example', '--from', 'env:HOME'], os.environb))"
+    )
+    environment = {**cli.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=cli.place.project, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+    assert "cryptography and h2 not installed" in done.stderr
+    assert "pip install 'mudroom[inspect]'" in done.stderr
+    assert cli.json("net", "credential")["credentials"] == []
+    assert cli("run", "--", "true").returncode == 0
+
+
+def test_a_host_that_is_named_like_a_preset_is_warned_about(cli: Cli) -> None:
+    cli.place.write(
+        ".mudroom/policy.yaml", 'network:\n  allow: [npm, pypi, "@npm", "go:8080", npm.example]\n  deny: [go]\n'
+    )
+    said = 'npm is a host here; the preset is "@npm"'
+    checked = cli("policy", "check")
+    assert checked.returncode == 0
+    assert [line for line in checked.stdout.splitlines() if "is a host here" in line] == [
+        f"warning: policy.yaml:2: {said}",
+        'warning: policy.yaml:2: pypi is a host here; the preset is "@pypi"',
+        'warning: policy.yaml:3: go is a host here; the preset is "@go"',
+    ]
+    alone = cli("policy", "check", ".mudroom/policy.yaml")
+    assert f"warning: policy.yaml:2: {said}" in alone.stdout
+    listed = cli("net", "ls")
+    assert listed.stderr.splitlines()[:2] == [f"note: {said}", 'note: pypi is a host here; the preset is "@pypi"']
+    cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@npm"]\n')
+    assert "is a host here" not in cli("policy", "check").stdout + cli("net", "ls").stderr
+
+
+@pytest.mark.parametrize("word", ["@npm", "npm", "NPM"])
+def test_one_preset_is_shown_alone(cli: Cli, word: str) -> None:
+    done = cli("net", "presets", word)
+    assert done.returncode == 0, done
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "@npm",
+        "registry.npmjs.org:",
+        "registry.yarnpkg.com:",
+    ]
+    assert done.stderr == "mudroom net allow @npm turns it on for this project, on this machine\n"
+    assert [row["name"] for row in cli.json("net", "presets", word)["presets"]] == ["npm"]
+
+
+def test_a_preset_that_is_not_there_is_not_shown(cli: Cli) -> None:
+    assert [row["name"] for row in cli.json("net", "presets", "pypi", "@npm")["presets"]] == ["pypi", "npm"]
+    done = cli("net", "presets", "npn")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == "mudroom: there is no preset @npn (mudroom net presets @npm)\n"
+
+
+def test_a_preset_without_its_at_is_not_removed_but_named(cli: Cli) -> None:
+    cli("net", "allow", "@npm")
+    assert "(mudroom net rm @npm)" in cli("net", "rm", "npm").stderr
+    cli("net", "rm", "@npm")
+    cli.place.write(".mudroom/policy.yaml", 'network:\n  allow: ["@npm"]\n')
+    assert "(policy.yaml:2 has @npm)" in cli("net", "rm", "npm").stderr
+
+
+def test_an_allow_of_a_name_holds_if_its_address_is_public(cli: Cli) -> None:
+    cli("net", "allow", "a.com", "8.8.8.8", "localhost:8080")
+    cli("net", "allow", "--private", "db.example")
+    said = cli("net", "why", "a.com", "8.8.8.8", "db.example", "localhost:8080", "b.com").stdout.splitlines()
+    assert [line.endswith(", if its address is public") for line in said] == [True, False, False, False, False], said

@@ -92,6 +92,41 @@ def test_what_was_typed_before_the_question_is_no_answer(place: Place) -> None:
     assert answers(place) == ""
 
 
+@pytest.mark.parametrize(("wrong", "shown"), [("x", "x"), ("", "nothing"), ("yes\x01", "yes.*")])
+def test_a_wrong_key_is_asked_about_once_more(place: Place, wrong: str, shown: str) -> None:
+    screen = run(place, f"{NOBODY}:443")
+    screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
+    screen.type(f"{wrong}\n")
+    screen.expect(rf"{shown} is no answer: o a n N, then Enter\r\n")
+    assert b"told" not in screen.seen
+    screen.type("N\n")
+    screen.expect("told: HTTP/1.1 403")
+    assert screen.exit_code() == 0
+    assert answers(place).split("  #")[0].replace('"', "") == f"deny:\n  - {NOBODY}:443"
+
+
+def test_a_second_wrong_key_refuses(place: Place) -> None:
+    screen = run(place, f"{NOBODY}:443")
+    screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
+    screen.type("x\n")
+    screen.expect("x is no answer: o a n N, then Enter\r\n")
+    screen.type("z\n")
+    screen.expect(f"no answer: {NOBODY} is refused to this command.*told: HTTP/1.1 403")
+    assert screen.exit_code() == 0
+    assert answers(place) == ""
+
+
+def test_lines_behind_a_wrong_key_are_no_answer(place: Place) -> None:
+    screen = run(place, f"{NOBODY}:443")
+    screen.expect(rf"Allow {NOBODY}\?.*then Enter\r\n")
+    screen.type("x\na\na\n")
+    screen.expect("x is no answer: o a n N, then Enter\r\n")
+    screen.type("n\n")
+    screen.expect("told: HTTP/1.1 403")
+    assert screen.exit_code() == 0
+    assert answers(place) == ""
+
+
 def test_ctrl_c_is_no_and_the_commands_as_well(place: Place) -> None:
     screen = run(place, f"{NOBODY}:443", f"{NOBODY}:22")
     screen.expect(rf"Allow {NOBODY}\?.*\r\n")

@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from mudroom.core.network.allowing import command_to_allow
+from mudroom.core.network.host_entry import expand, parse_entry
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, vet
 
 
@@ -26,6 +27,22 @@ def test_a_private_address_of_a_name_needs_its_own_permission() -> None:
     reason = vet(decision, [bytes((10, 1, 2, 3))])
     assert reason is not None
     assert command_to_allow("db.example:5432", reason) == "mudroom net allow --private db.example:5432"
+
+
+@pytest.mark.parametrize(
+    ("address", "about"),
+    [((10, 1, 2, 3), "a private address"), ((192, 0, 2, 1), "an address for documentation, not a public address")],
+)
+def test_a_private_address_of_a_host_of_a_preset_is_opened_for_the_preset(address: tuple[int, ...], about: str) -> None:
+    hosts = list(expand([parse_entry("@npm", "allow", "permissions.yaml:4")]))
+    request = Request(hosts[0].pattern, 443)
+    reason = vet(decide(request, hosts), [bytes(address)])
+    shown = ".".join(map(str, address))
+    assert reason == f"{shown} is {about}; @npm allows public addresses only"
+    command = command_to_allow(f"{request.host}:443", reason)
+    assert command == "mudroom net allow --private @npm"
+    opened = list(expand([parse_entry("@npm", "allow", private=True)]))
+    assert vet(decide(request, opened), [bytes(address)]) is None
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def tool_log(session: Session, result: Result) -> str:
 
     from mudroom.vault.caches.tool_log import newest_log
 
-    path = newest_log(session.vault.cache, time.time() - result.duration)
+    path = newest_log(session.vault.cache, time.time() - result.duration, result.command)
     from mudroom.core.tree.quote import show_words
 
     return "" if path is None else f"npm's log of it, on this machine: {show_words((path,))}"

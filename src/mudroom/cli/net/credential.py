@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 
+from mudroom.cli.net.preset import unknown_preset
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
+from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry
+from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, PRESET
 from mudroom.core.network.host_rules import HostRule, concerns
 from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
@@ -31,6 +35,8 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
             if len(args.hosts) != 2:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
             name, host = args.hosts
+            _check_host(name, host)
+            _check_libraries()
             try:
                 rule = parse_credential(
                     name, host, args.header or "authorization", args.source or "env", foreign=args.foreign or "refuse"
@@ -43,6 +49,40 @@ def manage_credentials(args: argparse.Namespace, context: Context) -> int:
             _warn_if_excluded(rule, session.actor.settings.never_inspect, context)
     _print_rules(known, context)
     return 0
+
+
+def _check_host(name: str, host: str) -> None:
+    """Raise UsageError for a host that a credential cannot be for, with the command for one that it can be for."""
+    bare, colon, port = host.lower().partition(":")
+    if host.startswith(PRESET):
+        hosts = [rule.pattern for rule in expand([_preset_rule(host)]) if "*" not in rule.pattern]
+        raise UsageError(
+            f"a credential is for one host, and {host} has several: {', '.join(hosts)}"
+            if len(hosts) > 1
+            else f"a credential is for a host, and {host} is a preset",
+            f"mudroom net credential {shlex.quote(name)} {hosts[0]}" if hosts else "mudroom net presets lists hosts",
+        )
+    if bare.removesuffix(".") == LOCALHOST:
+        address = LOCALHOST_ADDRESSES[0]
+        raise UsageError(
+            f"a credential for {LOCALHOST} would never be put in: commands reach this machine by its address",
+            f"mudroom net credential {shlex.quote(name)} {address}{colon}{port}; commands ask https://{address}{colon}{port}"
+            f" then, and the server's certificate names {address}",
+        )
+
+
+def _check_libraries() -> None:
+    """Raise Unsupported without the libraries of inspection: with a credential, no command runs without them."""
+    from mudroom.net.inspection.authority import check_libraries
+
+    check_libraries()
+
+
+def _preset_rule(word: str) -> HostRule:
+    try:
+        return parse_entry(word, "allow")
+    except UnknownPreset as error:
+        raise unknown_preset(error, "net presets") from error
 
 
 def _warn_if_missing(rule: CredentialRule, context: Context) -> None:

@@ -14,11 +14,13 @@ from mudroom.cli.net.preset import chosen_entry, print_presets, unknown_preset
 from mudroom.cli.project_session import open_session, project_of, settings_of
 from mudroom.cli.terminal.context import Context
 from mudroom.core.network.fork_host import AgentLink
+from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry, preset_of
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.host_reason import look_at_host
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.loopback import about_rule
+from mudroom.core.network.preset import like_preset
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -39,7 +41,7 @@ examples:
   mudroom net deny gist.github.com            on every port; a deny beats every allow
   mudroom net rm github.com:22 @npm           remove what allow and deny have written
   mudroom net ls                              every rule, and where it stands
-  mudroom net presets                         all presets with their hosts, and which are on
+  mudroom net presets                         all presets with their hosts, and which are on; @npm: that one
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
   mudroom net log --denied                    only hosts that were refused
   mudroom net log --follow --fork agent-1     as it happens
@@ -78,7 +80,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if wants_hosts and not args.hosts:
         needed = "port" if args.what == "open" else "host"
         raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
-    if args.hosts and not wants_hosts and args.what != "credential":
+    if args.hosts and not wants_hosts and args.what not in ("credential", "presets"):
         raise UsageError(f"net {args.what} takes no host")
     for attribute, (option, actions) in _OPTIONS.items():
         if getattr(args, attribute) and args.what not in actions:
@@ -224,7 +226,7 @@ def _other_rule_hint(text: str, project: bytes, context: Context) -> str:
     rules = (*expand(answers), *settings_of(context, project).hosts)
     for rule in rules:
         word = PRESET + preset_of(rule) if preset_of(rule) else ""
-        if pattern not in (rule.pattern, word):
+        if pattern not in (rule.pattern, word, preset_of(rule)):
             continue
         place, _space, _word = rule.source.rpartition(" ") if word else (rule.source, "", "")
         if word and any(answer.pattern == word for answer in answers):
@@ -265,6 +267,8 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         return 0
     for line in _rule_lines(rules):
         context.terminal.out(line)
+    for warning in dict.fromkeys(filter(None, map(like_preset, rules))):
+        context.terminal.note(warning)
     for link in settings.agent_links:
         context.terminal.out(f"allow  {link!s:<40}  network.agents")
     if not rules and not settings.agent_links:
@@ -313,10 +317,10 @@ def _print_mode(settings: Settings, context: Context) -> None:
         context.terminal.note(f"network.mode is {mode}: {texts[mode]}")
 
 
-def _presets(_args: argparse.Namespace, context: Context) -> int:
+def _presets(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     rules = (*settings_of(context, project).hosts, *_machine_answers(project, context))
-    return print_presets({preset_of(rule) for rule in rules if rule.action == "allow"}, context)
+    return print_presets({preset_of(rule) for rule in rules if rule.action == "allow"}, args.hosts, context)
 
 
 def _why(args: argparse.Namespace, context: Context) -> int:
@@ -330,7 +334,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     else:
         for row in rows:
             where = f"{row['host']}:{row['port']}" if row["host"] else show(os.fsencode(row["asked"]))
-            context.terminal.out(f"{where}: {row['action']}: {row['reason']}")
+            context.terminal.out(f"{where}: {row['action']}: {row['reason']}{_condition(row)}")
         _print_mode(settings, context)
     return 0 if all(row["action"] == "allow" for row in rows) else 1
 
@@ -349,6 +353,14 @@ def _hosts_of(texts: Sequence[str]) -> list[str]:
             parts = [rule for rule in rules if "*" not in rule.pattern]
             hosts += [f"{rule.pattern}:{port}" for rule in parts for port in rule.ports or (443,)]
     return hosts
+
+
+def _condition(row: dict[str, Any]) -> str:
+    """Return the condition of an allow. A name is not looked up here: the gate looks it up when a command connects."""
+    rule = row["rule"]
+    if row["action"] != "allow" or rule is None or rule["private"] or parse_host(row["host"].encode()).kind != "name":
+        return ""
+    return ", if its address is public"
 
 
 def _why_row(text: str, rules: tuple[HostRule, ...], links: tuple[AgentLink, ...]) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from mudroom.cli.terminal.context import Context
-from mudroom.core.network.host_entry import UnknownPreset
+from mudroom.core.network.host_entry import UnknownPreset, parse_entry
 from mudroom.core.network.host_pattern import PRESET
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.network.upload_host import upload_note, uploads_of
@@ -17,8 +17,10 @@ _ASKED = 3
 """Times that the question is repeated after an answer that is none."""
 
 
-def print_presets(active: Collection[str], context: Context) -> int:
-    """List all presets. ``active``: the names of those that a rule allows."""
+def print_presets(active: Collection[str], words: Sequence[str], context: Context) -> int:
+    """List the presets of these words, with or without their @; all if there are none. ``active``: the names of those
+    that a rule allows."""
+    presets = {name: PRESETS[name] for name in map(_name_of, words)} if words else PRESETS
     if context.as_json:
         rows = [
             {
@@ -30,11 +32,11 @@ def print_presets(active: Collection[str], context: Context) -> int:
                 "source": preset.source,
                 "on": name in active,
             }
-            for name, preset in PRESETS.items()
+            for name, preset in presets.items()
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
         return 0
-    for name, preset in PRESETS.items():
+    for name, preset in presets.items():
         mark = "on " if name in active else "   "
         takes = "; takes what is sent, too" if preset.takes else ""
         context.terminal.out(f"{mark}{PRESET + name:<13} {preset.about}{takes}: {', '.join(preset.hosts)}")
@@ -42,8 +44,18 @@ def print_presets(active: Collection[str], context: Context) -> int:
             note = upload_note(host.partition(":")[0])
             if note:
                 context.terminal.out(f"{'':<16} {host}: {note}")
-    context.terminal.say("mudroom net allow @npm @pypi turns them on for this project, on this machine")
+    examples = " ".join(PRESET + name for name in presets) if words else "@npm @pypi"
+    them = "it" if len(presets) == 1 else "them"
+    context.terminal.say(f"mudroom net allow {examples} turns {them} on for this project, on this machine")
     return 0
+
+
+def _name_of(word: str) -> str:
+    """Return the name of the preset. Raise UsageError if there is no such preset."""
+    try:
+        return parse_entry(PRESET + word.lower().removeprefix(PRESET), "allow").pattern[len(PRESET) :]
+    except UnknownPreset as error:
+        raise unknown_preset(error, "net presets") from error
 
 
 def chosen_entry(text: str, action: str, context: Context) -> str:

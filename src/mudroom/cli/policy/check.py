@@ -87,7 +87,17 @@ def _check_answers(project: bytes) -> Iterator[RuleProblem]:
         yield RuleProblem("error", "", error.message, error.hint)
 
 
+def _check_hosts(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
+    from mudroom.core.network.preset import like_preset
+
+    for setting in (setting for layer in layers for setting in layer if setting.setting.field == "hosts"):
+        for rule in setting.value:
+            if warning := like_preset(rule):
+                yield RuleProblem("warning", rule.source, warning)
+
+
 def _check_files(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
+    yield from _check_hosts(layers)
     by_file: dict[str, list[GivenSetting]] = {}
     for layer in layers:
         for setting in layer:

@@ -148,6 +148,7 @@ def _read_answer(
             terminal.say(line)
         if elsewhere:
             terminal.say(terminal.style(f"also asked {elsewhere}", "dim"))
+        is_repeated = False
         woken = [ticket.fileno()] if ticket is not None and ticket.fileno() >= 0 else []
         while (left := until - time.monotonic()) > 0:
             ready = poll_readable((0, interrupted, over, *woken), min(left, _LOOK))
@@ -159,9 +160,14 @@ def _read_answer(
             if is_taken():
                 return _TAKEN
             if 0 in ready:
-                return answers.get(
-                    os.read(0, 4096).decode("utf-8", "replace").strip()[:1], "what was typed is no answer"
-                )
+                typed = os.read(0, 4096)
+                answer = answers.get(typed.decode("utf-8", "replace").strip()[:1])
+                if answer is not None:
+                    return answer
+                if is_repeated or not typed or not forget_typed(0):
+                    return "what was typed is no answer"
+                is_repeated = True
+                terminal.say(f"{show(typed.strip()) or 'nothing'} is no answer: {' '.join(answers)}, {ENTER}")
     return _LATE
 
 

@@ -152,12 +152,12 @@ RANGES = (
     _range("172.16.0.0/12", "a private address", True),  # RFC 1918
     _range("192.0.0.192/32", _METADATA),  # Oracle
     _range("192.0.0.0/24", "an address for protocols"),  # RFC 6890
-    _range("192.0.2.0/24", "an address for documentation", True),  # RFC 5737
+    _range("192.0.2.0/24", "an address for documentation, not a public address", True),  # RFC 5737
     _range("192.88.99.0/24", "an address of 6to4 relays"),  # RFC 7526
     _range("192.168.0.0/16", "a private address", True),  # RFC 1918
     _range("198.18.0.0/15", "an address that stands for a name in a sandbox"),
-    _range("198.51.100.0/24", "an address for documentation", True),
-    _range("203.0.113.0/24", "an address for documentation", True),
+    _range("198.51.100.0/24", "an address for documentation, not a public address", True),
+    _range("203.0.113.0/24", "an address for documentation, not a public address", True),
     _range("224.0.0.0/4", "a multicast address"),  # RFC 5771
     _range("240.0.0.0/4", "a reserved address"),  # RFC 1112
     _range("::/128", "no address"),
@@ -168,10 +168,10 @@ RANGES = (
     _range("64:ff9b::/96", "an address of NAT64", True, embedded=12),  # RFC 6052
     _range("64:ff9b:1::/48", "an address of a private NAT64"),  # RFC 8215
     _range("2001::/32", "an address of Teredo", embedded=12, inverted=True),  # RFC 4380
-    _range("2001:db8::/32", "an address for documentation", True),  # RFC 3849
+    _range("2001:db8::/32", "an address for documentation, not a public address", True),  # RFC 3849
     _range("2001::/23", "an address for protocols"),  # RFC 2928
     _range("2002::/16", "an address of 6to4", embedded=2),  # RFC 3056
-    _range("3fff::/20", "an address for documentation", True),  # RFC 9637
+    _range("3fff::/20", "an address for documentation, not a public address", True),  # RFC 9637
     _range("fd6d:7564:726f:6f6d::/64", "an address that stands for a name in a sandbox"),
     _range("fd00:ec2::254/128", _METADATA),  # AWS
     _range("fd00:ec2::23/128", _METADATA),  # AWS, credentials of pods

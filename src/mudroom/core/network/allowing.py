@@ -9,6 +9,7 @@ from __future__ import annotations
 from mudroom.core.network.address import openable
 from mudroom.core.network.host import parse_authority, parse_host
 from mudroom.core.network.host_pattern import network_of
+from mudroom.core.network.host_rules import PUBLIC_ONLY
 
 _UNASKED = ("no rule", "answered earlier", "the client, or the command, ended before")
 """Beginnings of the reasons that a rule for the host removes; their ends are in ``_NAMEABLE``."""
@@ -26,7 +27,9 @@ def command_to_allow(target: str, reason: str) -> str:
     is_unasked = reason.startswith(_ASKED) and not reason.startswith(_REFUSED)
     if is_unasked or reason.startswith(_UNASKED) or any(text in reason for text in _NAMEABLE):
         return f"mudroom net allow {_preset_word(where) or quoted(where)}"
-    return f"mudroom net allow --private {quoted(where)}" if _is_private(reason) else ""
+    if not _is_private(reason):
+        return ""
+    return f"mudroom net allow --private {_preset_of_rule(reason) or quoted(where)}"
 
 
 def quoted(where: str) -> str:
@@ -44,6 +47,11 @@ def _preset_word(where: str) -> str:
 
     offer = offer_for(authority.host.text, authority.port)
     return offer.word if offer is not None and len(offer.hosts) > 1 else ""
+
+
+def _preset_of_rule(reason: str) -> str:
+    """Return the word of the preset whose rule allows the host, if the reason names it (``host_rules.py:vet``)."""
+    return reason.removesuffix(PUBLIC_ONLY).rpartition("; ")[2] if reason.endswith(PUBLIC_ONLY) else ""
 
 
 def _is_private(reason: str) -> bool:

@@ -12,7 +12,15 @@ from collections.abc import Collection, Sequence
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
 from mudroom.core.network.host import HostName, parse_host, parse_port
-from mudroom.core.network.host_pattern import LOCALHOST, METADATA, matches, network_of, parse_pattern, specificity
+from mudroom.core.network.host_pattern import (
+    LOCALHOST,
+    METADATA,
+    PRESET,
+    matches,
+    network_of,
+    parse_pattern,
+    specificity,
+)
 from mudroom.core.tree.path import show
 from mudroom.typing import Literal, NamedTuple
 
@@ -20,6 +28,8 @@ Action = Literal["allow", "ask", "deny"]
 
 ASKED = "asked"
 """The source of a rule that was made of an answer. A reason may follow: ``asked, and nobody has answered in 55 s``."""
+PUBLIC_ONLY = " allows public addresses only"
+"""End of the reason if a private address is refused to a host of a preset; its word is before."""
 USUAL = (80, 443)
 """The ports of an allow rule without ports."""
 
@@ -152,12 +162,19 @@ def vet(
     for packed in addresses:
         reason = refused(packed, own, private=private)
         if reason is not None:
-            return f"{show_address(packed)} is {reason}"
+            return f"{show_address(packed)} is {reason}{_public_only(decision.rule)}"
         address = HostName("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
         for rule in rules:
             if rule.action == "deny" and (not rule.ports or port in rule.ports) and matches(rule.pattern, address):
                 return f"{address} is denied: {_label(rule)}"
     return None
+
+
+def _public_only(rule: HostRule | None) -> str:
+    """Return a clause that names the preset of an allowing rule: the permission to open private addresses is the
+    preset's as well (``allowing.py`` reads it). The source of such a rule ends with the word (``expand``)."""
+    word = "" if rule is None or rule.private else rule.source.rpartition(" ")[2]
+    return f"; {word}{PUBLIC_ONLY}" if word.startswith(PRESET) else ""
 
 
 # --- rules as texts ---

@@ -258,6 +258,13 @@ def rules_of(word: HostRule) -> Iterator[HostRule]:
         yield word._replace(pattern=own.pattern, ports=ports, private=own.private, source=source)
 
 
+def like_preset(rule: HostRule) -> str:
+    """Return a warning about a rule for a host that is named like a preset, without the ``@``; empty for others."""
+    if rule.pattern not in PRESETS or rule.ports:
+        return ""
+    return f'{rule.pattern} is a host here; the preset is "{PRESET}{rule.pattern}"'
+
+
 def near_presets(name: str) -> tuple[str, ...]:
     """Return the presets that a wrong name may mean: those of a tool of that name, or one with a similar name."""
     by_tool = [preset for preset, row in PRESETS.items() if name in row.about.lower().replace(",", " ").split()]

@@ -447,7 +447,10 @@ class Doorkeeper:
         from mudroom.core.network.host_rules import ASKED, HostRule
 
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source=ASKED)
-        kept = self._allow_preset(door, question, answer.preset) if answer.allowed and answer.preset else rule
+        kept = rule
+        if answer.allowed and answer.preset:
+            kept = self._allow_preset(door, question, answer.preset)
+            rule = rule._replace(source=f"{ASKED} {answer.preset}")
         self._answered.append(rule._replace(source=f"{ASKED}, {answer.why}") if answer.why else rule)
         door.answer(question.identity, answer.allowed, self._answered[-1])
         if answer.keep:

@@ -4,19 +4,30 @@ file comes to the pool of the commands, like every new entry of the caches."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from mudroom.core.text.regex import regex
 
 LOGS = (b"npm/_logs",)
 """Directories in a pool (``core/confinement/cache_place.py``). pnpm and yarn write theirs into the project."""
+_PROGRAMS = frozenset((b"npm", b"npx"))
+"""Programs that write such a log."""
+_WORDS = regex(rb"[\w.-]+")
 _SLACK = 2.0
 """Seconds: a file's time is not exact."""
 
 
-def newest_log(cache: bytes, since: float) -> bytes | None:
-    """Return the path of the newest log in the pools of a vault that was written since a time (seconds since 1970), or
-    None. ``cache``: the directory of the pools."""
-    found = [entry for entry in _logs(cache) if entry[0] >= since - _SLACK]
+def newest_log(cache: bytes, since: float, argv: Sequence[bytes]) -> bytes | None:
+    """Return the path of the newest log in the pools of a vault that the command ``argv``, which began at ``since``
+    (seconds since 1970), has written, or None. ``cache``: the directory of the pools. A command that does not name the
+    tool may run it all the same (make): its log is then not older than the command, by the file's time as it is."""
+    slack = _SLACK if _names_tool(argv) else 0.0
+    found = [entry for entry in _logs(cache) if entry[0] >= since - slack]
     return max(found)[1] if found else None
+
+
+def _names_tool(argv: Sequence[bytes]) -> bool:
+    return any(not _PROGRAMS.isdisjoint(_WORDS.findall(word)) for word in argv)
 
 
 def _logs(cache: bytes) -> Iterator[tuple[float, bytes]]:
