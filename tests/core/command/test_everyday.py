@@ -30,6 +30,7 @@ LEVEL_1 = Protections(
     own_processes=True,
     no_sockets=True,
     no_accounts=True,
+    no_hosts=True,
 )
 """As ``session/confinement/protections.py`` finds them for a user whose home has a few toolchains."""
 LEAST_SHAPES, LEAST_LINES = 1175, 5000

@@ -51,6 +51,8 @@ class Confined(NamedTuple):
     has_card: bool = False
     is_credited: bool = True
     """Whether the gate inserts credentials."""
+    opens_hosts: Callable[[], bool] = lambda: True
+    """Return whether a rule of the gate opens a host."""
 
 
 def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
@@ -62,7 +64,8 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
     environment = select_variables(command.variables, home=command.home, cwd=b"/", network=False, extra=extra)
     host = survey()
     shown = tuple(map(run_path, _shown(command, host)))
-    is_apart = settings.network_at(grant.level) != "open"
+    network = settings.network_at(grant.level)
+    is_apart = network != "open"
     is_bare = not (grant.live or grant.abstract or settings.credentials)
     hides_sockets = not settings.read or host.landlock_abi >= SOCKETS_SINCE
     return Protections(
@@ -82,6 +85,7 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         and not (command.is_credited or grant.credentials or grant.variables)
         and not _meets(shown, command.home, _STORES)
         and not any(map(_OF_ACCOUNTS.match, environment)),
+        no_hosts=network == "none" or (network == "gate" and not command.opens_hosts()),
     )
 
 

@@ -102,7 +102,8 @@ def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
                 extra | {"host_escape_risk" if location == "outside" else "unknown"},
                 "in another repository",
             )
-    return CommandFinding(tidy({*finding.classes, *extra}), reason or finding.reason, finding.parts)
+    aims = () if extra else finding.aims
+    return CommandFinding(tidy({*finding.classes, *extra}), reason or finding.reason, finding.parts, aims)
 
 
 def _with(rule: ProgramRule, names_: str, classes: Classes, reason: str) -> ProgramRule:
