@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
-    from mudroom.core.settings import Settings
     from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
@@ -289,14 +288,6 @@ class Machine:
         allows."""
         rules, remember, _before = self.host_answers
         self.host_answers = (rules, remember, approver)
-
-    def opens_hosts(self, settings: Settings) -> bool:
-        """Return whether a rule lets a command reach a host, or ask for one. Rules that cannot be read may."""
-        try:
-            rules = (*settings.hosts, *self.host_answers[0]())
-        except UsageError:
-            return True
-        return bool(settings.agent_links) or any(rule.action != "deny" for rule in rules)
 
     def credentials(self) -> tuple[CredentialRule, ...]:
         """Return the rules of the credentials that the gate inserts into requests of this project's commands, without

@@ -20,10 +20,14 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
+from mudroom.errors import MudroomError
 from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.linux.plan import SOCKETS_SINCE
 from mudroom.session.confinement.grant import Grant
-from mudroom.typing import NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.network.host_rules import HostRule
 
 NAMESPACED: tuple[Mode, ...] = ("overlay", "copy")
 """Modes in which the command has namespaces of its own."""
@@ -51,8 +55,8 @@ class Confined(NamedTuple):
     has_card: bool = False
     is_credited: bool = True
     """Whether the gate inserts credentials."""
-    opens_hosts: Callable[[], bool] = lambda: True
-    """Return whether a rule of the gate opens a host."""
+    host_rules: Callable[[], Iterable[HostRule]] = tuple
+    """Return the rules of the gate, with this machine's answers."""
 
 
 def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
@@ -85,8 +89,17 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         and not (command.is_credited or grant.credentials or grant.variables)
         and not _meets(shown, command.home, _STORES)
         and not any(map(_OF_ACCOUNTS.match, environment)),
-        no_hosts=network == "none" or (network == "gate" and not command.opens_hosts()),
+        no_hosts=network == "none" or (network == "gate" and not _opens_hosts(command)),
     )
+
+
+def _opens_hosts(command: Confined) -> bool:
+    """Return whether a rule lets the command reach a host, or ask for one. Rules that cannot be read may."""
+    try:
+        rules = (*command.settings.hosts, *command.host_rules())
+    except MudroomError:
+        return True
+    return bool(command.settings.agent_links) or any(rule.action != "deny" for rule in rules)
 
 
 def _shown(command: Confined, host: Host) -> Iterable[bytes]:

@@ -85,4 +85,4 @@ def _finding(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             if len(words) == 2 and words[1].text in INFORMS and words[1].text.startswith(b"--"):
                 return CommandFinding(READ, "prints its version or help")
             return judge_words(words, rule, context._replace(program=name))
-    return CommandFinding(UNSURE, "a program that is not in the tables")
+    return CommandFinding(UNSURE, "mudroom does not know this program")

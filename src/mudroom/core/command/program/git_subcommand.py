@@ -132,6 +132,8 @@ def fetch(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``fetch`` and ``pull``: a refspec with force overwrites references, and one with prune removes them."""
     parsed = parsed_words(words, _FETCH, context)
     finding = judge_parsed(parsed, words, _FETCH, context)
+    if words[0].text == b"pull" and finding.reason == _FETCH.reason:
+        finding = finding._replace(reason=f"{_FETCH.reason} and merges")
     refspecs = [word.text for word in parsed.operands[1:]]
     forced = parsed.has(b"--force", b"--prune", b"--prune-tags") and any(b":" in text for text in refspecs)
     if forced or any(text.startswith(b"+") for text in refspecs):
@@ -193,7 +195,7 @@ def by_first(default: ProgramRule, **verbs: ProgramRule) -> ProgramRule:
         rest = words[1 + parsed.rest :]
         if not rest[0].literal:
             return CommandFinding(UNSURE, "a verb that is not known before it runs")
-        rule = table.get(rest[0].text, ProgramRule(UNSURE, "a verb that is not in the tables"))
+        rule = table.get(rest[0].text, ProgramRule(UNSURE, "mudroom does not know this subcommand"))
         inner = within(context, rest[0].text)
         finding = judge_words(rest, rule, inner if grammar_of(inner.program) is not None else context)
         doubts = effect_of_options(parsed, default, context).classes

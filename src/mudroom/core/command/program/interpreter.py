@@ -106,7 +106,7 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         elif text.startswith((b"-F", b"-v")):
             at += 1
         else:
-            return CommandFinding(UNSURE, "an option that is not in the tables")
+            return CommandFinding(UNSURE, "mudroom does not know this option")
     if at >= len(words) or not words[at].literal or _AWK_RUNS.search(words[at].text):
         return CommandFinding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word, context) for word in words[at:]):
