@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import subprocess
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from conftest import Place
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.session import Session
 from mudroom.session.confinement.confinement import Confinement
@@ -177,6 +179,25 @@ def test_a_credential_of_the_gate_is_an_account(place: Place) -> None:
     assert not asks(session, command)
     session.machine.keep_credentials((CredentialRule("TOKEN", "a.example.com", 443, "authorization", "env", "TOKEN"),))
     assert asks(session, command)
+
+
+def test_a_rule_for_a_host_opens_it_to_what_no_checkpoint_brings_back(place: Place) -> None:
+    from mudroom.core.network.host_rules import HostRule
+
+    commands = ([b"git", b"push", b"--force"], [b"psql", b"-c", b"drop table x"])
+
+    def asked(rules: Callable[[], Sequence[HostRule]], network: Any = "gate", level: int = 1) -> list[bool]:
+        session = agent(place, Settings(network=network), rules=rules, level=level)
+        return [asks(session, command) for command in commands]
+
+    def unreadable() -> Sequence[HostRule]:
+        raise UsageError("permissions.yaml:1: no mapping")
+
+    allowed, denied = HostRule("allow", "db.example.com", (5432,)), HostRule("deny", "db.example.com")
+    assert asked(tuple) == asked(lambda: (denied,)) == asked(lambda: (allowed,), "none") == [False, False]
+    assert (
+        asked(lambda: (allowed,)) == asked(unreadable) == asked(tuple, "open") == asked(tuple, level=0) == [True, True]
+    )
 
 
 def test_a_class_rule_that_is_written_counts_at_every_level(place: Place) -> None:

@@ -137,6 +137,7 @@ class Approval:
             confinement.variables,
             has_card=order.actor.card is not None,
             is_credited=has_credentials(self._forks.vault.path),
+            host_rules=self._machine.host_answers[0],
         )
         return protections_of(command, lambda: confinement.host)
 

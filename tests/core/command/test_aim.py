@@ -73,7 +73,10 @@ unknown                     ctr images rm x
 mutating,networked          aws s3api get-object --bucket b --key k out.bin
 networked,unknown           kubectl get pods --profile=cpu --profile-output=x
 networked,unknown           kubectl cluster-info dump --output-directory ./d
-networked,unknown           helm template . --post-renderer ./x"""
+networked,unknown           helm template . --post-renderer ./x
+networked,destructive       git push --force origin main
+networked,destructive,unknown psql -h db -c 'drop table x'
+networked,destructive,unknown redis-cli flushall"""
 
 
 def test_what_the_level_holds_is_not_a_risk() -> None:
@@ -124,6 +127,8 @@ ASKED = [
     "kubectl get pods $x",
     "KUBECONFIG=./k kubectl get pods",
     "kubectl delete pod x",
+    "git -C ../other push --force",
+    "git -c http.extraHeader=x push --force",
     "kubectl exec -it x -- sh",
     "kubectl config set-credentials x",
     "helm install x .",
@@ -246,6 +251,9 @@ def test_a_lone_dash_before_a_here_document_is_a_word() -> None:
         ("kubectl get pods", {"no_accounts": False}),
         ("gpg --verify x", {"shown": (b"/home/dev/.gnupg",)}),
         ("gpg --verify x", {"no_sockets": False}),
+        ("psql -c 'drop table x'", {"no_sockets": False}),
+        ("psql -c 'drop table x'", {"no_hosts": False}),
+        ("git push --force", {"no_hosts": False}),
     ],
 )
 def test_each_aim_needs_its_own_protection(line: str, lost: dict[str, object]) -> None:

@@ -60,3 +60,22 @@ def test_the_examples_of_the_document_are_true() -> None:
     for name, examples in rows:
         for line in re.findall(r"`([^`]+)`", examples):
             assert classify_line(line.encode()).strictest == name, line
+
+
+def test_reasons_say_the_effect() -> None:
+    expected = {
+        "gh pr list": "asks the code host",
+        "npm view x": "asks the registry",
+        "env": "prints the environment",
+        "env -0": "prints the environment",
+        "env A=1 ls": "runs another command",
+        "git fetch": "fetches from another repository",
+        "git pull": "fetches from another repository and merges",
+        "frobnicate x": "mudroom does not know this program",
+        "npm frobnicate": "mudroom does not know this subcommand",
+        "git frobnicate": "mudroom does not know this subcommand: it may be an alias",
+        "git stash frobnicate": "mudroom does not know this subcommand",
+        "ls --frobnicate": "mudroom does not know this option",
+        "bash -Z -c ls": "mudroom does not know this option of the shell",
+    }
+    assert {line: classify_line(line.encode()).parts[0].reason for line in expected} == expected

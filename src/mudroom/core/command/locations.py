@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from mudroom.core.command.verdict import CommandClass, CommandPart
+from mudroom.core.command.verdict import Aim, CommandClass, CommandPart
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
 from mudroom.typing import Literal, NamedTuple
@@ -62,6 +62,8 @@ class CommandFinding(NamedTuple):
     classes: tuple[CommandClass, ...]
     reason: str
     parts: tuple[CommandPart, ...] = ()
+    aims: tuple[Aim, ...] = ()
+    """All targets that make it a ``host_escape_risk``; empty: ``add_aims`` looks for them."""
 
 
 def normal(path: bytes) -> bytes:

@@ -27,6 +27,8 @@ class Protections(NamedTuple):
     """No socket of a server of the host can be reached, by path, by abstract name or by an address from settings."""
     no_accounts: bool = False
     """No credential of the user is in a file or variable of the command, and the gate inserts none."""
+    no_hosts: bool = False
+    """No rule of the gate opens a host."""
 
 
 NO_PROTECTIONS = Protections()
@@ -41,6 +43,7 @@ def hold(aim: Aim, protections: Protections) -> str:
         "processes": (protections.own_processes, "its own processes only: the sandbox has a pid namespace of its own"),
         "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers"),
         "account": (protections.no_accounts, "the sandbox has no account: no credentials are in it"),
+        "host": (protections.no_hosts, "the sandbox reaches no host: no rule opens one"),
     }[aim.kind]
     return clause if is_held else ""
 

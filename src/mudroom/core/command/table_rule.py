@@ -165,7 +165,7 @@ def effect_of_options(parsed: ParsedCommand, rule: ProgramRule, context: Command
                 written += named if _CHANGES & set(option.classes) else []
     if parsed.unlisted and not checked:
         classes.add("unknown")
-        reason = reason or "an option that is not in the tables"
+        reason = reason or "mudroom does not know this option"
     if parsed.is_open and not checked and (rule.options or rule.softened or _has_marks(context.program)):
         classes.add("unknown")
         reason = reason or "an option that is not known before it runs"
@@ -254,7 +254,7 @@ def _by_subcommand(words: Sequence[Word], rule: ProgramRule, context: CommandCon
     rest = words[1 + parsed.rest :]
     inner_rule = rule.subcommands.get(rest[0].text) if rest[0].literal else None
     if inner_rule is None:
-        return CommandFinding(tidy({*UNSURE, *effect.classes}), "a subcommand that is not in the tables")
+        return CommandFinding(tidy({*UNSURE, *effect.classes}), "mudroom does not know this subcommand")
     inner = judge_words(rest, inner_rule, within(context, rest[0].text))
     return CommandFinding(tidy({*inner.classes, *effect.classes}), effect.reason or inner.reason, inner.parts)
 

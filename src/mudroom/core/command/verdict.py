@@ -22,9 +22,9 @@ CLASSES: tuple[CommandClass, ...] = (
     "host_escape_risk",
 )
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
-AimKind = Literal["processes", "path", "server", "account"]
+AimKind = Literal["processes", "path", "server", "account", "host"]
 """processes: sends signals. path: reads or writes outside the project. server: asks a server of this machine. account:
-reads with an account of a remote service."""
+reads with an account of a remote service. host: changes a server of the network."""
 
 
 class Aim(NamedTuple):

@@ -20,10 +20,14 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
+from mudroom.errors import MudroomError
 from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.linux.plan import SOCKETS_SINCE
 from mudroom.session.confinement.grant import Grant
-from mudroom.typing import NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.core.network.host_rules import HostRule
 
 NAMESPACED: tuple[Mode, ...] = ("overlay", "copy")
 """Modes in which the command has namespaces of its own."""
@@ -51,6 +55,8 @@ class Confined(NamedTuple):
     has_card: bool = False
     is_credited: bool = True
     """Whether the gate inserts credentials."""
+    host_rules: Callable[[], Iterable[HostRule]] = tuple
+    """Return the rules of the gate, with this machine's answers."""
 
 
 def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections:
@@ -62,7 +68,8 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
     environment = select_variables(command.variables, home=command.home, cwd=b"/", network=False, extra=extra)
     host = survey()
     shown = tuple(map(run_path, _shown(command, host)))
-    is_apart = settings.network_at(grant.level) != "open"
+    network = settings.network_at(grant.level)
+    is_apart = network != "open"
     is_bare = not (grant.live or grant.abstract or settings.credentials)
     hides_sockets = not settings.read or host.landlock_abi >= SOCKETS_SINCE
     return Protections(
@@ -82,7 +89,17 @@ def protections_of(command: Confined, survey: Callable[[], Host]) -> Protections
         and not (command.is_credited or grant.credentials or grant.variables)
         and not _meets(shown, command.home, _STORES)
         and not any(map(_OF_ACCOUNTS.match, environment)),
+        no_hosts=network == "none" or (network == "gate" and not _opens_hosts(command)),
     )
+
+
+def _opens_hosts(command: Confined) -> bool:
+    """Return whether a rule lets the command reach a host, or ask for one. Rules that cannot be read may."""
+    try:
+        rules = (*command.settings.hosts, *command.host_rules())
+    except MudroomError:
+        return True
+    return bool(command.settings.agent_links) or any(rule.action != "deny" for rule in rules)
 
 
 def _shown(command: Confined, host: Host) -> Iterable[bytes]:

@@ -65,7 +65,10 @@ def _words(words: Sequence[Word], context: CommandContext) -> Sequence[CommandPa
     finding = _finding(words, context)
     names = known_words(words)
     part = CommandPart(names, len(names) == len(words), finding.classes, finding.reason)
-    if "host_escape_risk" in finding.classes:
+    if finding.aims:
+        milder = tuple(name for name in finding.classes if name != "host_escape_risk")
+        part = part._replace(aims=finding.aims, otherwise=milder)
+    elif "host_escape_risk" in finding.classes:
         from mudroom.core.command.program.aim import add_aims
 
         part = add_aims(part, words, context, _finding)
@@ -82,4 +85,4 @@ def _finding(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             if len(words) == 2 and words[1].text in INFORMS and words[1].text.startswith(b"--"):
                 return CommandFinding(READ, "prints its version or help")
             return judge_words(words, rule, context._replace(program=name))
-    return CommandFinding(UNSURE, "a program that is not in the tables")
+    return CommandFinding(UNSURE, "mudroom does not know this program")

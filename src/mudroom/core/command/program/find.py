@@ -48,7 +48,7 @@ def find(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         elif word.text in (b"-files0-from",) or (word.text.startswith(b"-") and word.text not in _HARMLESS):
             numeric = word.text[1:].rstrip(b"kMGcwb").isdigit()
             if not numeric and word.text != b"--":
-                classes, reason = classes | {"unknown"}, "an option that is not in the tables"
+                classes, reason = classes | {"unknown"}, "mudroom does not know this option"
     if any(names_credentials(word, context) for word in words[1:]):
         classes.add("host_escape_risk")
     return CommandFinding(tidy(classes), reason, tuple(parts))

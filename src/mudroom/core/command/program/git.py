@@ -91,7 +91,7 @@ def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         return CommandFinding(READ, "prints its version or help") if not extra else CommandFinding(UNSURE, reason)
     rule = SUBCOMMANDS.get(words[at].text) if words[at].literal else None
     if rule is None:
-        return CommandFinding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
+        return CommandFinding(UNSURE, "mudroom does not know this subcommand: it may be an alias")
     finding = judge_words(words[at:], rule, context._replace(program=b"git " + words[at].text))
     if any(b"ext::" in word.text or b"fd::" in word.text for word in words[at:]):
         extra, reason = extra | {"unknown"}, "runs a program as its transport"
@@ -102,7 +102,8 @@ def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
                 extra | {"host_escape_risk" if location == "outside" else "unknown"},
                 "in another repository",
             )
-    return CommandFinding(tidy({*finding.classes, *extra}), reason or finding.reason, finding.parts)
+    aims = () if extra else finding.aims
+    return CommandFinding(tidy({*finding.classes, *extra}), reason or finding.reason, finding.parts, aims)
 
 
 def _with(rule: ProgramRule, names_: str, classes: Classes, reason: str) -> ProgramRule:

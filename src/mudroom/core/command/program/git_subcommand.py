@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandContext, CommandFinding, write_classes
+from mudroom.core.command.locations import CommandContext, CommandFinding, normal, write_classes
 from mudroom.core.command.option_catalogue import grammar_of
 from mudroom.core.command.option_parser import ParsedCommand, parse
 from mudroom.core.command.table_rule import (
@@ -27,9 +27,10 @@ from mudroom.core.command.table_rule import (
     tidy,
     within,
 )
-from mudroom.core.command.verdict import CommandClass
+from mudroom.core.command.verdict import Aim, CommandClass
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import is_below
 
 _PATH_LIKE = regex(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:")
 
@@ -92,13 +93,30 @@ def tag(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     return _found(doubts, CHANGE, "makes a tag")
 
 
+def _is_of_project(word: Word, context: CommandContext) -> bool:
+    """Return whether a repository is named by a path in the project. ``x/y`` may be the name of a remote
+    (git-remote(1)), and ``x:y`` is on another machine (git-push(1), "GIT URLS")."""
+    if not word.literal or not (word.text + b"/").startswith((b"./", b"../", b"/")) or b":" in word.text:
+        return False
+    paths = [
+        word.text if word.text.startswith(b"/") else place and place + b"/" + word.text for place in context.places
+    ]
+    return all(path is not None and is_below(normal(path), context.project) for path in paths)
+
+
 def push(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     parsed, doubts = _parsed(words, context)
     if parsed.has(b"--receive-pack", b"--exec"):
         return CommandFinding(("networked", "unknown"), "runs a program that it names")
     losing = parsed.has(b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
     if losing or any(word.text.startswith((b"+", b":")) for word in parsed.operands):
-        return _found(doubts, ("networked", "destructive"), "overwrites or removes commits of the other repository")
+        reason = "overwrites or removes commits of the other repository"
+        if parsed.operands and _is_of_project(parsed.operands[0], context):
+            return _found(doubts, ("networked", "destructive"), reason)
+        finding = _found(
+            doubts, ("networked", "destructive", "host_escape_risk"), f"{reason}, which no checkpoint brings back"
+        )
+        return finding._replace(aims=(Aim("host"),))
     tracks = parsed.has(b"-u", b"--set-upstream")
     return _found(doubts, FETCH if tracks else REACH, "sends commits to another repository")
 
@@ -114,6 +132,8 @@ def fetch(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``fetch`` and ``pull``: a refspec with force overwrites references, and one with prune removes them."""
     parsed = parsed_words(words, _FETCH, context)
     finding = judge_parsed(parsed, words, _FETCH, context)
+    if words[0].text == b"pull" and finding.reason == _FETCH.reason:
+        finding = finding._replace(reason=f"{_FETCH.reason} and merges")
     refspecs = [word.text for word in parsed.operands[1:]]
     forced = parsed.has(b"--force", b"--prune", b"--prune-tags") and any(b":" in text for text in refspecs)
     if forced or any(text.startswith(b"+") for text in refspecs):
@@ -175,7 +195,7 @@ def by_first(default: ProgramRule, **verbs: ProgramRule) -> ProgramRule:
         rest = words[1 + parsed.rest :]
         if not rest[0].literal:
             return CommandFinding(UNSURE, "a verb that is not known before it runs")
-        rule = table.get(rest[0].text, ProgramRule(UNSURE, "a verb that is not in the tables"))
+        rule = table.get(rest[0].text, ProgramRule(UNSURE, "mudroom does not know this subcommand"))
         inner = within(context, rest[0].text)
         finding = judge_words(rest, rule, inner if grammar_of(inner.program) is not None else context)
         doubts = effect_of_options(parsed, default, context).classes

@@ -24,7 +24,7 @@ from mudroom.core.command.table_rule import (
     parsed_words,
     tidy,
 )  # fmt: skip
-from mudroom.core.command.verdict import CommandClass
+from mudroom.core.command.verdict import Aim, CommandClass
 from mudroom.core.command.word import Word
 from mudroom.core.text.regex import regex
 
@@ -38,6 +38,10 @@ _LOSES = regex(
     rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
     rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"
 )
+
+
+_OF_SERVERS = (Aim("server"), Aim("host"))
+"""A client without a host's name asks this machine's server by its socket (psql(1), mysql(1))."""
 
 
 def python(words: Sequence[Word], context: CommandContext) -> CommandFinding:
@@ -102,7 +106,7 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         elif text.startswith((b"-F", b"-v")):
             at += 1
         else:
-            return CommandFinding(UNSURE, "an option that is not in the tables")
+            return CommandFinding(UNSURE, "mudroom does not know this option")
     if at >= len(words) or not words[at].literal or _AWK_RUNS.search(words[at].text):
         return CommandFinding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word, context) for word in words[at:]):
@@ -110,11 +114,21 @@ def awk(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     return CommandFinding(READ, "only prints")
 
 
-def database(base: Classes) -> ProgramRule:
-    def judge(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
+def database(base: Classes, losing: str = "") -> ProgramRule:
+    """Return the rule of a database's client. ``base``: networked for that of a server, whose data no checkpoint holds.
+    ``losing``: words that lose data, as programs or subcommands."""
+    losers = names(losing)
+
+    def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         classes: set[CommandClass] = {*base, "unknown"}
-        if any(_LOSES.search(word.text) for word in words[1:]):
-            return CommandFinding(tidy({*classes, "destructive"}), "drops or deletes data")
+        if any(_LOSES.search(word.text) for word in words[1:]) or any(
+            word.literal and word.text in losers for word in (Word(context.program), *words[1:])
+        ):
+            classes.add("destructive")
+            if "networked" in base:
+                reason = "drops or deletes data of a server, which no checkpoint brings back"
+                return CommandFinding(tidy({*classes, "host_escape_risk"}), reason, aims=_OF_SERVERS)
+            return CommandFinding(tidy(classes), "drops or deletes data")
         return CommandFinding(tidy(classes), "runs statements of a database")
 
     return ProgramRule(UNSURE, "", judge=judge)
@@ -144,5 +158,6 @@ INTERPRETERS: dict[bytes, ProgramRule] = {
     **entries("awk gawk mawk nawk", ProgramRule(READ, "", judge=awk)),
     b"jq": ProgramRule(READ, "only prints", (option("-f --from-file -L", UNSURE, "reads a program from a file"),)),
     b"sqlite3": database(CHANGE),
-    **entries("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
+    **entries("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client", database(REACH)),
+    **entries("mysqladmin dropdb dropuser", database(REACH, "dropdb dropuser drop")),
 }

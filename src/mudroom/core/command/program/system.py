@@ -64,6 +64,49 @@ READERS = """
     findmnt lslocks lsns getfacl lsattr getcap namei
 """
 
+_OPENSSL_READS = ProgramRule(
+    READ,
+    "only prints",
+    (
+        option("-out --out -keyout --keyout -writerand --writerand -CAserial --CAserial", CHANGE, _OUT),
+        option("-CA --CA -CAcreateserial --CAcreateserial", CHANGE, "writes a serial number"),
+        option(
+            "-engine --engine -keyform --keyform -provider --provider -provider-path --provider-path"
+            " -provparam --provparam -config --config",
+            UNSURE,
+            "loads code",
+        ),
+        option("-in -CAfile -CA -untrusted -certfile -CAkey -key -inkey", REACH, "reads over the network", when="://"),
+        option("http://* https://* -crl_download", REACH, "reads over the network"),
+    ),
+    flags=names(
+        """-d -e -a -A -base64 -salt -nosalt -pbkdf2 -nopad -noout -text -hex -dates -enddate -startdate -subject
+        -issuer -fingerprint -serial -modulus -pubkey -pubin -pubout -check -purpose -binary -r -c -hash -email -alias -nodes
+        -noenc -nokeys -nocerts -clcerts -cacerts -info -new -x509 -genkey -noenc -sha1 -sha224 -sha256 -sha384 -sha512
+        -md5 -sha3-256 -blake2b512 -aes128 -aes192 -aes256 -des3 -aes-128-cbc -aes-192-cbc -aes-256-cbc -aes-128-ctr
+        -aes-256-ctr -chacha20 -export -req -1 -5 -6 -apr1 -stdin -v -encrypt -decrypt -list"""
+    ),
+    takes=names(
+        """-in -inform -outform -out -keyout -pass -passin -passout -k -kfile -K -iv -S -md -iter -inkey -signature
+        -sign -verify -prverify -hmac -mac -macopt -checkend -CAfile -CApath -untrusted -nameopt -certopt -ext -newkey -days
+        -subj -addext -key -algorithm -pkeyopt -name -certfile -CA -CAkey -CAserial -signkey -extfile -extensions
+        -writerand -engine -keyform -provider -provider-path -provparam -config"""
+    ),
+    style="single",
+)
+_OPENSSL: dict[bytes, ProgramRule] = {
+    **entries(
+        """asn1parse base64 ciphers crl crl2pkcs7 dgst dhparam dsa dsaparam ec ecparam enc errstr gendsa genpkey genrsa
+        help info kdf list mac md5 nseq passwd pkcs12 pkcs7 pkcs8 pkey pkeyparam pkeyutl prime rand rsa rsautl
+        sha1 sha224 sha256 sha384 sha512 smime spkac verify version x509""",
+        _OPENSSL_READS,
+    ),
+    b"req": _OPENSSL_READS._replace(classes=CHANGE, reason="makes a request or a key"),
+    **entries("s_client s_server s_time ocsp cmp", ProgramRule(("networked", "unknown"), "talks over the network")),
+}
+"""Only the last row talks over the network (openssl(1)); ``ca``, ``srp``, ``ts`` and others are not known. ``req``
+writes a key without an option, too."""
+
 _PACKER = ProgramRule(
     CHANGE,
     "replaces files",
@@ -233,8 +276,27 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ProgramRule(REACH, "uses the network", (option("-f", UNSURE, "reads a file"),)),
     ),
     **entries(
-        "nc netcat ncat socat telnet ftp tftp nmap tcpdump openssl",
+        "nc netcat ncat socat telnet ftp tftp nmap tcpdump",
         ProgramRule(("networked", "unknown"), "talks over the network"),
+    ),
+    b"openssl": ProgramRule(READ, "", subcommands=_OPENSSL),
+    b"ss": ProgramRule(
+        READ,
+        "prints connections",
+        (
+            option("-K --kill", ESCAPE, "closes connections of other programs"),
+            option("-D --diag", CHANGE, _OUT),
+            option("-r --resolve", REACH, "asks a name server"),
+            option("-N --net", UNSURE, "enters another network"),
+        ),
+        takes=names("-D --diag -N --net"),
+    ),
+    b"netstat": ProgramRule(
+        REACH,
+        "prints connections, and asks a name server",
+        takes=names("-A"),
+        flags=names("-a -l -t -u -w -x -p -e -o -v -W -c -r -i -g -s -M -4 -6 -C -F -Z -N"),
+        softened=names("-n --numeric"),
     ),
     **entries("ssh mosh sshpass autossh", ProgramRule(REACH, "", judge=remote)),
     b"scp": ProgramRule(REACH, "", judge=scp),

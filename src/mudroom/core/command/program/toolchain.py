@@ -6,6 +6,9 @@ do not say what the code does. Installing is ``mutating`` and ``networked``, alt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import CommandContext, CommandFinding
 from mudroom.core.command.table_rule import (  # fmt: skip
     CHANGE,
     ESCAPE,
@@ -19,15 +22,19 @@ from mudroom.core.command.table_rule import (  # fmt: skip
     names,
     option,
 )
+from mudroom.core.command.word import Word
 
 _READS = ProgramRule(READ, "only reads")
 _ASKS = ProgramRule(REACH, "asks the registry")
+_ASKS_HOST = ProgramRule(REACH, "asks the code host")
 _CODE = ProgramRule(UNSURE, "runs code of the project")
 _FETCHED_CODE = ProgramRule(("networked", "unknown"), "runs code that it fetches")
 _WRITES = ProgramRule(CHANGE, "changes files of the project")
 _MAKES = ProgramRule(CHANGE, "makes a directory with files", targets="all")
 _PUBLISHES = ProgramRule(("networked", "host_escape_risk"), "publishes, or acts with an account")
 _MACHINE = ProgramRule(ESCAPE, "changes the machine")
+_PRINTS = ProgramRule(READ, "prints its configuration", safe=names("--user"))
+_SETS = ProgramRule(UNSURE, "changes its configuration")
 _CLEANS = ProgramRule(LOSE, "removes build outputs")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _PLACED = option("--location", ESCAPE, "for the whole machine", when="global")
@@ -45,7 +52,20 @@ _PIPS = ProgramRule(
     ),
 )
 _INSTALLS = ProgramRule(FETCH, "installs packages")
+_FETCHES = ProgramRule(FETCH, "fetches files from the code host")
 _CHECKED = ProgramRule(CHANGE, "checks files, and may write a cache")
+
+
+def _of_api(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    from mudroom.core.command.program.code_host import judge_api
+
+    return judge_api(words, context)
+
+
+def _of_code_host(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    from mudroom.core.command.program.code_host import judge_client
+
+    return judge_client(words, context)
 
 
 def _verbs(adding: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
@@ -69,13 +89,18 @@ def _manager(
 _NPM = _verbs(
     _ADDS,
     reads="list ls ll la root prefix bin get explain why help help-search completion fund query",
-    asks="view info show v search s find outdated ping doctor audit",
+    asks="view info show v search s find outdated ping doctor audit whoami",
     adds="install i in ins add ci clean-install install-test it update up upgrade dedupe ddp link ln rebuild",
     removes="uninstall un remove rm r prune",
     code="run run-script test t tst start stop restart pack version rum urn edit explore build dev",
     fetched="exec x create init dlx",
     publishes="publish unpublish deprecate owner access token login adduser logout team org profile dist-tag hook star",
-)
+) | {
+    **entries(
+        "config c", _manager(_SETS, {**entries("get list ls", _PRINTS), **entries("set delete edit fix", _SETS)})
+    ),
+    b"pkg": _manager(_READS, {b"get": _READS, **entries("set delete fix", _WRITES)}),
+}
 _PNPM = _verbs(
     _ADDS,
     reads="list ls ll la root prefix bin get explain why help licenses",
@@ -106,6 +131,7 @@ _PIP = _verbs(
     removes="uninstall",
 ) | {
     b"cache": _manager(_READS, _verbs(_INSTALLS, reads="dir info list", cleans="remove purge")),
+    b"config": _manager(_SETS, {**entries("list get debug", _PRINTS), **entries("set unset edit", _SETS)}),
     b"list": ProgramRule(
         READ, "only reads", (option("-o --outdated -u --uptodate", REACH, "asks the registry"),), safe=_PIP_PLACES
     ),
@@ -237,18 +263,20 @@ _SYSTEM = {
     ),
 }
 _GH = {
-    **entries("search browse status help version completion", _ASKS),
+    **entries("search browse status", _ASKS_HOST),
+    **entries("help version completion", _READS),
+    b"api": ProgramRule(REACH, "", judge=_of_api),
     **entries("auth secret ssh-key gpg-key variable codespace ruleset", _PUBLISHES),
     **{
         name: _manager(
-            _ASKS,
+            _ASKS_HOST,
             _verbs(
                 _ADDS,
-                asks="list view status diff checks",
                 publishes="create edit close reopen merge comment delete review ready lock unlock pin transfer fork"
                 " rename archive upload run rerun cancel sync develop enable disable set",
             )
-            | {b"clone": _INSTALLS, b"checkout": _INSTALLS, b"download": _INSTALLS, b"watch": _ASKS},
+            | entries("list view status diff checks watch", _ASKS_HOST)
+            | entries("clone checkout download", _FETCHES),
         )
         for name in names("pr issue repo run release workflow gist label project cache org")
     },
@@ -367,7 +395,7 @@ TOOLS: dict[bytes, ProgramRule] = {
     ),
     b"twine": _manager(_READS, {b"check": _READS, b"upload": _PUBLISHES, b"register": _PUBLISHES}),
     b"gh": _manager(_READS, _GH),
-    **entries("glab hub", ProgramRule(("networked", "unknown"), "acts with an account")),
+    **entries("glab hub", ProgramRule(("networked", "unknown"), "", judge=_of_code_host)),
     b"coverage": _manager(
         _READS, _verbs(_INSTALLS, reads="debug help", code="run", writes="report html xml json combine", cleans="erase")
     ),

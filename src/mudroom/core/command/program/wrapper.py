@@ -91,7 +91,7 @@ def shell(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             return CommandFinding(UNSURE, "runs a script")
         parts = tuple(context.line(text, context))
         return (
-            CommandFinding(UNSURE, "an option of the shell that is not in the tables", parts)
+            CommandFinding(UNSURE, "mudroom does not know this option of the shell", parts)
             if doubt
             else CommandFinding(READ, "runs a line of shell", parts)
         )
@@ -120,7 +120,7 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         ) or (word.literal and word.text == b"--"):
             at += 1
         elif word.text.startswith(b"-"):
-            classes, reason = UNSURE, "an option that is not in the tables"
+            classes, reason = UNSURE, "mudroom does not know this option"
             at += 1
         elif not word.literal and not word.start:
             classes, reason = UNSURE, "may set a variable that decides what is run"
@@ -131,6 +131,8 @@ def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
             at += 1
         else:
             break
+    if at >= len(words) and classes == READ:
+        return CommandFinding(READ, "prints the environment")
     return _started(words[at:], context, classes, reason)
 
 

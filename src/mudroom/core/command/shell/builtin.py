@@ -137,8 +137,11 @@ BUILTINS: dict[bytes, ProgramRule] = {
     b"kill": ProgramRule(ESCAPE, "", judge=killing),
     **entries("pkill killall skill killall5 xkill", ProgramRule(ESCAPE, "sends signals to processes")),
     **entries(
-        "source . alias unalias enable bind complete compopt compgen fc history",
+        "source . alias unalias enable bind complete compopt compgen fc",
         ProgramRule(UNSURE, "runs or renames code"),
+    ),
+    b"history": ProgramRule(
+        READ, "prints its history", (option("-a -c -d -n -p -r -s -w", UNSURE, "changes its history or a file"),)
     ),
     b"jobs": ProgramRule(
         READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),), flags=names("-l -n -p -r -s")
