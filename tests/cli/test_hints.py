@@ -149,6 +149,8 @@ def ignored(cli: Cli) -> str:
     screen = Screen(cli.place, *MUDROOM, "run", "--no", "--", sys.executable, "ask.py", f"{NPM}:443", columns=250)
     screen.expect(r"\[p\]reset npm: 3 hosts  then Enter\r\n")
     screen.type("?\n")
+    screen.expect(r"\? is no answer: o a n N p, then Enter\r\n")
+    screen.type("?\n")
     match = screen.expect(r"refused: [^\n]*\n")
     screen.exit_code()
     told = match.group().decode().strip()
