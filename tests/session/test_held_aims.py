@@ -23,7 +23,7 @@ from mudroom.session.own_sandbox import OwnSandbox
 pytestmark = pytest.mark.both_users
 
 KILL = [b"pkill", b"-f", b"no-such-program-here"]
-OWN = "its own processes only: the sandbox has a pid namespace of its own"
+OWN = "the sandbox has a pid namespace of its own, so it reaches its own processes only"
 
 
 def agent(place: Place, settings: Settings | None = None, **options: Any) -> Session:

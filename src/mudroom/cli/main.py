@@ -158,7 +158,7 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         argv = ["agent", "run", "--", *argv]
     verb = argv[0]
     if verb not in VERBS:
-        raise UsageError(f"there is no verb {verb!r}", _suggest(verb, environ))
+        raise UsageError(*_without_verb(argv, environ))
     row = VERBS[verb]
     if usual.client is not None or not (row.launches and _is_to_launch(argv)):
         return _execute(verb, row, argv, usual)
@@ -220,6 +220,20 @@ def _agents(environ: Mapping[bytes, bytes]) -> Catalog:
     from mudroom.policy.config import user_config
 
     return Catalog(user_config(environ))
+
+
+def _without_verb(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> tuple[str, str]:
+    """Return the problem with words that do not begin with a verb, and a hint: the same words with the verb first."""
+    if not argv[0].startswith("-"):
+        return f"there is no verb {argv[0]!r}", _suggest(argv[0], environ)
+    import shlex
+
+    at = 2 if argv[0] == "--project" else 1
+    is_known = argv[0] in ("--project", "--json") or argv[0].startswith("--project=")
+    if is_known and len(argv) > at and argv[at] in VERBS:
+        turned = shlex.join(["mudroom", argv[at], *argv[:at], *argv[at + 1 :]])
+        return f"{argv[0]} stands before the verb", turned
+    return f"there is no verb {argv[0]!r}", "options follow the verb; mudroom --help lists the verbs"
 
 
 def _suggest(verb: str, environ: Mapping[bytes, bytes]) -> str:

@@ -7,9 +7,11 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 
 from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
+from mudroom.doctor.syscall_name import SYSCALL_NAMES
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.denials import error_name, rules_for
@@ -35,8 +37,11 @@ class Finding(NamedTuple):
 def why_call(name: str) -> list[AccessReason]:
     """Explain the filter's rules for a system call. Raise UsageError for a name that is not a system call."""
     rules = rules_for(name)
-    if not rules and not name.isidentifier():
-        raise UsageError(f"{name} is not a system call", "a path has a / in it")
+    if not rules and name not in SYSCALL_NAMES:
+        near = get_close_matches(name, SYSCALL_NAMES, 1, 0.75)
+        raise UsageError(
+            f"there is no system call {name}", f"did you mean {near[0]}?" if near else "a path has a / in it"
+        )
     if not rules:
         return [
             AccessReason(name, "allowed", "no rule of the filter names it; the view decides what it can access", False)

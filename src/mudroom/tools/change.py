@@ -84,10 +84,11 @@ def _status(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Too
     actor = workspace.actor or session.actor
     level = session.machine.granted(actor).level
     network = actor.settings.network_at(level)
+    differing = "1 file differs" if summary.files == 1 else f"{summary.files:,} files differ"
     lines = [
         f"fork {name} of {shown(session.project)}: staged, nothing lands before the user applies it",
         f"commands: level {level}, network {network}",
-        f"{summary.files:,} files differ from the project, +{summary.lines_added:,} -{summary.lines_removed:,} lines",
+        f"{differing} from the project, +{summary.lines_added:,} -{summary.lines_removed:,} lines",
     ]
     lines += [_row(change) for change in rows[:_ROWS]]
     lines += [_roll(roll) for roll in rolls]

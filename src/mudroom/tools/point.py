@@ -74,7 +74,8 @@ def _forks(workspace: ToolWorkspace, arguments: Mapping[str, Any], context: Tool
             }
         )
         mark = "  (yours)" if fork.name == own else ""
-        lines.append(f"{fork.name}{mark}  {summary.files:,} files  {command[:100]}".rstrip())
+        files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+        lines.append(f"{fork.name}{mark}  {files}  {command[:100]}".rstrip())
     return ToolResult("\n".join(lines) + "\n", {"forks": rows})
 
 

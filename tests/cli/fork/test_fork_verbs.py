@@ -104,7 +104,7 @@ def test_removing_a_fork_with_work_in_it(cli: Cli) -> None:
         (["fork", "new", "x" * 65], "cannot be the name of a fork"),
         (["fork", "new", "a b"], "cannot be the name of a fork"),
         (["fork", "new", "try"], "there is a fork named try already"),
-        (["fork", "new"], "fork new takes 1 names"),
+        (["fork", "new"], "fork new takes 1 name ("),
         (["fork", "new", "y", "--from", "nope"], "there is no fork named nope"),
         (["fork", "new", "y", "--from", "try@nope"], "try has no checkpoint named nope"),
         (["fork", "new", "y", "--from", "try", "--snapshot"], "stands on what that one stands on"),

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from conftest import Place
+from mudroom.doctor.syscall_name import SYSCALL_NAMES
+from mudroom.sandbox.linux.syscall import DENY
 from test_vault_verb import Cli
 
 
@@ -55,9 +57,13 @@ def test_why_of_a_call_or_a_path(cli: Cli, about: str, code: int, said: str) -> 
 
 
 def test_nonsense_is_one_line(cli: Cli) -> None:
-    done = cli("policy", "why", "no-such-call")
-    assert (done.returncode, done.stderr) == (
-        125,
-        "mudroom: no-such-call is not a system call (a path has a / in it)\n",
-    )
+    for name, hint in (("no-such-call", "a path has a / in it"), ("ptracee", "did you mean ptrace?")):
+        done = cli("policy", "why", name)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == f"mudroom: there is no system call {name} ({hint})\n"
     assert cli("policy", "allow").returncode == 125
+
+
+def test_each_call_of_the_filter_has_a_known_name() -> None:
+    assert {rule.syscall for rule in DENY} <= SYSCALL_NAMES
+    assert {"read", "openat", "clone3", "socketcall", "io_uring_setup"} <= SYSCALL_NAMES

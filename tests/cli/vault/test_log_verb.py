@@ -155,6 +155,12 @@ def test_a_row_of_anything_is_one_line_and_no_command_for_the_terminal(kind: str
     assert event_row.line(Event(1, NOW, kind, "", "not JSON", "d")).isprintable()
 
 
+@pytest.mark.parametrize(("notes", "told"), [(["one"], "1 note"), (["one", "two"], "2 notes")])
+def test_notes_are_counted(notes: list[str], told: str) -> None:
+    row = event_row.line(Event(1, NOW, "run", "f", json.dumps({"command": ["x"], "notes": notes}), "d"))
+    assert row.rstrip().endswith(told)
+
+
 def test_rows(cli: Cli) -> None:
     filled(cli).append("approval", "b", {"command": ["x"], "allow": True, "by": "terminal", "keep": True}, time=NOW)
     rows = [line.split(maxsplit=3)[3] for line in cli("log").stdout.splitlines()]

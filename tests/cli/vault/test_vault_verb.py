@@ -74,7 +74,7 @@ def test_init_and_ls(cli: Cli) -> None:
     }
     cli.keep("echo x > a; echo y > b")
     listed = cli("vault", "ls").stdout
-    assert re.fullmatch(r" *\S+ kB    1 forks, 2 changes  \S+/project\n", listed)
+    assert re.fullmatch(r" *\S+ kB    1 fork, 2 changes  \S+/project\n", listed)
     found = cli.json("vault", "ls")
     assert found["schema"] == "mudroom.vaults/1"
     (row,) = found["vaults"]

@@ -265,8 +265,15 @@ def test_the_reason_names_the_protection() -> None:
     found, relies = at_level(classify_words([b"pkill", b"-f", b"vite"]), LEVEL_1)
     assert relies
     assert decide(found, CommandPolicy()).reason == (
-        "pkill -f vite: sends signals to processes; its own processes only: the sandbox has a pid namespace of its own"
+        "pkill -f vite: the sandbox has a pid namespace of its own, so it reaches its own processes only"
     )
+    for line, reason in (
+        ("docker ps", "docker ps: the sandbox shows no socket of this machine's servers, so it reaches none"),
+        ("kubectl get pods", "kubectl get pods: the sandbox holds no credentials, so it acts with no account"),
+        ("git push -f", "git push -f: no rule opens a host to the sandbox, so it reaches none"),
+    ):
+        held, _relies = at_level(classify_line(line.encode(), PROJECT, PROJECT), LEVEL_1)
+        assert decide(held, CommandPolicy()).reason == reason
     assert at_level(classify_words([b"sudo", b"ls"]), LEVEL_1)[1] is False
 
 

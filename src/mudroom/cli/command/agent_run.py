@@ -269,14 +269,16 @@ def _print_result(
     show_result(run.result, argv, context, commits)
     artifacts = run.artifacts
     if artifacts.files or artifacts.streams:
-        print_line(f"artefacts: {len(artifacts.files):,} files in {show_path(artifacts.place)}")
+        files = "1 file" if len(artifacts.files) == 1 else f"{len(artifacts.files):,} files"
+        print_line(f"artefacts: {files} in {show_path(artifacts.place)}")
     for path, why in artifacts.left[:_MOST_SHOWN]:
         note(f"no artefact: {show_path(path)} {why}")
     if len(artifacts.left) > _MOST_SHOWN:
         note(f"no artefact: {len(artifacts.left) - _MOST_SHOWN:,} more")
     if branch.get("branch"):
         short = branch["branch"].removeprefix("refs/heads/")
-        print_line(f"{short}: {branch['commits']:,} commits   look: git log {short}")
+        commits_of_branch = "1 commit" if branch["commits"] == 1 else f"{branch['commits']:,} commits"
+        print_line(f"{short}: {commits_of_branch}   look: git log {short}")
     elif "error" in branch:
         note(f"no branch: {branch['error']}")
     elif "later" in branch:

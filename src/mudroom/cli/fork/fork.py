@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from mudroom.cli.fork.ls import describe, fork_rows
+from mudroom.cli.fork.ls import counted, describe, fork_rows
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.change import summarise
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     run, names = _ACTIONS[args.action]
     if names is not None and len(args.names) != names:
-        raise UsageError(f"fork {args.action} takes {names} names", "mudroom fork --help")
+        raise UsageError(f"fork {args.action} takes {counted(names, 'name')}", "mudroom fork --help")
     run(args, context)
     return 0
 

@@ -255,5 +255,6 @@ def _export(session: Session, args: argparse.Namespace, where: EventFilter, cont
 
     count = export(watched(), args.format or "jsonl", args.output, show(session.project))
     if args.output not in (None, "-"):
-        context.terminal.say(f"exported {count:,} events: {show(args.output.encode('utf-8', 'surrogateescape'))}")
+        written = "1 event" if count == 1 else f"{count:,} events"
+        context.terminal.say(f"exported {written}: {show(args.output.encode('utf-8', 'surrogateescape'))}")
     return 0

@@ -50,12 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="SIZE", help="import: so much may be unpacked (default 10GB)")
 
 
+def _s(number: int) -> str:
+    """Return the end of a noun after this number."""
+    return "" if number == 1 else "s"
+
+
 def execute(args: argparse.Namespace, context: Context) -> int:
     run, least, most = _ACTIONS[args.action]
     if not least <= len(args.words) <= most:
         takes = str(most) if least == most else f"{least} to {most}"
         raise UsageError(
-            f"vault {args.action} takes {takes} words, {len(args.words)} were given", "mudroom vault --help"
+            f"vault {args.action} takes {takes} word{_s(most)}, {len(args.words)} given", "mudroom vault --help"
         )
     return run(args, context)
 
@@ -73,7 +78,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
         return 0
     for total in totals:
         missing = "" if total.exists else context.terminal.style("  gone", "yellow", 1)
-        held = f"{total.forks:>3} forks, {total.unapplied:,} changes"
+        held = f"{total.forks:>3} fork{_s(total.forks)}, {total.unapplied:,} change{_s(total.unapplied)}"
         context.terminal.out(f"{amount(total.size):>9}  {held}  {show(total.project) or '?'}{missing}")
         for remark in total.remarks:
             context.terminal.out(f"           {remark}")
@@ -109,7 +114,7 @@ def _print_detail(context: Context) -> int:
     lines = [
         f"project    {show(total.project)}",
         f"vault      {show(total.path)}",
-        f"unapplied  {total.unapplied:,} changes",
+        f"unapplied  {total.unapplied:,} change{_s(total.unapplied)}",
     ]
     lines += [f"{kind:<9}  {amounts.number:>5,}  {amount(amounts.size):>9}" for kind, amounts in kinds.items()]
     age = f"{settings.keep_age / 86400:g} days"
@@ -171,7 +176,8 @@ def _import(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(json.dumps(report))
         return 0
     context.terminal.say(
-        f"imported {imported.name}: {imported.changed:,} changes, exported from {show(imported.project)}"
+        f"imported {imported.name}: {imported.changed:,} change{_s(imported.changed)},"
+        f" exported from {show(imported.project)}"
     )
     if imported.strangers:
         context.terminal.note(

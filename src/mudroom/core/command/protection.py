@@ -40,10 +40,13 @@ def hold(aim: Aim, protections: Protections) -> str:
     if aim.kind == "path":
         return _hold_path(aim.path, protections)
     is_held, clause = {
-        "processes": (protections.own_processes, "its own processes only: the sandbox has a pid namespace of its own"),
-        "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers"),
-        "account": (protections.no_accounts, "the sandbox has no account: no credentials are in it"),
-        "host": (protections.no_hosts, "the sandbox reaches no host: no rule opens one"),
+        "processes": (
+            protections.own_processes,
+            "the sandbox has a pid namespace of its own, so it reaches its own processes only",
+        ),
+        "server": (protections.no_sockets, "the sandbox shows no socket of this machine's servers, so it reaches none"),
+        "account": (protections.no_accounts, "the sandbox holds no credentials, so it acts with no account"),
+        "host": (protections.no_hosts, "no rule opens a host to the sandbox, so it reaches none"),
     }[aim.kind]
     return clause if is_held else ""
 

@@ -51,9 +51,14 @@ def _command(data: Data) -> str:
 def _count(data: Data, key: str, text: str) -> str:
     """Format ``text`` with the length of the value under ``key``, or the value itself if it is a number; return an
     empty string for zero."""
+    number = _length(data, key)
+    return text.format(number) if number else ""
+
+
+def _length(data: Data, key: str) -> int:
     value = data.get(key)
     number = len(value) if isinstance(value, list | tuple | dict) else value
-    return text.format(number) if isinstance(number, int) and number else ""
+    return number if isinstance(number, int) else 0
 
 
 def _named(data: Data, *keys: str) -> list[str]:
@@ -95,7 +100,7 @@ def _run(data: Data) -> list[str]:
         _duration(data),
         _count(data, "denials", "{:,} refused: mudroom policy why"),
         *_named(data, "credentials"),
-        _count(data, "notes", "{:,} notes"),
+        _count(data, "notes", "1 note" if _length(data, "notes") == 1 else "{:,} notes"),
     ]
 
 
@@ -169,7 +174,7 @@ ROWS: dict[str, Row] = {
     "degrade": lambda data: [f"to {printable(data.get('to', '?'))}", printable(data.get("why", ""))],
     "discard": _any,
     "edit": lambda data: [_count(data, "changed", "{:,} changed by file tools")],
-    "export": lambda data: [_count(data, "bytes", "{:,} bytes")],
+    "export": lambda data: [_count(data, "bytes", "1 byte" if _length(data, "bytes") == 1 else "{:,} bytes")],
     "flow": _flow,
     "fork": lambda data: _named(data, "parent", "at"),
     "gap": _gap,

@@ -192,7 +192,7 @@ def _held(part: CommandPart, protections: Protections, is_shifting: bool) -> Com
     reasons = [hold(aim, protections) for aim in part.aims]
     if not all(reasons):
         return part
-    reason = "; ".join((part.reason, *dict.fromkeys(reasons)))
+    reason = "; ".join(dict.fromkeys(reasons))  # that of the risk would read like a refusal
     return part._replace(classes=part.otherwise, reason=reason, aims=(), otherwise=())
 
 

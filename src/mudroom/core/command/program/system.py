@@ -81,16 +81,18 @@ _OPENSSL_READS = ProgramRule(
     ),
     flags=names(
         """-d -e -a -A -base64 -salt -nosalt -pbkdf2 -nopad -noout -text -hex -dates -enddate -startdate -subject
-        -issuer -fingerprint -serial -modulus -pubkey -pubin -pubout -check -purpose -binary -r -c -hash -email -alias -nodes
-        -noenc -nokeys -nocerts -clcerts -cacerts -info -new -x509 -genkey -noenc -sha1 -sha224 -sha256 -sha384 -sha512
-        -md5 -sha3-256 -blake2b512 -aes128 -aes192 -aes256 -des3 -aes-128-cbc -aes-192-cbc -aes-256-cbc -aes-128-ctr
-        -aes-256-ctr -chacha20 -export -req -1 -5 -6 -apr1 -stdin -v -encrypt -decrypt -list"""
+        -issuer -fingerprint -serial -modulus -pubkey -pubin -pubout -check -purpose -binary -r -c -hash
+        -email -alias -nodes -noenc -nokeys -nocerts -clcerts -cacerts -info -new -x509 -genkey -noenc
+        -sha1 -sha224 -sha256 -sha384 -sha512 -md5 -sha3-256 -blake2b512 -aes128 -aes192 -aes256 -des3
+        -aes-128-cbc -aes-192-cbc -aes-256-cbc -aes-128-ctr -aes-256-ctr -chacha20 -export -req -1 -5 -6
+        -apr1 -stdin -v -encrypt -decrypt -list"""
     ),
     takes=names(
         """-in -inform -outform -out -keyout -pass -passin -passout -k -kfile -K -iv -S -md -iter -inkey -signature
-        -sign -verify -prverify -hmac -mac -macopt -checkend -CAfile -CApath -untrusted -nameopt -certopt -ext -newkey -days
-        -subj -addext -key -algorithm -pkeyopt -name -certfile -CA -CAkey -CAserial -signkey -extfile -extensions
-        -writerand -engine -keyform -provider -provider-path -provparam -config"""
+        -sign -verify -prverify -hmac -mac -macopt -checkend -CAfile -CApath -untrusted -nameopt
+        -certopt -ext -newkey -days -subj -addext -key -algorithm -pkeyopt -name -certfile -CA -CAkey
+        -CAserial -signkey -extfile -extensions -writerand -engine -keyform -provider -provider-path
+        -provparam -config"""
     ),
     style="single",
 )
