@@ -89,7 +89,7 @@ _OPENSSL_READS = ProgramRule(
     ),
     takes=names(
         """-in -inform -outform -out -keyout -pass -passin -passout -k -kfile -K -iv -S -md -iter -inkey -signature
-        -sign -verify -prverify -hmac -mac -macopt -checkend -CAfile -CApath -untrusted -nameopt
+        -prverify -hmac -mac -macopt -checkend -CAfile -CApath -untrusted -nameopt
         -certopt -ext -newkey -days -subj -addext -key -algorithm -pkeyopt -name -certfile -CA -CAkey
         -CAserial -signkey -extfile -extensions -writerand -engine -keyform -provider -provider-path
         -provparam -config"""
@@ -107,7 +107,8 @@ _OPENSSL: dict[bytes, ProgramRule] = {
     **entries("s_client s_server s_time ocsp cmp", ProgramRule(("networked", "unknown"), "talks over the network")),
 }
 """Only the last row talks over the network (openssl(1)); ``ca``, ``srp``, ``ts`` and others are not known. ``req``
-writes a key without an option, too."""
+writes a key without an option, too. ``-sign`` and ``-verify``
+are not known: they take a value in some subcommands only."""
 
 _PACKER = ProgramRule(
     CHANGE,
