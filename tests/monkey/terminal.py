@@ -18,7 +18,16 @@ from mudroom.tui.app import ReviewApp
 from mudroom.tui.base_app import ReviewHooks
 from mudroom.tui.choice import SIGNS, WHOLE, Pick, mark_of
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import ApplyOutcomeDialog, Choose, Confirm, Dialog, TextDialog, TextInput, Working
+from mudroom.tui.dialog import (
+    ApplyOutcomeDialog,
+    Choose,
+    Confirm,
+    ConfirmApply,
+    Dialog,
+    TextDialog,
+    TextInput,
+    Working,
+)
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.review import ReviewScreen
 
@@ -38,6 +47,7 @@ def keys_of(table: tuple[Key, ...]) -> dict[str, float]:
 
 OF_DIALOGS: dict[type[Any], dict[str, float]] = {
     Confirm: {"y": 5, "n": 2, "escape": 2, "enter": 1, "j": 1, "q": 1},
+    ConfirmApply: {"y": 5, "n": 2, "escape": 2, "enter": 1, "j": 1, "q": 1},
     Choose: {"enter": 4, "j": 3, "k": 1, "escape": 2, "y": 0.5},
     TextInput: {"e": 2, "x": 1, "t": 1, "enter": 3, "escape": 2, "backspace": 1, "slash": 0.5, "q": 0.5},
     ApplyOutcomeDialog: {"escape": 4, "u": 1, "j": 1, "enter": 1, "q": 1, "space": 1},
@@ -129,7 +139,7 @@ class Terminal:
         key = chance.weighed(weights) if chance.random() < 0.95 else chance.one(STRANGE)
         title = screen._title if isinstance(screen, Dialog) else ""
         self.walk.say(f"{type(screen).__name__} {title!r}: {key}")
-        if isinstance(screen, Confirm) and key == "y":
+        if isinstance(screen, Confirm | ConfirmApply) and key == "y":
             self._says_yes(app, title)
         await pilot.press(key)
         if isinstance(screen, ReviewScreen) and chance.random() < 0.1:  # nobody waits for what a key does
