@@ -60,6 +60,8 @@ class World:
         self.states: dict[str, str] = {}
         self.cut_off: dict[str, tuple[dict[str, Wish], Decided]] = {}
         """Applies whose process was killed when they were about to touch the project, and what they would have done."""
+        self._is_mixed = False
+        """Whether an apply was ended in the last step beside another: what each has changed is not known."""
         self.has_recovered = False
         """Whether one of those was ended in the last step."""
 
@@ -73,7 +75,7 @@ class World:
         has the vault alone next: that is looked at here, and is no news."""
         states = {one["apply"]: one["state"] for one in self.session.changes.applies()}
         news = {name: state for name, state in states.items() if self.states.get(name) != state}
-        self.states = states
+        self.states, self._is_mixed = states, False
         self.has_recovered = bool(self.cut_off.keys() & news.keys())
         for name in self.cut_off.keys() & news.keys():
             self._note_end_of(name, news.pop(name), alone=not news)
@@ -87,6 +89,8 @@ class World:
             self.note_landing(name)
         elif alone:
             self.require_still(f"{name} was cut off before it touched anything, and is {state}; that")
+        else:
+            self._is_mixed = True
         self.tree = self.now()  # of two at once nobody can tell which has done what
 
     def require_still(self, what: str) -> None:
@@ -95,7 +99,8 @@ class World:
     def note_landing(self, name: str) -> None:
         """What is there now is what this apply has made of what was there."""
         now = self.now()
-        self.landings[name] = Landing(name, self.tree, now)
+        if not self._is_mixed:
+            self.landings[name] = Landing(name, self.tree, now)
         self.tree = now
 
     def note_undone(self, name: str) -> None:
