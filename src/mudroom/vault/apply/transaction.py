@@ -172,6 +172,13 @@ class ApplyDirectory:
         """Remove the plan of an earlier state. Durable with the next state: until then that one is ignored."""
         os.unlink(self._plan(state))
 
+    def drop_before(self, state: State) -> None:
+        """As ``drop``, for a state that is left. ``undone`` is not ignored beside ``done`` (``_ORDER``), so its removal
+        is durable before a redo ends: after a loss of power the two would say that nothing was redone."""
+        self.drop(state)
+        if state == "undone":
+            sync_directory(self.path)
+
 
 def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     """Return, by slot, the entries below each whole directory of the landing: the staged entries if it is placed, the
@@ -283,7 +290,7 @@ def _reverse(
     place.begin("turn")
     backwards, merged, staying = reverse(record, place.path, state)
     place.write(under_way, backwards)
-    place.drop(state)
+    place.drop_before(state)
     applied = _finish(place, backwards, under_way, after, progress)
     settled = settle(applied)
     place.end()
@@ -304,7 +311,7 @@ def recover(place: ApplyDirectory) -> Recovery | None:
     earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
     for earlier in earlier_states:  # a crash between writing a state and dropping the earlier one
         if os.path.exists(place._plan(earlier)):
-            place.drop(earlier)
+            place.drop_before(earlier)
     if state in ("ready", "redoing"):
         applied = _finish(place, record, state, "done", None, again=True)
         return Recovery(place.name, record.fork, "finished", applied)

@@ -121,10 +121,12 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
             )
             before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
-    fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
-    sync_directory(fork.path)
     upper = vault.new_layer()
     _make_tree(vault, upper, point)
+    for made in (vault.layer(upper), vault.path + b"/layers"):
+        sync_directory(made)  # without the layer and its tree nothing is collected again after a loss of power
+    fork.begin(present())  # cut off from here on, the changes are collected again: the record may not match the layers
+    sync_directory(fork.path)
     fork.save(stack.rolled_back(state, point, upper))
     restore_record(vault, fork)
     sync_directory(fork.path)  # before the dropped layer goes
