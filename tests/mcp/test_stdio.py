@@ -238,9 +238,13 @@ def test_a_shell_s_pipe_gets_the_answers_of_its_last_requests(place: Place) -> N
     )
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert sorted(answers) == [1, 2, 3, 4]
-    assert answers[3]["result"]["structuredContent"]["output"] == "said\n"
-    assert answers[4]["error"]["message"] == "stdin was closed before this was done"
-    assert place.session().run([b"cat", b"b.txt"], fork="pipe").stdout == b"b"  # a write is not lost either
+    late = "stdin was closed before this was done"
+    assert answers[4]["error"]["message"] == late
+    ended = [identity for identity in (2, 3) if "result" in answers[identity]]
+    assert [answers[identity]["error"]["message"] for identity in {2, 3} - {*ended}] == [late] * (2 - len(ended))
+    assert 3 not in ended or answers[3]["result"]["structuredContent"]["output"] == "said\n"
+    if 2 in ended:  # on a busy machine it may have been too late
+        assert place.session().run([b"cat", b"b.txt"], fork="pipe").stdout == b"b"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])

@@ -23,7 +23,7 @@ from mudroom.mcp.connection import McpConnection
 from mudroom.mcp.message import MOST, Json, RpcError, RpcRequest, too_large
 from mudroom.mcp.server import AT_ONCE, Server
 
-LAST_WORDS = 1.0
+LAST_WORDS = 1.5
 _PIECE = 1 << 16
 _LOOK = 0.05
 
