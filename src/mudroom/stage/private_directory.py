@@ -94,15 +94,16 @@ def _close(state: bytes, info: os.stat_result) -> None:
     try:
         if not os.path.samestat(os.fstat(opened), info):
             raise UsageError(f"{name} is being replaced", "run the command again")
-        foreign = [entry for entry in os.listdir(state) if entry not in _NAMES and not entry.startswith(_PREFIXES)]
+        place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor is neither listed nor changed otherwise
+        place = place if os.path.exists(place) else state
+        foreign = [entry for entry in os.listdir(place) if entry not in _NAMES and not entry.startswith(_PREFIXES)]
         if foreign or info.st_mode & stat.S_ISVTX:
             held = f"holds {show(min(foreign))}, which is not mudroom's" if foreign else "it is meant for all of them"
             raise UsageError(
                 f"{name} is open to other users (mode {stat.S_IMODE(info.st_mode):04o}), and {held}",
                 f"MUDROOM_STATE={show(os.path.join(state, b'mudroom'))} is made for you alone",
             )
-        place = b"/proc/self/fd/%d" % opened
-        os.chmod(place if os.path.exists(place) else state, PRIVATE)  # fchmod(2) refuses O_PATH
+        os.chmod(place, PRIVATE)
         if os.fstat(opened).st_mode & _OTHERS:
             raise MudroomError(
                 f"{show(state)} is on a file system that does not keep permissions",
