@@ -173,8 +173,7 @@ class ApplyDirectory:
         os.unlink(self._plan(state))
 
     def drop_before(self, state: State) -> None:
-        """As ``drop``, for a state that is left. ``undone`` is not ignored beside ``done`` (``_ORDER``), so its removal
-        is durable before a redo ends: after a loss of power the two would say that nothing was redone."""
+        """As ``drop``. ``undone`` is not ignored beside ``done`` (``_ORDER``): its removal is durable before a redo."""
         self.drop(state)
         if state == "undone":
             sync_directory(self.path)
