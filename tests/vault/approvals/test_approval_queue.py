@@ -396,7 +396,8 @@ def test_a_damaged_answer_is_none(queue: Queue) -> None:
 
 
 def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
-    large = QUESTION._replace(command=(b"echo", os.urandom(1 << 20)))
+    # Random bytes look like a secret at times.
+    large = QUESTION._replace(command=(b"echo", b"a line of words\n\xff" * (1 << 16)))
     with queue.put(large, 60) as ticket:
         assert queue.row(ticket.asked.name).asked.command == large
     with pytest.raises(MudroomError, match="more than the 4,194,304"):
