@@ -97,12 +97,17 @@ ROOMS: Mapping[str, Room] = {
     ),
     "mcp": Room("mudroom mcp: a fork's tools over the Model Context Protocol", (*_MIDDLE, "tools")),
     "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
+    "fleet": Room(
+        "forks that run on other machines: the link, the base, the worker, the origin",
+        (*_MIDDLE, "project_session"),
+        (("wire",), ("base",), ("origin", "worker"), ("engine",), ("",)),
+    ),
     "acp": Room("between an editor and an agent: the Agent Client Protocol", _MIDDLE),
     "keeper": Room("a warm process that runs commands, and its client", (*_BASE, "sandbox")),
     "cli": Room(
         "the command line: a folder by subject, a file a verb",
-        (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "acp", "mcp", "keeper"),
-        (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
+        (*_MIDDLE, "importer", "project_session", "review", "doctor", "tui", "web", "acp", "mcp", "keeper", "fleet"),
+        (("terminal",), ("",), ("net", "policy", "vault"), ("change", "fleet", "host"), ("command", "fork")),
     ),
     "__main__": Room("python -m mudroom", ("cli",)),
 }
