@@ -125,6 +125,7 @@ _GATE = "the event loop of the gate's process"
 
 OWNERS: Mapping[str, str] = {
     "core": "the caller; an object that several threads reach is guarded by its holder",
+    "fleet.wire": "the thread that reads the link",
     "net.gate": _GATE,
     "net.inspection": _GATE,
     "net.process": _GATE,

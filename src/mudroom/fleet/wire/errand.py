@@ -25,8 +25,8 @@ STEPS: Mapping[str, frozenset[str]] = {
     "expired": frozenset({"new"}),
     "kept": frozenset(),
 }
-"""The states that may follow each. ``sent`` → ``new``: the worker never accepted it. ``lost`` → ``late``: its outcome came
-after all."""
+"""The states that may follow each. ``sent`` → ``new``: the worker never accepted it. ``lost`` → ``late``: its outcome
+came after all."""
 
 FINAL = frozenset({"kept", "refused", "failed", "cancelled", "expired", "lost"})
 """States in which a fleet does not wait for the errand any more."""

@@ -2,8 +2,8 @@
 
     u32 length | u8 kind | u32 stream | body of ``length`` bytes          integers are big-endian
 
-``stream`` is the number of an errand on this link, 0 for the link itself. The body is a message (``message.py``), or raw
-bytes for the kinds that say so.
+``stream`` is the number of an errand on this link, 0 for the link itself. The body is a message (``message.py``), or
+raw bytes for the kinds that say so.
 
 Rules of this file: no input makes a reader hold more than ``LARGEST`` bytes; a bad frame ends the link, since nothing
 behind it can be trusted; a body is never decoded here.
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from mudroom.errors import MudroomError
+from mudroom.typing import NamedTuple
 
 LARGEST = 16 << 20
 """Bytes of a body."""
@@ -54,8 +54,8 @@ class FrameReader:
         return not self._buffer
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete with ``data``. Raise LinkError at the first head that is not allowed, before
-        its body is awaited."""
+        """Yield the frames that are complete with ``data``. Raise LinkError at the first head that is not allowed,
+        before its body is awaited."""
         self._buffer += data
         at = 0
         try:

@@ -3,8 +3,8 @@
 A message is a MessagePack array of its fields, decoded into the type of its kind: no name of a type travels, so what
 arrives is data. Kinds with raw bodies are ``OBJECTS`` and ``DATA``; their layout is with their readers.
 
-The origin speaks first, with ``OriginHello``. A worker answers ``WorkerHello``, whatever the origin's protocol is, so that
-either can name both versions in its refusal.
+The origin speaks first, with ``OriginHello``. A worker answers ``WorkerHello``, whatever the origin's protocol is, so
+that either can name both versions in its refusal.
 
     origin → worker     OFFER, OBJECTS, ERRAND, ANSWER, FETCH, KEPT, CANCEL, DIALLED
     worker → origin     WANT, READY, ACCEPTED, OUT, ASK, EVENT, OUTCOME, ARCHIVE, DIAL
@@ -13,11 +13,12 @@ either can name both versions in its refusal.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from mudroom.fleet.wire.frame import Frame, LinkError
+from mudroom.typing import NamedTuple
 
 PROTOCOL = 1
 DIGEST = 32
@@ -113,7 +114,7 @@ class Base(NamedTuple):
     umask: int
 
 
-class Offer(NamedTuple):
+class OfferedBase(NamedTuple):
     base: Base
 
 
@@ -146,7 +147,7 @@ class Errand(NamedTuple):
     """Variables set for the command, beside those of the worker's allowlist."""
     level: int | None
     settings: bytes
-    """The origin's settings, MessagePack, as ``origin/settings.py`` writes them. A worker's own can only tighten them."""
+    """The origin's settings, MessagePack (``wire/settings.py``). A worker's own can only tighten them."""
     timeout: float
     """Seconds; 0: none."""
     judge: tuple[bytes, ...] = ()
@@ -195,7 +196,7 @@ class EventRow(NamedTuple):
     """JSON."""
 
 
-class Outcome(NamedTuple):
+class ErrandOutcome(NamedTuple):
     """The end of an errand. All fields are the worker's claims."""
 
     errand: str
@@ -245,7 +246,7 @@ class Kept(NamedTuple):
     attempt: int
 
 
-class Cancel(NamedTuple):
+class CancelErrand(NamedTuple):
     errand: str
     attempt: int
     signal: int
@@ -273,7 +274,7 @@ TYPES: dict[int, type] = {
     PONG: Pong,
     BYE: Bye,
     FAILED: Failed,
-    OFFER: Offer,
+    OFFER: OfferedBase,
     WANT: Want,
     READY: Ready,
     ERRAND: Errand,
@@ -282,11 +283,11 @@ TYPES: dict[int, type] = {
     ASK: Ask,
     ANSWER: Answer,
     EVENT: EventRow,
-    OUTCOME: Outcome,
+    OUTCOME: ErrandOutcome,
     FETCH: Fetch,
     ARCHIVE: ArchivePart,
     KEPT: Kept,
-    CANCEL: Cancel,
+    CANCEL: CancelErrand,
     DIAL: Dial,
     DIALLED: Dialled,
 }
