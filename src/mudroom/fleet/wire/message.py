@@ -13,12 +13,11 @@ that either can name both versions in its refusal.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from mudroom.fleet.wire.frame import Frame, LinkError
-from mudroom.typing import NamedTuple
 
 PROTOCOL = 1
 DIGEST = 32
