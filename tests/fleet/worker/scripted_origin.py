@@ -208,7 +208,7 @@ def message_of(frame: Frame) -> Any:
 
 def errand(base: bytes, *words: str | bytes, name: str = "errand-0001", **fields: Any) -> message.Errand:
     given: dict[str, Any] = {
-        "attempt": 1, "cwd": b"", "environ": (), "level": None, "settings": Settings(), "timeout": 0.0,
+        "attempt": 1, "cwd": b"", "variables": (), "level": None, "settings": Settings(), "timeout": 0.0,
     } | fields  # fmt: skip
     given["settings"] = wire_settings.encode(given["settings"])
     argv = tuple(word.encode() if isinstance(word, str) else word for word in words)

@@ -33,10 +33,10 @@ def check(errand: Errand, levels: tuple[int, ...]) -> None:
             relpath(errand.cwd)
     except ValueError as error:
         raise UsageError(f"the directory of the errand: {error}") from None
-    for name, value in errand.environ:
+    for name, value in errand.variables:
         if not name or b"=" in name or b"\0" in name + value:
             raise UsageError("a variable of the errand has no valid name or value")
-    if len(errand.environ) > MOST_WORDS:
+    if len(errand.variables) > MOST_WORDS:
         raise UsageError(f"the errand has more than {MOST_WORDS:,} variables")
     if not (math.isfinite(errand.timeout) and 0 <= errand.timeout <= LONGEST_TIMEOUT):
         raise UsageError(f"{errand.timeout} is not a number of seconds")

@@ -152,7 +152,7 @@ def _require_room(path: bytes) -> None:
 
 
 def _actor(actor: Actor, errand: Errand) -> Actor:
-    variables = tuple(b"%s=%s" % pair for pair in errand.environ)
+    variables = tuple(b"%s=%s" % pair for pair in errand.variables)
     if errand.number:
         variables = (*variables, b"MUDROOM_ATTEMPT=%d" % errand.number)
     settings = actor.settings._replace(environment=(*actor.settings.environment, *variables))

@@ -1,4 +1,4 @@
-"""The isolation levels that commands can have on this machine, by running a command at each.
+"""The isolation levels that errands can have on this machine, by running a command at each, at the path of an origin.
 
 The answer is kept for as long as this machine runs this kernel and this mudroom, since a trial costs as much as a
 command, and a link should be up at once.
@@ -18,9 +18,11 @@ from mudroom.session import Session
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _ENGINES = ("docker", "podman")
+_HOME, _ELSEWHERE = b"/home/mudroom-trial", b"/home/mudroom-trial/project"
+"""Paths that this machine need not have: those of an origin. A level that cannot show them is none for errands."""
 
 
-def tried_levels(place: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...]:
+def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...]:
     """Return the levels at which ``true`` has run. ``place``: a directory for the trial and its answer."""
     key = (
         f"{_boot()} {os.uname().release} {__version__} {os.geteuid()} {shutil.which('podman')} {shutil.which('docker')}"
@@ -33,7 +35,7 @@ def tried_levels(place: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -
             return tuple(map(int, levels.split()))
     except FileNotFoundError:
         pass
-    levels_here = tuple(level for level in LEVELS if _runs_at(level, place, home, environ))
+    levels_here = tuple(level for level in LEVELS if _runs_at(level, place, environ))
     beside = answer + b".%d" % os.getpid()
     with open(beside, "w", encoding="utf-8") as stream:
         stream.write(f"{key}\n{' '.join(map(str, levels_here))}")
@@ -41,7 +43,7 @@ def tried_levels(place: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -
     return levels_here
 
 
-def _runs_at(level: int, place: bytes, home: bytes, environ: Mapping[bytes, bytes]) -> bool:
+def _runs_at(level: int, place: bytes, environ: Mapping[bytes, bytes]) -> bool:
     if level == 2 and not any(map(shutil.which, _ENGINES)):
         return False
     trial = place + b"/trial-%d" % os.getpid()
@@ -50,7 +52,14 @@ def _runs_at(level: int, place: bytes, home: bytes, environ: Mapping[bytes, byte
     os.mkdir(trial + b"/state", 0o700)
     settings = Settings(level=level, network="open" if level == 0 else "none")
     try:
-        with Session.open(project, state=trial + b"/state", home=home, environ=environ, settings=settings) as session:
+        with Session.open(
+            project,
+            appears_at=_ELSEWHERE,
+            state=trial + b"/state",
+            home=_HOME,
+            environ=environ,
+            settings=settings,
+        ) as session:
             result = session.run([b"true"])
             return result.exit_code == 0 and result.level == level
     except (MudroomError, OSError):

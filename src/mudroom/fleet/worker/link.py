@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -37,7 +38,6 @@ from mudroom.fleet.worker.question import UNANSWERED, PendingHost, Questions, as
 from mudroom.fleet.worker.spool import OutputSource
 from mudroom.fleet.worker.transfer import ArchiveSource
 from mudroom.fleet.worker.workplace import Grounds, Place, Workplace
-from mudroom.typing import NamedTuple, Protocol
 from mudroom.vault.record import FORMAT
 
 LIMITS = {
@@ -81,8 +81,8 @@ class WorkerLink:
     """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork`` and ``_fetches``; all else is written by the
     thread that reads, before the others start."""
 
-    def __init__(self, read: int, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
-        self._read, self._facts, self._folders, self._lease = read, facts, folders, lease
+    def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
+        self._facts, self._folders, self._lease = facts, folders, lease
         self._outbox = Outbox(write)
         self._questions = Questions(self._send_question)
         self._crew, self._chores = Crew(facts.at_once), Crew(CHORES)
@@ -422,6 +422,10 @@ def free_disk(path: bytes) -> int:
     return free.f_bavail * free.f_frsize
 
 
+class OtherProtocol(LinkError):
+    """The origin speaks another protocol."""
+
+
 def origin_hello(frame: Frame | None) -> message.OriginHello:
     """Return the origin's hello. Raise LinkError, which names both versions if they differ."""
     if frame is None:
@@ -436,5 +440,5 @@ def origin_hello(frame: Frame | None) -> message.OriginHello:
         raise LinkError("sent a hello without a version")
     if start[0] != message.PROTOCOL:
         theirs = f"protocol {start[0]} of mudroom {str(start[1])[:40]}"
-        raise LinkError(f"speaks {theirs}; this worker speaks protocol {message.PROTOCOL} of mudroom {__version__}")
+        raise OtherProtocol(f"speaks {theirs}; this worker speaks protocol {message.PROTOCOL} of mudroom {__version__}")
     return message_of(frame, message.OriginHello)

@@ -16,15 +16,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import ExitStack
 
-from mudroom.errors import UsageError
+from mudroom import __version__
+from mudroom.errors import MudroomError, UsageError
 from mudroom.fleet.wire import message
 from mudroom.fleet.wire.frame import LinkError, encode
 from mudroom.fleet.wire.message import frame_of
 from mudroom.fleet.worker.folder import ErrandFolders
 from mudroom.fleet.worker.lease import Lease
 from mudroom.fleet.worker.level import tried_levels
-from mudroom.fleet.worker.link import FrameStream, WorkerFacts, WorkerLink, origin_hello
+from mudroom.fleet.worker.link import FrameStream, OtherProtocol, WorkerFacts, WorkerLink, origin_hello
 from mudroom.fleet.worker.supply import BaseSupply
 from mudroom.fleet.worker.tighten import own_policy
 from mudroom.fleet.worker.workplace import Place
@@ -48,43 +50,45 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -
     protocol, UsageError if the state directory or this user's policy cannot be used."""
     os.umask(0o077)  # of state; a command's umask is the base's
     frames = FrameStream(read)
-    try:
-        hello = origin_hello(frames.next())
-        where = places(environ)
-        top = private_directory(where.state + b"/worker")
-        origin = private_directory(top + b"/" + _checked(hello.origin).encode())
-    except LinkError as error:
-        _refuse(write, error)
-        raise
-    node = private_directory(origin + b"/" + hashlib.blake2b(hello.node.encode(), digest_size=12).hexdigest().encode())
-    vaults = private_directory(origin + b"/vaults")
-    own = own_policy(origin, environ)
-    facts = WorkerFacts(
-        tried_levels(top, home=where.home, environ=environ),
-        os.cpu_count() or 1,
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        origin,
-        at_once,
-    )
-    lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
-    supply = BaseSupply(origin)
-    try:
-        link = WorkerLink(read, write, facts, ErrandFolders(node + b"/errands"), lease)
+    with ExitStack() as closing:
+        try:
+            hello = origin_hello(frames.next())
+            where = places(environ)
+            top = private_directory(where.state + b"/worker")
+            origin = private_directory(top + b"/" + _checked(hello.origin).encode())
+            node = private_directory(origin + b"/" + _node_directory(hello.node))
+            vaults = private_directory(origin + b"/vaults")
+            own = own_policy(origin, environ)
+            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, at_once)
+            supply = BaseSupply(origin)
+            closing.callback(supply.close)
+            lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
+            link = WorkerLink(write, facts, ErrandFolders(node + b"/errands"), lease)
+        except (MudroomError, OSError) as error:
+            _refuse(write, error)
+            raise
         link.open(supply, Place(vaults, environ, own))
         link.serve(frames)
-    finally:
-        supply.close()
 
 
-def _refuse(write: int, error: LinkError) -> None:
-    """Tell the origin why, in the worker's hello and a farewell, whatever protocol it speaks."""
-    from mudroom import __version__
+def _machine() -> tuple[int, int]:
+    """Return the processors and the bytes of memory."""
+    return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
-    hello = [message.PROTOCOL, __version__]
+
+def _refuse(write: int, error: Exception) -> None:
+    """Tell the origin why there is no link."""
+    told = encode(frame_of(message.BYE, message.Bye(str(error))))
+    if isinstance(error, OtherProtocol):  # either end can name both versions
+        told = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + told
     try:
-        os.write(write, encode(frame_of(message.HELLO, hello)) + encode(frame_of(message.BYE, [str(error)])))
+        os.write(write, told)
     except OSError:
         pass  # it is gone; our own exit says the reason, too
+
+
+def _node_directory(node: str) -> bytes:
+    return hashlib.blake2b(node.encode(), digest_size=12).hexdigest().encode()
 
 
 def _checked(name: str) -> str:
