@@ -26,7 +26,7 @@ _NOISE = ("Killed by signal", "Connection to ", "Warning: Permanently added")
 """Beginnings of lines of ssh(1) that are no reason."""
 
 
-class Process:
+class WorkerProcess:
     """``_said`` is written by the thread that reads standard error alone. ``close`` is called by one thread."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -91,7 +91,7 @@ class Process:
         return words
 
 
-def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> Process:
+def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> WorkerProcess:
     """Start the program of a worker. Raise MudroomError if it cannot be started."""
     words = [word.replace(NODE, os.fsencode(node)) for word in argv]
     try:
@@ -108,4 +108,4 @@ def start(argv: Sequence[bytes], node: str, environ: Mapping[bytes, bytes]) -> P
         program = os.fsdecode(words[0])
         hint = f"install it, or name it by its path: mudroom fleet add {node} -- …"
         raise MudroomError(f"{program}: {error.strerror}", hint) from error
-    return Process(child)
+    return WorkerProcess(child)

@@ -13,6 +13,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -140,6 +141,17 @@ class ErrandBook:
             )
 
         self._lock.acquire(holder, stop)
+
+    def has_owner(self) -> bool:
+        """Return whether a process acts on this book."""
+        descriptor = os.open(self.place + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
 
     def held(self, row: AttemptRow) -> bytes:
         """Return the directory with what has come of an attempt; it is made."""

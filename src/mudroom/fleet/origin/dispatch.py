@@ -12,19 +12,18 @@ Rules of this room:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
 
 from mudroom.errors import MudroomError
-from mudroom.fleet.origin.book import ErrandBook, ErrandRow, RunRow
-from mudroom.fleet.origin.fetching import Fetching, Pier
-from mudroom.fleet.origin.inbox import Inbox
+from mudroom.fleet.origin.book import ErrandBook, RunRow
+from mudroom.fleet.origin.fetching import Fetching
+from mudroom.fleet.origin.hearing import hear
+from mudroom.fleet.origin.inbox import LinkInbox
 from mudroom.fleet.origin.ledger import Ledger
-from mudroom.fleet.origin.link import Link, LinkEvent
-from mudroom.fleet.origin.report import FleetReport, Settled, WorkerGone
-from mudroom.fleet.origin.seat import Fitness, Key, Seat
+from mudroom.fleet.origin.parts import BaseCargo, DispatchParts
+from mudroom.fleet.origin.report import Settled, WorkerGone
+from mudroom.fleet.origin.seat import Key, Seat
 from mudroom.fleet.wire import message as wire
-from mudroom.fleet.wire.frame import Frame
 
 TICK = 0.5
 """Seconds between two looks at what no link tells: requests to cancel, answers to questions, deadlines."""
@@ -34,40 +33,6 @@ _MOVES = 5
 """A project that changes so often while it is sent is not sent."""
 
 
-class BaseCargo(Protocol):
-    """The base of a run (``fleet/origin/cargo.py``)."""
-
-    base: wire.Base
-    identity: bytes
-
-    def frames(self, want: wire.Want) -> Iterator[Frame]:
-        """Return the objects that are asked for, as they are read. Raise LinkError if the base has no such object."""
-
-
-class Questions(Protocol):
-    """Questions of workers (``fleet/origin/question.py``)."""
-
-    def ask(self, node: str, errand: ErrandRow, link: Link, stream: int, question: wire.Ask) -> None: ...
-
-    def look(self) -> list[tuple[Link, Frame]]:
-        """Return the answers that were given since the last look."""
-
-    def forget(self, link: Link) -> None: ...
-
-
-class DispatchParts(NamedTuple):
-    """What a run needs of the outside."""
-
-    connect: Callable[[Seat, Inbox[Link, LinkEvent]], Link]
-    load: Callable[[], BaseCargo]
-    pier: Pier
-    questions: Questions
-    report: Callable[[FleetReport], None]
-    fitness: Fitness
-    lease: float = 60.0
-    clock: Callable[[], float] = time.monotonic
-
-
 class Dispatch:
     """Owner: the thread of the verb. ``cancel`` only sets a mark, from any thread or a signal handler."""
 
@@ -75,16 +40,14 @@ class Dispatch:
         self._book, self._run, self.parts = book, run, parts
         self.seats = {seat.name: seat for seat in seats}
         self.ledger = Ledger(book, run.run, run.retry, parts.report)
-        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch)
+        self.fetching = Fetching(self.ledger, self.seats, parts.pier, run.fetch, parts.wanted)
         self.cargo: BaseCargo | None = None
-        self._inbox: Inbox[Link, LinkEvent] = Inbox()
+        self._inbox: LinkInbox = LinkInbox()
         self._moves = 0
         self._is_cancelled = False
 
     def run(self) -> Iterator[Settled]:
         """Follow all errands to their ends, and yield each as it ends. Raise what ``load`` raises."""
-        from mudroom.fleet.origin.hearing import hear
-
         ledger = self.ledger
         try:
             self.fetching.resume()

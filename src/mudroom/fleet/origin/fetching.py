@@ -6,7 +6,6 @@ The name of a fork is in the book before the fork is made, so that a process tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 from mudroom.fleet.origin import claim
 from mudroom.fleet.origin.archive import IncomingArchive
@@ -15,10 +14,13 @@ from mudroom.fleet.origin.ledger import Ledger
 from mudroom.fleet.origin.seat import Key, Seat
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import LinkError
+from mudroom.typing import NamedTuple, Protocol
 
 BATCH = 32
 """Archives that arrive together, at most."""
 _UNDER_WAY = ("new", "sent", "accepted")
+_THERE = ("ended", "late", "expired")
+"""States in which a worker may have an archive that is not here."""
 
 
 class LandedArchive(NamedTuple):
@@ -42,9 +44,13 @@ class Pier(Protocol):
 class Fetching:
     """Owner: the thread of the verb."""
 
-    def __init__(self, ledger: Ledger, seats: dict[str, Seat], pier: Pier, fetch: str) -> None:
-        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched."""
+    def __init__(
+        self, ledger: Ledger, seats: dict[str, Seat], pier: Pier, fetch: str, named: frozenset[Key] = frozenset()
+    ) -> None:
+        """``fetch``: ``all``, ``best``, ``best:N`` or ``none``. What arrives late is always fetched, and so are the
+        attempts in ``named``."""
         self._ledger, self._seats, self._pier, self._fetch = ledger, seats, pier, fetch
+        self._named = named
         self._archives: dict[Key, IncomingArchive] = {}
         self._landing: list[Key] = []
 
@@ -64,18 +70,18 @@ class Fetching:
     def wanted(self) -> list[AttemptRow]:
         """Return the attempts whose archives are to come here and have not."""
         rows = [row for row in self._ledger.in_order() if row.outcome is not None and row.outcome.archive]
-        late = [row for row in rows if row.state == "late"]
+        late = [row for row in rows if row.state == "late" or (row.key in self._named and row.state in _THERE)]
         if self._fetch == "none":
             return late
         if self._fetch == "all":
-            return [row for row in rows if row.state == "ended"] + late
+            return [row for row in rows if row.state == "ended" and row.key not in self._named] + late
         everything = self._ledger.in_order()
         if any(row.state in _UNDER_WAY for row in everything):
             return late
         count = int(self._fetch.partition(":")[2] or 1)
         here = sum(bool(row.fork) for row in everything if row.state in ("fetched", "kept"))
         ranked = [row for row in claim.ranked(everything) if row.outcome is not None and row.outcome.archive]
-        return ranked[: max(0, count - here)] + late
+        return [row for row in ranked[: max(0, count - here)] if row.key not in self._named] + late
 
     def start(self) -> None:
         """Ask for archives, as many at one time from a worker as it runs errands."""

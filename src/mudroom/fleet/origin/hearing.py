@@ -4,25 +4,38 @@ worker."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mudroom.fleet.origin import claim
-from mudroom.fleet.origin.link import FeedFailed, LinkEnd, LinkEvent
+from mudroom.fleet.origin.book import AttemptRow
+from mudroom.fleet.origin.fetching import Fetching
+from mudroom.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent
+from mudroom.fleet.origin.ledger import Ledger
+from mudroom.fleet.origin.parts import BaseCargo, DispatchParts
 from mudroom.fleet.origin.report import Printed, Started, WorkerHere, WorkerNote
-from mudroom.fleet.origin.seat import unfit
+from mudroom.fleet.origin.seat import Seat, unfit
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, LinkError
+from mudroom.typing import Protocol
 
-if TYPE_CHECKING:
-    from mudroom.fleet.origin.book import AttemptRow
-    from mudroom.fleet.origin.dispatch import Dispatch
-    from mudroom.fleet.origin.seat import Seat
+
+class Hearer(Protocol):
+    """A run, as messages act on it (``dispatch.py``)."""
+
+    ledger: Ledger
+    fetching: Fetching
+    cargo: BaseCargo | None
+    parts: DispatchParts
+
+    def moved(self, error: Exception) -> None: ...
+    def gone(self, seat: Seat, reason: str, hint: str, *, given_up: bool) -> None: ...
+    def bar(self, seat: Seat, reason: str) -> None: ...
+
 
 _DISCARDED = frozenset({"refused", "failed", "cancelled"})
 """States whose files are not kept at the worker: they are those of a command that was not to run, or not to its end."""
 
 
-def hear(dispatch: Dispatch, seat: Seat, event: LinkEvent) -> None:
+def hear(dispatch: Hearer, seat: Seat, event: LinkEvent) -> None:
     """Handle an event of a worker's link."""
     if isinstance(event, LinkEnd):
         _ended(dispatch, seat, event)
@@ -39,7 +52,7 @@ def hear(dispatch: Dispatch, seat: Seat, event: LinkEvent) -> None:
         dispatch.bar(seat, error.message)
 
 
-def _row(dispatch: Dispatch, seat: Seat, stream: int) -> AttemptRow:
+def _row(dispatch: Hearer, seat: Seat, stream: int) -> AttemptRow:
     key = seat.key_of(stream)
     if key is None:
         raise LinkError("answered on a stream that there is not")
@@ -49,7 +62,7 @@ def _row(dispatch: Dispatch, seat: Seat, stream: int) -> AttemptRow:
 # --- the link ---
 
 
-def _hello(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _hello(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     hello = wire.message_of(frame, wire.WorkerHello)
     reason = unfit(hello, dispatch.parts.fitness)
     if reason:
@@ -73,7 +86,7 @@ def _hello(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
             ledger.keep(row, seat)
 
 
-def _ended(dispatch: Dispatch, seat: Seat, end: LinkEnd) -> None:
+def _ended(dispatch: Hearer, seat: Seat, end: LinkEnd) -> None:
     ledger, unsent = dispatch.ledger, {seat.key_of(stream) for stream in end.unsent}
     for row in ledger.of_worker(seat.name):
         if row.key in unsent and row.state == "sent":
@@ -82,17 +95,17 @@ def _ended(dispatch: Dispatch, seat: Seat, end: LinkEnd) -> None:
     dispatch.gone(seat, claim.line(end.reason), end.hint, given_up=never_here)
 
 
-def _pong(_dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _pong(_dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     seat.pong = wire.message_of(frame, wire.Pong)
 
 
-def _bye(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _bye(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     bye = wire.message_of(frame, wire.Bye)
     if bye.reason:
         dispatch.parts.report(WorkerNote(seat.name, claim.line(bye.reason)))
 
 
-def _failed(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _failed(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     failed, ledger = wire.message_of(frame, wire.Failed), dispatch.ledger
     reason = claim.line(failed.reason) + (f" ({claim.line(failed.hint)})" if failed.hint else "")
     if frame.stream == 0:  # it cannot have the base: others may
@@ -112,13 +125,13 @@ def _failed(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
 # --- the base ---
 
 
-def _want(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _want(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     want, cargo = wire.message_of(frame, wire.Want), dispatch.cargo
     if cargo is not None and seat.link is not None and want.base == cargo.identity:  # else that base was replaced
         seat.link.feed(cargo.frames(want))
 
 
-def _ready(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _ready(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     ready, cargo = wire.message_of(frame, wire.Ready), dispatch.cargo
     seat.has_base = cargo is not None and ready.base == cargo.identity
 
@@ -126,7 +139,7 @@ def _ready(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
 # --- errands ---
 
 
-def _accepted(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _accepted(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     said, row = wire.message_of(frame, wire.Accepted), _row(dispatch, seat, frame.stream)
     if (said.errand, said.attempt) != row.key or row.state not in ("sent", "accepted"):
         raise LinkError("accepted another errand than it was given")
@@ -135,7 +148,7 @@ def _accepted(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
         dispatch.parts.report(Started(dispatch.ledger.errands[row.errand], row))
 
 
-def _out(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _out(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     said, row = wire.message_of(frame, wire.Out), _row(dispatch, seat, frame.stream)
     if said.stream not in (1, 2) or said.offset < 0:
         raise LinkError("printed to a stream that there is not")
@@ -143,20 +156,20 @@ def _out(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
     dispatch.parts.report(Printed(errand, row, said.stream, said.offset, said.data))
 
 
-def _ask(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _ask(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     asked, row = wire.message_of(frame, wire.Ask), _row(dispatch, seat, frame.stream)
     if seat.link is not None:
         errand = dispatch.ledger.errands[row.errand]
         dispatch.parts.questions.ask(seat.name, errand, seat.link, frame.stream, asked)
 
 
-def _event(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _event(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     """A row of the worker's journal. The archive has the journal that is taken over."""
     wire.message_of(frame, wire.EventRow)
     _row(dispatch, seat, frame.stream)
 
 
-def _outcome(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _outcome(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     ledger, row = dispatch.ledger, _row(dispatch, seat, frame.stream)
     outcome = claim.checked(wire.message_of(frame, wire.ErrandOutcome), row.key)
     seat.close_stream(frame.stream)
@@ -181,18 +194,18 @@ def _outcome(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
         ledger.settle(ledger.rows[row.key])
 
 
-def _part(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _part(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     part, row = wire.message_of(frame, wire.ArchivePart), _row(dispatch, seat, frame.stream)
     dispatch.fetching.part(seat, row, frame.stream, part)
 
 
-def _dial(dispatch: Dispatch, seat: Seat, frame: Frame) -> None:
+def _dial(dispatch: Hearer, seat: Seat, frame: Frame) -> None:
     dial = wire.message_of(frame, wire.Dial)
     answer = wire.Dialled(dial.number, "this origin opens no connections for its workers")
     dispatch.ledger.tell(seat, wire.DIALLED, answer, frame.stream)
 
 
-_HANDLERS: dict[int, Callable[[Dispatch, Seat, Frame], None]] = {
+_HANDLERS: dict[int, Callable[[Hearer, Seat, Frame], None]] = {
     wire.HELLO: _hello,
     wire.PONG: _pong,
     wire.BYE: _bye,

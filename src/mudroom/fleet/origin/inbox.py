@@ -9,31 +9,49 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Generic, TypeVar
+
+from mudroom.fleet.wire.frame import Frame
+from mudroom.typing import Any, NamedTuple
 
 SHARE = 4 << 20
 """Bytes of events of one link that are held at most, and one frame more."""
 _EVENT = 256
 """Bytes that an event counts beside its body."""
 
-Sender = TypeVar("Sender")
-Event = TypeVar("Event")
+
+class LinkEnd(NamedTuple):
+    """The last event of a link."""
+
+    reason: str
+    hint: str
+    unsent: frozenset[int]
+    """Streams whose messages were not begun to be written, so that the worker cannot have them."""
+    said_hello: bool
 
 
-class Inbox(Generic[Sender, Event]):
+class FeedFailed(NamedTuple):
+    """The parts of a base could not be made. The link goes on."""
+
+    error: Exception
+
+
+LinkEvent = Frame | LinkEnd | FeedFailed
+
+
+class LinkInbox:
     """``_changed`` guards the events and the sizes. Its lock is held for no longer than a list operation."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._events: deque[tuple[Sender, Event, int]] = deque()
-        self._held: dict[Sender, int] = {}
+        self._events: deque[tuple[Any, LinkEvent, int]] = deque()
+        self._held: dict[Any, int] = {}
         self._is_woken = False
 
-    def has_room(self, sender: Sender) -> bool:
+    def has_room(self, sender: Any) -> bool:
         with self._changed:
             return self._held.get(sender, 0) < SHARE
 
-    def put(self, sender: Sender, event: Event, size: int = 0) -> None:
+    def put(self, sender: Any, event: LinkEvent, size: int = 0) -> None:
         """Add an event. It is never refused: callers look at ``has_room`` before they read what makes one."""
         with self._changed:
             self._events.append((sender, event, size + _EVENT))
@@ -46,7 +64,7 @@ class Inbox(Generic[Sender, Event]):
             self._is_woken = True
             self._changed.notify()
 
-    def take(self, seconds: float) -> tuple[list[tuple[Sender, Event]], set[Sender]]:
+    def take(self, seconds: float) -> tuple[list[tuple[Any, LinkEvent]], set[Any]]:
         """Wait for events, at most so long, and return all there are, with the senders that had no room before."""
         until = time.monotonic() + seconds
         with self._changed:

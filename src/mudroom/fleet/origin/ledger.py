@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from mudroom.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow
-from mudroom.fleet.origin.link import Link
+from mudroom.fleet.origin.link import OriginLink
 from mudroom.fleet.origin.report import FleetReport, Settled, WorkerNote
 from mudroom.fleet.origin.seat import Key, Seat
 from mudroom.fleet.wire import message as wire
@@ -27,7 +27,7 @@ class Ledger:
         self.away: dict[Key, float] = {}
         """Attempts whose worker is not linked: until when it is awaited."""
         self.may_retry = True
-        self._told: list[tuple[Link, Frame]] = []
+        self._told: list[tuple[OriginLink, Frame]] = []
         self._settled: list[Settled] = []
 
     # --- what follows ---

@@ -18,13 +18,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.fleet.origin.inbox import Inbox
+from mudroom.fleet.origin.inbox import FeedFailed, LinkEnd, LinkInbox
 from mudroom.fleet.wire import message as wire
 from mudroom.fleet.wire.frame import Frame, FrameReader, LinkError, encode
+from mudroom.typing import Protocol
 
 LIMITS = MappingProxyType(
     {
@@ -64,26 +64,7 @@ class Transport(Protocol):
         """Return why it ended, as far as it said so, in one line. It was closed."""
 
 
-class LinkEnd(NamedTuple):
-    """The last event of a link."""
-
-    reason: str
-    hint: str
-    unsent: frozenset[int]
-    """Streams whose messages were not begun to be written, so that the worker cannot have them."""
-    said_hello: bool
-
-
-class FeedFailed(NamedTuple):
-    """The parts of a base could not be made. The link goes on."""
-
-    error: Exception
-
-
-LinkEvent = Frame | LinkEnd | FeedFailed
-
-
-class Link:
+class OriginLink:
     """``_lock`` guards what callers add and the thread takes: ``_messages``, ``_unsent``, ``_feed``, ``_ending`` and
     ``_is_over``. All other attributes are the thread's; counters are only read elsewhere."""
 
@@ -92,7 +73,7 @@ class Link:
         node: str,
         transport: Transport,
         greeting: wire.OriginHello,
-        inbox: Inbox[Link, LinkEvent],
+        inbox: LinkInbox,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
@@ -294,10 +275,15 @@ _HINTS = (
 """What programs say when they cannot start a worker, and what to do about it."""
 
 
+NO_WORKER = "is it `mudroom worker --stdio` that starts there? Nothing else may write to its standard output"
+
+
 def explain(failure: MudroomError, words: str, said_hello: bool) -> tuple[str, str]:
     """Return the reason of an end and a hint. ``words``: of the program that held the pipes."""
     shown = show(words.encode())[:300]
     hint = next((hint for signs, hint in _HINTS if any(sign in words for sign in signs)), failure.hint)
     if said_hello:
         return failure.message + (f"; it said: {shown}" if shown else ""), failure.hint
+    if isinstance(failure, LinkError):
+        return f"it is no mudroom worker: {failure.message}", NO_WORKER
     return shown or failure.message, hint

@@ -1,4 +1,4 @@
-"""Questions of workers in the origin's queue, where the page and ``mudroom approve`` answer them.
+"""WorkerQuestions of workers in the origin's queue, where the page and ``mudroom approve`` answer them.
 
 Rules of this file:
 1. A question is a claim. The fork that it is shown with is named by the origin, with the worker's name; its fingerprint
@@ -26,7 +26,7 @@ from mudroom.core.network.flow import FlowAnswer
 from mudroom.errors import MudroomError
 from mudroom.fleet.origin import claim
 from mudroom.fleet.origin.book import ErrandRow
-from mudroom.fleet.origin.link import Link
+from mudroom.fleet.origin.link import OriginLink
 from mudroom.fleet.wire.frame import Frame, LinkError
 from mudroom.fleet.wire.message import ANSWER, Answer, Ask, frame_of
 from mudroom.vault.approvals.approver import host_answer
@@ -71,7 +71,7 @@ class _HostAsked(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    link: Link
+    link: OriginLink
     stream: int
     number: int
     question: CommandQuestion | HostQuestion
@@ -96,7 +96,7 @@ class QueuedQuestions:
         self._hosts: dict[tuple[str, int], FlowAnswer] = {}
         """Answers that hold for this run."""
 
-    def ask(self, node: str, errand: ErrandRow, link: Link, stream: int, question: Ask) -> None:
+    def ask(self, node: str, errand: ErrandRow, link: OriginLink, stream: int, question: Ask) -> None:
         """Take a question of a worker. Raise LinkError if it is none, or one too many."""
         if self._held_of(link) >= MOST_OF_WORKER:
             raise LinkError(f"asks more than {MOST_OF_WORKER:,} questions at one time")
@@ -108,11 +108,11 @@ class QueuedQuestions:
         asked = _question(question, fork, errand.message.agent, "fleet-" + mark.hexdigest())
         self._next.append(_Waiting(link, stream, question.number, asked, self._clock() + self._patience))
 
-    def _held_of(self, link: Link) -> int:
+    def _held_of(self, link: OriginLink) -> int:
         waiting = [*self._next, *(row for row, _ticket in self._put)]
         return sum(row.link is link for row in waiting)
 
-    def look(self) -> list[tuple[Link, Frame]]:
+    def look(self) -> list[tuple[OriginLink, Frame]]:
         """Return the answers that were given since the last look."""
         answers: list[tuple[_Waiting, CommandAnswer | FlowAnswer]] = []
         now = self._clock()
@@ -167,7 +167,7 @@ class QueuedQuestions:
             self._hosts[question.host, question.port] = answer._replace(keep=False, preset="")
         return answer._replace(keep=False, preset="")
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: OriginLink) -> None:
         """A link is over: its questions are withdrawn."""
         self._next = deque(row for row in self._next if row.link is not link)
         for row, ticket in self._put:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mudroom.fleet.origin.book import AttemptRow, ErrandRow
 from mudroom.fleet.wire.message import WorkerHello
+from mudroom.typing import NamedTuple
 
 
 class WorkerHere(NamedTuple):

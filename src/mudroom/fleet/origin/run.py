@@ -13,7 +13,6 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom import __version__
 from mudroom.core.tree.path import is_below
@@ -22,18 +21,20 @@ from mudroom.fleet.base.scan import scan
 from mudroom.fleet.origin.arrival import ArchivePier
 from mudroom.fleet.origin.book import AttemptRow, ErrandBook, ErrandRow, RunRow
 from mudroom.fleet.origin.cargo import Cargo
-from mudroom.fleet.origin.dispatch import Dispatch, DispatchParts
-from mudroom.fleet.origin.inbox import Inbox
-from mudroom.fleet.origin.link import Link, LinkEvent, Transport
+from mudroom.fleet.origin.dispatch import Dispatch
+from mudroom.fleet.origin.inbox import LinkInbox
+from mudroom.fleet.origin.link import OriginLink, Transport
 from mudroom.fleet.origin.output import Outputs
+from mudroom.fleet.origin.parts import DispatchParts
 from mudroom.fleet.origin.question import QueuedQuestions
 from mudroom.fleet.origin.report import FleetReport, Printed, Settled, WorkerNote
 from mudroom.fleet.origin.roster import FleetWorker
-from mudroom.fleet.origin.seat import Fitness, Seat
+from mudroom.fleet.origin.seat import Fitness, Key, Seat
 from mudroom.fleet.wire.message import PROTOCOL, Errand, OriginHello
 from mudroom.fleet.wire.settings import encode
 from mudroom.sandbox.host.host import umask
 from mudroom.session.session import Session
+from mudroom.typing import NamedTuple
 from mudroom.vault.record import FORMAT
 from mudroom.vault.transfer.import_fork import LIMIT
 
@@ -49,7 +50,7 @@ class FleetErrand(NamedTuple):
     argv: tuple[bytes, ...]
     label: str = ""
     """Name of its fork; empty: made of the run's name and its number."""
-    environ: tuple[tuple[bytes, bytes], ...] = ()
+    variables: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class FleetOrder(NamedTuple):
@@ -73,7 +74,8 @@ class Doors(NamedTuple):
     """What a run needs of its front door."""
 
     start: Callable[[FleetWorker], Transport]
-    environ: Mapping[bytes, bytes]
+    variables: Mapping[bytes, bytes]
+    """The environment, for variables of the policy that are named without a value."""
     report: Callable[[FleetReport], None] = lambda _report: None
     line: Callable[[Printed, str], None] | None = None
     """Called with each line that an errand prints, escaped."""
@@ -97,6 +99,7 @@ class FleetRun:
         workers: Sequence[FleetWorker],
         doors: Doors,
         order: FleetOrder,
+        wanted: frozenset[Key] = frozenset(),
     ) -> None:
         self.row, self.book = row, book
         self._session, self._doors, self._order = session, doors, order
@@ -122,6 +125,7 @@ class FleetRun:
                 self._hear,
                 fitness,
                 doors.lease,
+                wanted,
             ),
         )
 
@@ -151,9 +155,9 @@ class FleetRun:
     def seats(self) -> list[Seat]:
         return list(self._dispatch.seats.values())
 
-    def _connect(self, seat: Seat, inbox: Inbox[Link, LinkEvent]) -> Link:
+    def _connect(self, seat: Seat, inbox: LinkInbox) -> OriginLink:
         hello = OriginHello(PROTOCOL, __version__, self.book.origin, seat.name, self._doors.lease)
-        link = Link(seat.name, self._doors.start(seat.worker), hello, inbox)
+        link = OriginLink(seat.name, self._doors.start(seat.worker), hello, inbox)
         link.start()
         return link
 
@@ -193,7 +197,7 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         run = book.next_run()
         command = order.command or order.errands[0].argv
         row = RunRow(run, time.time_ns(), command, tuple(worker.name for worker in workers), order.fetch, order.retry)
-        template = _template(session, order, doors.environ)
+        template = _template(session, order, doors.variables)
         errands = []
         for number, errand in enumerate(order.errands, 1):
             label = errand.label or f"{run}-{number}"
@@ -201,7 +205,8 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
             message = template._replace(
                 errand=identity,
                 argv=errand.argv,
-                environ=(*template.environ, *errand.environ),
+                variables=(*template.variables, *errand.variables),
+                judge=tuple(word.replace(b"{i}", b"%d" % number) for word in order.judge),
                 label=label,
                 number=number,
             )
@@ -213,16 +218,23 @@ def begin(session: Session, order: FleetOrder, workers: Sequence[FleetWorker], d
         raise
 
 
-def resume(session: Session, name: str, workers: Mapping[str, FleetWorker], doors: Doors) -> FleetRun:
-    """Take up a run that was cut off, or whose lost errands may be there after all. Raise UsageError if there is none
-    of this name."""
+def resume(
+    session: Session,
+    name: str,
+    workers: Mapping[str, FleetWorker],
+    doors: Doors,
+    wanted: frozenset[Key] = frozenset(),
+) -> FleetRun:
+    """Take up a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
+    fetched whatever the run says. Raise UsageError if there is none of this name."""
     book = _owned(session)
     try:
         row = next((row for row in book.runs() if row.run == name), None)
         if row is None:
-            raise UsageError(f"there is no run {name} in this project", "mudroom fleet ls --runs lists them")
+            raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
-        return FleetRun(session, book, row, chosen, doors, FleetOrder((), fetch=row.fetch, retry=row.retry))
+        order = FleetOrder((), fetch=row.fetch, retry=row.retry, any_arch=True)
+        return FleetRun(session, book, row, chosen, doors, order, wanted)
     except BaseException:
         book.close()
         raise
@@ -244,18 +256,18 @@ def _template(session: Session, order: FleetOrder, environ: Mapping[bytes, bytes
     actor, cwd = session.actor, order.cwd or session.project
     if not is_below(cwd, session.project):
         raise UsageError("the current directory is not in the project", "cd into it")
-    variables = []
+    values = []
     for item in actor.settings.environment:
         name, equals, value = item.partition(b"=")
         if equals or name in environ:
-            variables.append((name, value if equals else environ[name]))
+            values.append((name, value if equals else environ[name]))
     return Errand(
         errand="",
         attempt=0,
         base=b"",
         argv=(),
         cwd=cwd[len(session.project) :].lstrip(b"/"),
-        environ=tuple(variables),
+        variables=tuple(values),
         level=session.granted().level,
         settings=encode(actor.settings),
         timeout=order.timeout or actor.settings.timeout or 0.0,

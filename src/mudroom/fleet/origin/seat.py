@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from mudroom.fleet.origin.link import Link
+from mudroom.fleet.origin.link import OriginLink
 from mudroom.fleet.origin.roster import FleetWorker
 from mudroom.fleet.wire.message import PROTOCOL, Pong, WorkerHello
+from mudroom.typing import NamedTuple
 
 Key = tuple[str, int]
 _DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
@@ -51,7 +50,7 @@ class Seat:
 
     def __init__(self, worker: FleetWorker) -> None:
         self.worker, self.name = worker, worker.name
-        self.link: Link | None = None
+        self.link: OriginLink | None = None
         self.hello: WorkerHello | None = None
         self.pong: Pong | None = None
         self.reason = ""
@@ -90,7 +89,7 @@ class Seat:
         now = (link.bytes_written, link.bytes_read) if link is not None else (0, 0)
         return self._moved[0] + now[0], self._moved[1] + now[1]
 
-    def begin(self, link: Link) -> None:
+    def begin(self, link: OriginLink) -> None:
         self.link, self.is_greeted, self.has_base, self.offered = link, False, False, b""
         self._streams.clear()
         self._next = 1
@@ -100,7 +99,7 @@ class Seat:
     def greeted(self, hello: WorkerHello) -> None:
         self.hello, self.is_greeted, self.was_here, self._failures, self.reason = hello, True, True, 0, ""
 
-    def leave(self, now: float, reason: str, *, given_up: bool) -> Link | None:
+    def leave(self, now: float, reason: str, *, given_up: bool) -> OriginLink | None:
         """The link is over. Return it, if there was one."""
         link, self.link = self.link, None
         if link is not None:

@@ -142,7 +142,7 @@ class Errand(NamedTuple):
     argv: tuple[bytes, ...]
     cwd: bytes
     """Relative to the project."""
-    environ: tuple[tuple[bytes, bytes], ...]
+    variables: tuple[tuple[bytes, bytes], ...]
     """Variables set for the command, beside those of the worker's allowlist."""
     level: int | None
     settings: bytes
