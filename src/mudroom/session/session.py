@@ -96,6 +96,7 @@ class Session:
         ask_about: CommandApprover | None = None,
         remember_command: Remember | None = None,
         platform: Platform = LINUX,
+        umask: int | None = None,
     ) -> None:
         """``policy``: the settings of the policy files alone, if the command line has added to them in ``settings``.
         ``card``: the card of the session's agent. ``level``: requested by the user; the policy decides. ``approver``,
@@ -120,6 +121,7 @@ class Session:
             remember=remember,
             approver=approver,
             loopback_rules=loopback_rules,
+            umask=umask,
         )
         self.forks = Forks(
             vault,

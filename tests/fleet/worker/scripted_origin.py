@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 from mudroom.fleet.base.manifest import base_id
 from mudroom.fleet.base.pack import packs
 from mudroom.fleet.base.scan import Scanned, ScannedObjects, scan
@@ -28,6 +29,7 @@ from mudroom.fleet.wire import message
 from mudroom.fleet.wire import settings as wire_settings
 from mudroom.fleet.wire.frame import Frame, FrameReader, encode
 from mudroom.fleet.wire.message import frame_of
+from mudroom.fleet.worker.stdio import serve
 
 PATIENCE = 60.0
 ORIGIN = "0123456789abcdef" * 2
@@ -39,20 +41,13 @@ class Ended(Exception):
 
 
 class ScriptedOrigin:
-    def __init__(self, home: Path, *options: str, environ: Mapping[str, str] | None = None) -> None:
-        self.home = home
-        home.mkdir(exist_ok=True)
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MUDROOM_"))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mudroom", "worker", "--stdio", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**ours, "HOME": str(home), "MUDROOM_KEEPER": "0", **(environ or {})},
-            start_new_session=True,
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self._write, self._read = self.process.stdin.fileno(), self.process.stdout.fileno()
+    """``worker``: starts a worker with two descriptors, and ends it."""
+
+    def __init__(self, worker: WorkerThread | WorkerProcess, home: Path, origin: str = ORIGIN) -> None:
+        self.worker, self.home, self.origin = worker, home, origin
+        theirs_read, self._write = os.pipe()
+        self._read, theirs_write = os.pipe()
+        worker.start(theirs_read, theirs_write)
         self._reader = FrameReader()
         self._frames: list[Frame] = []
         self._streams = 0
@@ -79,7 +74,7 @@ class ScriptedOrigin:
                 raise TimeoutError(f"no frame came; before: {[frame.kind for frame in self.heard[-5:]]}")
             data = os.read(self._read, 1 << 18)
             if not data:
-                raise Ended(self.errors() if self.process.poll() is not None else "")
+                raise Ended
             self._frames += self._reader.feed(data)
         frame = self._frames.pop(0)
         self.heard.append(frame)
@@ -100,8 +95,8 @@ class ScriptedOrigin:
 
     # --- sentences ---
 
-    def hello(self, lease: float = 60.0, origin: str = ORIGIN, node: str = "one") -> message.WorkerHello:
-        self.send(message.HELLO, message.OriginHello(message.PROTOCOL, "test", origin, node, lease))
+    def hello(self, lease: float = 60.0, node: str = "one") -> message.WorkerHello:
+        self.send(message.HELLO, message.OriginHello(message.PROTOCOL, "test", self.origin, node, lease))
         hello: message.WorkerHello = self.expect(message.HELLO)
         return hello
 
@@ -172,33 +167,105 @@ class ScriptedOrigin:
 
     # --- ends ---
 
+    def say_no_more(self) -> None:
+        """Close our end for writing."""
+        writing, self._write = self._write, -1
+        if writing >= 0:
+            os.close(writing)
+
     def hang_up(self) -> None:
         """Close both pipes, as an origin that was killed."""
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
+        self.say_no_more()
+        reading, self._read = self._read, -1
+        if reading >= 0:
+            os.close(reading)
+
+    def wait(self) -> int:
+        return self.worker.wait()
+
+    def errors(self) -> str:
+        return self.worker.errors()
+
+    def close(self) -> None:
+        self.hang_up()
+        self.worker.close()
+
+
+class WorkerProcess:
+    """``mudroom worker --stdio``, as an origin starts it."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self._home, self._options = home, options
+
+    def start(self, read: int, write: int) -> None:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MUDROOM_"))}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mudroom", "worker", "--stdio", *self._options],
+            stdin=read,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env={**ours, "HOME": str(self._home), "MUDROOM_KEEPER": "0"},
+            start_new_session=True,
+        )
+        os.close(read)
+        os.close(write)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
-    def wait(self, timeout: float = PATIENCE) -> int:
-        return self.process.wait(timeout)
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
 
     def errors(self) -> str:
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
     def close(self) -> None:
-        self.hang_up()
+        """End it, and check that no process is left."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+            self.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        assert list(processes_of(self.process.pid)) == []
+
+
+class WorkerThread:
+    """A worker in a thread of the test: what it does is the same, and it starts at once."""
+
+    def __init__(self, home: Path, jobs: int = 2) -> None:
+        self._home, self._jobs = home, jobs
+        self._error: MudroomError | None = None
+
+    def start(self, read: int, write: int) -> None:
+        self._thread = threading.Thread(target=self._serve, args=(read, write))
+        self._thread.start()
+
+    def _serve(self, read: int, write: int) -> None:
+        ours = {name: value for name, value in os.environb.items() if not name.startswith((b"XDG_", b"MUDROOM_"))}
+        try:
+            serve(read, write, {**ours, b"HOME": os.fsencode(self._home)}, self._jobs)
+        except MudroomError as error:
+            self._error = error
+        finally:
+            os.close(write)
+            os.close(read)
+
+    def wait(self) -> int:
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        return 0 if self._error is None else self._error.exit_code
+
+    def errors(self) -> str:
+        return "" if self._error is None else f"mudroom: {self._error}"
+
+    def close(self) -> None:
+        self.wait()
 
 
 def message_of(frame: Frame) -> Any:

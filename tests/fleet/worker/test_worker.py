@@ -72,6 +72,14 @@ def test_no_change_has_no_archive_and_a_judge_leaves_nothing(start: Worker, proj
     assert members(worker.fetch(judged)) == ["x"]
 
 
+def test_a_command_has_the_origin_s_umask(process: Worker, project: Path) -> None:
+    worker = process()  # the process has one of its own
+    worker.hello()
+    stream = worker.sh(worker.ship(project), "umask; touch x; stat -c %a x src")
+    worker.outcome(stream)
+    assert worker.printed(stream) == b"0022\n644\n755\n"
+
+
 def test_pings_are_answered_with_free_disk(start: Worker) -> None:
     worker = start()
     worker.hello()
@@ -81,7 +89,7 @@ def test_pings_are_answered_with_free_disk(start: Worker) -> None:
 
 
 def test_an_errand_may_be_cancelled_while_it_runs_and_while_it_waits(start: Worker, project: Path) -> None:
-    worker = start("--jobs", "1")
+    worker = start(jobs=1)
     worker.hello()
     base = worker.ship(project)
     running = worker.sh(base, "echo up; echo x > x; exec sleep 1000")
@@ -95,16 +103,16 @@ def test_an_errand_may_be_cancelled_while_it_runs_and_while_it_waits(start: Work
     assert (first.state, first.signal, first.added) == ("cancelled", 15, 1)
 
 
-def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(start: Worker, project: Path) -> None:
-    worker = start("--jobs", "2")
+def test_a_slow_origin_holds_up_no_command_and_takes_no_memory(process: Worker, project: Path) -> None:
+    worker = process("--jobs", "2")
     worker.hello()
     base = worker.ship(project)
     loud = worker.sh(base, "echo up; head -c 30000000 /dev/zero", settings=Settings(output_limit=12_000_000))
     quiet = worker.start(base, "echo", "hush", name="errand-0002")
-    folders = worker.home / ".local/state/mudroom/worker"
-    while len(list(folders.glob("*/*/errands/errand-*/outcome"))) < 2:  # both end, and nobody reads
-        assert worker.process.poll() is None
-    peak = Path(f"/proc/{worker.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+    folders = worker.home / ".local/state/mudroom/worker" / worker.origin
+    while len(list(folders.glob("*/errands/errand-*/outcome"))) < 2:  # both end, and nobody reads
+        assert Path(f"/proc/{worker.worker.pid}").exists()
+    peak = Path(f"/proc/{worker.worker.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
     assert int(peak) < 160_000
     worker.outcome(quiet)
     assert worker.printed(quiet) == b"hush\n"
@@ -160,8 +168,8 @@ def test_a_question_about_a_host_is_answered_by_the_origin(start: Worker, projec
 # --- bad input ---
 
 
-def test_another_protocol_is_refused_by_name_with_both_versions(start: Worker) -> None:
-    worker = start()
+def test_another_protocol_is_refused_by_name_with_both_versions(process: Worker) -> None:
+    worker = process()
     worker.send(message.HELLO, [2, "9.9.9", {"strange": True}, 1, 2, 3, 4])
     version = msgspec.msgpack.decode(worker.next().body)
     assert version == [message.PROTOCOL, __version__]
@@ -187,7 +195,7 @@ def test_a_bad_start_ends_the_link_with_one_line(start: Worker) -> None:
     for name, data in BAD_STARTS.items():
         worker = start()
         worker.raw(data)
-        worker.process.stdin.close()  # type: ignore[union-attr]
+        worker.say_no_more()
         assert worker.wait() == 125, name
         errors = worker.errors()
         assert errors.startswith("mudroom: the other end of the link") and "Traceback" not in errors, name
@@ -295,22 +303,22 @@ def test_late_frames_are_ignored_or_fail(start: Worker, project: Path) -> None:
 
 
 def test_an_origin_is_told_nothing_of_another(start: Worker, project: Path) -> None:
-    first, second = start(), start()
+    first, second = start(), start(name="f" * 32)
     first.hello()
     first.outcome(first.sh(first.ship(project), "echo x > x"))
-    assert second.hello(origin="f" * 32).held == ()
+    assert second.hello().held == ()
     second.send(message.FETCH, message.Fetch("errand-0001", 1, 0), 5)
     assert "no attempt 1" in second.failure(5).reason
     assert "no base" in second.failure(second.offer(first.ship(project), "true")).reason  # no oracle of who has a file
 
 
-def test_the_state_is_this_user_s_alone_and_names_are_checked(start: Worker) -> None:
-    worker = start()
+def test_the_state_is_this_user_s_alone_and_names_are_checked(process: Worker) -> None:
+    worker = process()
     worker.hello()
     top = worker.home / ".local/state/mudroom/worker"
     assert {oct(path.stat().st_mode & 0o777) for path in (top, *top.iterdir()) if path.is_dir()} == {"0o700"}
-    stranger = start()
-    stranger.send(message.HELLO, message.OriginHello(message.PROTOCOL, "test", "../../../etc/passwd", "one", 60.0))
+    stranger = process(name="../../../etc/passwd")
+    stranger.send(message.HELLO, message.OriginHello(message.PROTOCOL, "test", stranger.origin, "one", 60.0))
     assert "has a name" in stranger.expect(message.BYE).reason
     assert stranger.wait() == 125
 

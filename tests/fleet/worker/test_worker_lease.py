@@ -3,17 +3,25 @@ clock: a test waits for a frame, or for the end of a process."""
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scripted_origin import Ended, ScriptedOrigin, processes_of
+from scripted_origin import Ended, ScriptedOrigin, WorkerProcess
 
 from mudroom.fleet.wire import message
+from tiers import QUICK, SEED, sample
 
 Worker = Callable[..., ScriptedOrigin]
 WRITES = "echo kept > kept; echo up; exec sleep 1000"
+
+
+def kill(worker: ScriptedOrigin) -> None:
+    assert isinstance(worker.worker, WorkerProcess)
+    worker.worker.kill()
 
 
 def running(worker: ScriptedOrigin, project: Path, script: str = WRITES, lease: float = 60.0) -> int:
@@ -69,7 +77,6 @@ def test_commands_of_an_origin_that_is_gone_end_with_the_lease(start: Worker, pr
     else:
         worker.hang_up()
     assert worker.wait() == 0
-    assert list(processes_of(worker.process.pid)) == []
     again = start()
     assert [(held.errand, held.state) for held in again.hello().held] == [("errand-0001", "expired")]
     stream = again.ask_again("errand-0001")
@@ -109,17 +116,18 @@ def test_an_errand_of_an_earlier_worker_process_can_be_cancelled(start: Worker, 
     assert worker.wait() == 0
 
 
-def test_an_errand_whose_worker_was_killed_is_lost_with_its_fork_kept(start: Worker, project: Path) -> None:
-    worker = start()
+def test_an_errand_whose_worker_was_killed_is_lost_with_its_fork_kept(
+    start: Worker, process: Worker, project: Path
+) -> None:
+    worker = process()
     running(worker, project)
-    worker.kill()
+    kill(worker)
     again = start()
     assert [(held.errand, held.state) for held in again.hello().held] == [("errand-0001", "lost")]
     stream = again.ask_again("errand-0001")
     outcome = again.outcome(stream)
     assert (outcome.state, outcome.added) == ("lost", 1) and again.printed(stream) == b"up\n"
     assert again.fetch(outcome)
-    assert list(processes_of(worker.process.pid)) == []
     assert "accepted before" in again.failure(again.offer(again.ship(project), "true")).reason
     again.send(message.KEPT, message.Kept("errand-0001", 1))
     again.send(message.BYE, message.Bye("done"))
@@ -127,10 +135,10 @@ def test_an_errand_whose_worker_was_killed_is_lost_with_its_fork_kept(start: Wor
     assert start().hello().held == ()
 
 
-def test_a_signal_ends_the_commands_and_keeps_their_outcomes(start: Worker, project: Path) -> None:
-    worker = start()
+def test_a_signal_ends_the_commands_and_keeps_their_outcomes(start: Worker, process: Worker, project: Path) -> None:
+    worker = process()
     running(worker, project)
-    worker.process.send_signal(signal.SIGTERM)
+    os.kill(worker.worker.pid, signal.SIGTERM)  # type: ignore[union-attr]
     assert worker.wait() == 0
     assert [held.state for held in start().hello().held] == ["expired"]
 
@@ -160,7 +168,7 @@ def drive(worker: ScriptedOrigin, project: Path, most: int) -> bool:
 
 
 def settled(worker: ScriptedOrigin, project: Path, accepted: bool) -> None:
-    """Check what a new link finds: an accepted errand is there with its outcome and an archive of what was written;
+    """Check that a new link finds an accepted errand with its outcome and an archive of what was written, and that
     none runs twice."""
     held = worker.hello().held
     assert len(held) <= 1 and (held or not accepted)
@@ -176,23 +184,42 @@ def settled(worker: ScriptedOrigin, project: Path, accepted: bool) -> None:
         assert worker.outcome(worker.sh(worker.ship(project), SCRIPT)).state == "ended"
 
 
-def check_end_at(start: Worker, project: Path, most: int, end: str, home: str) -> bool:
-    worker = start(home=home)
+def end_at(kind: Worker, start: Worker, project: Path, most: int) -> bool:
+    """End a worker's link after so many frames: a process is killed, the origin of a thread goes. Check what a new link
+    finds. Return False if there are not so many frames."""
+    name = os.urandom(16).hex()
+    worker = kind(name=name)
     is_part = drive(worker, project, most)
     accepted = any(frame.kind == message.ACCEPTED for frame in worker.heard)
-    if end == "worker killed":
-        worker.kill()
-    else:
-        worker.hang_up()
-        assert worker.wait() == 0
-    assert list(processes_of(worker.process.pid)) == []
+    if isinstance(worker.worker, WorkerProcess):
+        worker.worker.kill()
+    worker.close()
     if is_part:
-        settled(start(home=home), project, accepted)
+        again = start(name=name)
+        settled(again, project, accepted)
+        again.close()
     return is_part
 
 
-@pytest.mark.parametrize("end", ["worker killed", "origin gone"])
-def test_an_end_at_each_frame_loses_nothing_and_runs_nothing_twice(start: Worker, project: Path, end: str) -> None:
-    most = 1
-    while check_end_at(start, project, most, end, f"home-{most}"):
-        most += 3
+FRAMES = 9
+"""At least so many frames come on the whole way."""
+
+
+def test_a_worker_that_is_killed_at_any_frame_loses_nothing_and_runs_nothing_twice(
+    start: Worker, process: Worker, project: Path
+) -> None:
+    for most in sorted(random.Random(SEED).sample(range(1, FRAMES), sample(FRAMES - 1))):
+        assert end_at(process, start, project, most)
+
+
+def test_an_origin_that_goes_at_any_frame_loses_nothing_and_runs_nothing_twice(start: Worker, project: Path) -> None:
+    for most in sorted(random.Random(SEED).sample(range(1, FRAMES), 2 if QUICK else FRAMES - 1)):
+        assert end_at(start, start, project, most)
+
+
+@pytest.mark.deep
+@pytest.mark.limit(900)
+def test_two_hundred_ends(start: Worker, process: Worker, project: Path) -> None:
+    for number in range(100):
+        end_at(process, start, project, 1 + number % FRAMES)
+        end_at(start, start, project, 1 + number % FRAMES)

@@ -50,6 +50,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     from mudroom.fleet.worker.stdio import serve, taken_streams
 
+    os.umask(0o077)  # of state; a command's umask is the origin's
     streams = taken_streams()
     try:
         with _ended_by_signals():

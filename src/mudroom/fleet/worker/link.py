@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,7 +37,7 @@ from mudroom.fleet.worker.outbox import Outbox
 from mudroom.fleet.worker.question import UNANSWERED, PendingHost, Questions, ask_about_command, begin_host
 from mudroom.fleet.worker.spool import OutputSource
 from mudroom.fleet.worker.transfer import ArchiveSource
-from mudroom.fleet.worker.workplace import Grounds, Place, Workplace
+from mudroom.fleet.worker.workplace import Place, Supply, Workplace
 from mudroom.vault.record import FORMAT
 
 LIMITS = {
@@ -68,13 +68,6 @@ class WorkerFacts(NamedTuple):
     """A path on the disk whose free bytes are told."""
     at_once: int
     engine: str = "local"
-
-
-class Supply(Grounds, Protocol):
-    """Bases of one origin (``supply.py``)."""
-
-    def offered(self, base: message.Base) -> Frame: ...
-    def came(self, body: bytes) -> Frame | None: ...
 
 
 class WorkerLink:

@@ -48,7 +48,6 @@ def taken_streams() -> tuple[int, int]:
 def serve(read: int, write: int, environ: Mapping[bytes, bytes], at_once: int) -> None:
     """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""
-    os.umask(0o077)  # of state; a command's umask is the base's
     frames = FrameStream(read)
     with ExitStack() as closing:
         try:

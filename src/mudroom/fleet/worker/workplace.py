@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import settings as wire_settings
+from mudroom.fleet.wire.frame import Frame
 from mudroom.fleet.wire.message import Base
 from mudroom.fleet.worker.tighten import tightened
 from mudroom.policy.parse import GivenSetting
@@ -38,12 +39,20 @@ class Grounds(Protocol):
     def unused(self, base: bytes) -> None: ...
 
 
+class Supply(Grounds, Protocol):
+    """Bases that an origin sends (``supply.py``)."""
+
+    def offered(self, base: Base) -> Frame: ...
+    def came(self, body: bytes) -> Frame | None: ...
+
+
 class Place(NamedTuple):
     """Where and as whom a worker runs."""
 
     state: bytes
     """The directory of this origin's vaults."""
-    environ: Mapping[bytes, bytes]
+    variables: Mapping[bytes, bytes]
+    """The environment of this process, of which commands get what the allowlist names."""
     own: Sequence[GivenSetting] = ()
     """This user's policy."""
 
@@ -118,7 +127,8 @@ class Workplace:
                 appears_at=base.project,
                 state=self._place.state,
                 home=base.home,
-                environ=self._place.environ,
+                umask=base.umask & 0o077,
+                environ=self._place.variables,
                 settings=settings,
                 rules=lambda: settings.hosts,
                 approver=self._approver,

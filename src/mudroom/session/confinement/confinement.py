@@ -122,7 +122,9 @@ class Confinement:
         environ: Mapping[bytes, bytes],
         platform: Platform = LINUX,
         images: Callable[[str, User], ProvidedImage] = _no_images,
+        mask: int | None = None,
     ) -> None:
+        """``mask``: the umask of commands; None: that of this process."""
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
         self._images = images
@@ -133,7 +135,7 @@ class Confinement:
 
             self.own_home, self._hidden = own_home(home), (vault.path, vault.source)
         self._host: Host | None = None
-        self._umask = umask()
+        self._umask = umask() if mask is None else mask
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self._knows_itself: Resolver | None = None
