@@ -1,7 +1,7 @@
 """Grounds: bases as trees on disk, which commands of errands see under their forks.
 
-    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is the
-                        last use
+    <base id>.lock      flock(2): shared while the ground is used, exclusive while it is made or removed; its mtime is
+                        the time of the last use
     <base id>/tree/     the files
     <base id>/nodes     a pack file of the nodes (``objects.py``)
     <base id>/seal      MessagePack of ``Seal``, written last; its ctime is the moment at which the ground was complete
@@ -63,6 +63,7 @@ from mudroom.fleet.wire.message import Base
 from mudroom.stage.beneath import LastDirectory, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.top_directory import spread
 from mudroom.stage.views.secret import write_beside
 
 FORMAT = 1
@@ -145,6 +146,7 @@ class Grounds:
         """None: not looked for since the last ground was made."""
         self._has_reflinks = True
         require_own(path)
+        spread(path)
 
     def close(self) -> None:
         """Give all grounds up; they may be removed from now on."""
@@ -228,9 +230,7 @@ class Grounds:
                 os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
-        return os.open(
-            self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        return os.open(self._place(name) + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def _is_sound(self, place: bytes, base: Base) -> bool:
         """Return whether a ground is complete; after a boot its files are read. A ground that is damaged is not."""
@@ -338,7 +338,7 @@ class Grounds:
             else:
                 data = self._store.view(row.content)
                 if len(data) != row.size:
-                        raise _wrong_size(row)
+                    raise _wrong_size(row)
                 _write_all(descriptor, data)
                 return
         except KeyError:

@@ -1,9 +1,9 @@
 """The base of a project: what may be sent to another machine, as a Merkle manifest.
 
 Never in a base:
-1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is empty
-   there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same inode, and
-   a settings file of a tool that holds a token. Files that git has already are masked, too: a project's history is not
+1. Content of secrets. A file with the name of a secret (``core/tree/secret.py``, ``secrets.mask`` of the policy) is
+   empty there and its path is in ``masked``, unless ``secrets.show`` names it; so is every other name of the same
+   inode, and a settings file of a tool that holds a token. Files that git has already are masked, too: a project's history is not
    sent, so nothing there shows them. Names are judged as they are listed, not by an index.
 2. ``.git``, unless it is asked for. Then what a repository's own commands need, without hooks, settings, logs
    and URLs (``_GIT``).
@@ -66,10 +66,11 @@ _GIT = frozenset(
 """Entries of a ``.git`` directory that are sent (gitrepository-layout(5))."""
 
 
-class FileMoved(MudroomError):
+class BaseMoved(MudroomError):
     """A file of the project is not what it was when the base was made. Scan again."""
 
     def __init__(self, path: bytes) -> None:
+        self.path = path
         super().__init__(f"{show(path)} was changed while it was being sent", "run the command again")
 
 
@@ -91,9 +92,7 @@ class Scanned(NamedTuple):
     """What was masked and left out, for the user."""
 
 
-def scan(
-    project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False
-) -> Scanned:
+def scan(project: bytes, settings: Settings, *, home: bytes, umask: int, cache: bytes, git: bool = False) -> Scanned:
     """Return the base of the project. ``cache``: file in the vault that keeps digests. ``git``: send ``.git``.
 
     Raise MudroomError if a file changes all the time or a directory lies too deep, OSError if a file cannot be read.
@@ -351,7 +350,7 @@ class ScannedObjects:
         return digest in self._scanned.nodes
 
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
-        """Return a part of an object. Raise FileMoved if the file is not what it was when the base was made."""
+        """Return a part of an object. Raise BaseMoved if the file is not what it was when the base was made."""
         node = self._scanned.nodes.get(digest)
         if node is not None:
             return node[offset : offset + length]
@@ -360,7 +359,7 @@ class ScannedObjects:
             descriptor = self._directory.open_file(path)
         except OSError as error:
             if is_absence(error):
-                raise FileMoved(path) from error
+                raise BaseMoved(path) from error
             raise
         try:
             if offset == 0 and length == entry.size:
@@ -372,5 +371,5 @@ class ScannedObjects:
         finally:
             os.close(descriptor)
         if not is_same:
-            raise FileMoved(path)
+            raise BaseMoved(path)
         return data
