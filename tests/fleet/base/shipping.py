@@ -48,21 +48,28 @@ class Worker:
         self.grounds.close()
         self.store.close()
 
+    def receive(self, base: Scanned) -> tuple[int, int]:
+        """Send what is missing. Return the bytes of packs, and the rounds."""
+        size = rounds = 0
+        with ScannedObjects(base) as objects:
+            while (missing := self.grounds.missing(base.base)) != NOTHING:
+                rounds += 1
+                wanted = {*missing.nodes, *missing.files}
+                for frame in packs((*missing.nodes, *missing.files), objects):
+                    size += len(frame)
+                    unpack(frame, self.store, wanted)
+        return size, rounds
+
     def fetch(self, base: Scanned) -> Sent:
         """Send what is missing, and make the ground."""
         size = rounds = 0
-        with ScannedObjects(base) as objects:
-            for _attempt in range(3):
-                while (missing := self.grounds.missing(base.base)) != NOTHING:
-                    rounds += 1
-                    wanted = {*missing.nodes, *missing.files}
-                    for frame in packs((*missing.nodes, *missing.files), objects):
-                        size += len(frame)
-                        unpack(frame, self.store, wanted)
-                try:
-                    return Sent(Path(os.fsdecode(self.grounds.ground(base.base))), size, rounds)
-                except Incomplete:  # of a ground that was changed: asked for again
-                    continue
+        for _attempt in range(3):
+            more, again = self.receive(base)
+            size, rounds = size + more, rounds + again
+            try:
+                return Sent(Path(os.fsdecode(self.grounds.ground(base.base))), size, rounds)
+            except Incomplete:  # of a ground that was changed: asked for again
+                continue
         raise AssertionError("the ground is never complete")
 
 

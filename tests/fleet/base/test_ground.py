@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from shipping import NOTHING, Worker, listing, make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
@@ -29,7 +32,6 @@ from mudroom.fleet.base.manifest import (
 from mudroom.fleet.base.objects import ObjectStore, StoreFull
 from mudroom.fleet.base.scan import Scanned
 from mudroom.fleet.base.verify import differences
-from shipping import NOTHING, Worker, listing, make, scanned
 
 
 @pytest.fixture
@@ -138,10 +140,7 @@ def test_nothing_is_taken_from_a_file_that_was_changed(project: Path, worker: Wo
 
 def objects_of(base: Scanned, worker: Worker) -> None:
     """Store all objects of a base, and make no ground."""
-    make_ground = worker.grounds.ground
-    worker.grounds.ground = lambda _base: b""  # type: ignore[method-assign]
-    worker.fetch(base)
-    worker.grounds.ground = make_ground  # type: ignore[method-assign]
+    worker.receive(base)
 
 
 def test_a_ground_without_its_objects_is_incomplete(tmp_path: Path, project: Path, worker: Worker) -> None:
@@ -167,7 +166,7 @@ def test_a_full_disk_leaves_no_half_ground(
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(making.os, call, full)
+    monkeypatch.setattr(os, call, full)
     with pytest.raises(StoreFull, match="its disk is full"):
         worker.grounds.ground(base.base)
     monkeypatch.undo()
@@ -184,8 +183,8 @@ def test_a_base_that_does_not_fit_is_refused_before_a_file_is_made(
     grounds = Grounds(os.fsencode(tmp_path / "w/grounds"), small.store, quota=10_000)
     with pytest.raises(StoreFull, match="keeps 10,000"):
         grounds.ground(base.base)
-    usage = making.shutil.disk_usage("/")
-    monkeypatch.setattr(making.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
     with pytest.raises(StoreFull, match="no room"):
         small.grounds.ground(base.base)
     assert grounds_in(tmp_path) == []
@@ -198,8 +197,9 @@ def make_and_die(state: Path, base: Scanned) -> None:
     def die(*_arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    making.write_pack = die  # type: ignore[assignment]
-    worker.fetch(base)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mudroom.fleet.base.ground.write_pack", die)
+        worker.fetch(base)
 
 
 def test_a_killed_maker_leaves_nothing_that_counts(tmp_path: Path, project: Path) -> None:
@@ -231,7 +231,7 @@ def test_two_processes_and_two_threads_make_one_ground(tmp_path: Path, project: 
         "base = msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=Base)\n"
         "print(Grounds(os.fsencode(sys.argv[1] + '/grounds'), store).ground(base).decode())\n"
     )
-    argument = making.msgspec.msgpack.encode(base.base).hex()
+    argument = msgspec.msgpack.encode(base.base).hex()
     command = [sys.executable, "-c", script, str(tmp_path / "w"), argument]
     others = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _number in range(2)

@@ -212,8 +212,9 @@ def test_bombs_are_refused_in_the_time_of_their_nodes() -> None:
 
 def test_a_missing_node_is_a_key_error() -> None:
     root, _read = chain(2, twice=False)
+    nothing: dict[bytes, bytes] = {}
     with pytest.raises(KeyError):
-        measure(root, {}.__getitem__)
+        measure(root, nothing.__getitem__)
 
 
 def test_no_file_has_the_digest_of_a_node() -> None:

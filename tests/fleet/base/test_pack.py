@@ -139,7 +139,7 @@ def test_a_hostile_pack_stores_nothing(store: ObjectStore) -> None:
     taken = []
     for why, each in HOSTILE.items():
         try:
-            unpack(each, store, Everything())  # type: ignore[arg-type]
+            unpack(each, store, Everything())
         except RefusedPack as error:
             assert "\n" not in str(error), why
         else:

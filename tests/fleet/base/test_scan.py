@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shipping import make, scanned
 
 from conftest import tick
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.fleet.base import scan as scanning
 from mudroom.fleet.base.manifest import EMPTY, Row, base_id, digest_of_content, walk
 from mudroom.fleet.base.pack import packs
 from mudroom.fleet.base.scan import BaseMoved, Scanned, ScannedObjects
 from mudroom.stage.beneath import LastDirectory
-from shipping import make, scanned
+from mudroom.stage.exclude import choose as choose_entries
 
 TOKEN = b"s3cret-token-"
 
@@ -203,7 +204,7 @@ def settle(project: Path) -> None:
     for path in project.rglob("*"):
         path.touch()
     until = os.stat(project / "a.py").st_ctime_ns + 40_000_000
-    while scanning.time.time_ns() < until:
+    while time.time_ns() < until:
         tick()
 
 
@@ -282,7 +283,7 @@ def test_a_file_that_becomes_something_else_is_never_followed(
     """An accomplice swaps a path between the listing and the reading: nothing outside the project is read."""
     secret = make(project.parent / "outside", {"b.py": TOKEN, "deep/c.py": TOKEN})
     path = project / "src/b.py"
-    real: Callable[..., object] = scanning.choose
+    real: Callable[..., object] = choose_entries
 
     def choose(*arguments: object, **options: object) -> object:
         chosen = real(*arguments, **options)
@@ -302,7 +303,7 @@ def test_a_file_that_becomes_something_else_is_never_followed(
             os.link(project / ".env", path)
         return chosen
 
-    monkeypatch.setattr(scanning, "choose", choose)
+    monkeypatch.setattr("mudroom.fleet.base.scan.choose", choose)
     if other == "hard link":
         with pytest.raises(MudroomError, match=r"src/b\.py changes"):
             scanned(project)
@@ -312,13 +313,18 @@ def test_a_file_that_becomes_something_else_is_never_followed(
     assert "src/b.py" not in rows(found)
 
 
+def replace_by_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
 def test_a_file_that_changes_before_it_is_sent_is_not_sent(project: Path) -> None:
     make(project, {"large": bytes(9 << 20)})
     found = scanned(project)
     digests = {os.fsdecode(file.path): digest for digest, file in found.files.items()}
     edits: dict[str, Callable[[Path], object]] = {
         "a.py": lambda path: path.write_bytes(b"b\n"),
-        "src/b.py": lambda path: (path.unlink(), path.symlink_to("/etc/passwd")),
+        "src/b.py": replace_by_link,
         "src/deep/c.py": lambda path: path.unlink(),
         "large": lambda path: path.write_bytes(b"\1" * (9 << 20)),
     }
@@ -340,10 +346,15 @@ def test_a_worker_gets_only_what_is_in_the_base(project: Path) -> None:
 # --- bad input ---
 
 
-def test_an_unreadable_file_is_left_out_and_said(project: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root reads everything")
-    (project / "a.py").chmod(0)
+def test_an_unreadable_file_is_left_out_and_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LastDirectory.open_file
+
+    def closed(self: LastDirectory, path: bytes) -> int:
+        if path == b"a.py":
+            raise PermissionError(13, "Permission denied")  # root reads every file
+        return real(self, path)
+
+    monkeypatch.setattr(LastDirectory, "open_file", closed)
     found = scanned(project)
     assert "a.py" not in rows(found)
     assert found.base.excluded == (b"a.py",)

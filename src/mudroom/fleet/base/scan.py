@@ -24,7 +24,6 @@ import os
 import time
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.settings import Settings
@@ -49,6 +48,7 @@ from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import choose, never_copied
 from mudroom.stage.source import OpenSource, is_absence, read_all
+from mudroom.typing import NamedTuple
 
 _TRIES = 3
 """Times that a file is read which changes meanwhile."""
