@@ -34,7 +34,6 @@ import msgspec
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.fleet.base.manifest import (
-    DIGEST,
     DIRECTORY,
     EMPTY,
     FILE,
@@ -45,7 +44,7 @@ from mudroom.fleet.base.manifest import (
     measure,
 )
 from mudroom.fleet.base.pack import PackRow, RefusedPack, is_content_of
-from mudroom.fleet.wire.message import Base
+from mudroom.fleet.wire.message import DIGEST, Base
 from mudroom.stage.layers.layer import remove_tree
 
 QUOTA = 8 << 30
@@ -253,7 +252,7 @@ class ObjectStore:
         StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
-        files: dict[bytes, int] = {}
+        files: dict[bytes, int] = {EMPTY: 0}
         seen = {base.root}
         pending = [base.root]
         while pending and len(nodes) < ASKED:
@@ -267,14 +266,14 @@ class ObjectStore:
                 if row.kind == DIRECTORY and row.content not in seen:
                     seen.add(row.content)
                     pending.append(row.content)
-                elif row.kind == FILE and row.content != EMPTY and row.content not in files:
-                    if row.content not in self._index and not held(row.content):
-                        files[row.content] = row.size
+                elif row.kind == FILE and not (row.content in files or self.has(row.content) or held(row.content)):
+                    files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
         if nodes:
             return Missing(tuple(nodes), ())
         measure(base.root, read, limits)
+        del files[EMPTY]
         if sum(files.values()) > self.quota:
             raise StoreFull(
                 f"the base has {sum(files.values()):,} bytes that are not here; its worker keeps {self.quota:,}",
