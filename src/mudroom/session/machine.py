@@ -68,6 +68,14 @@ def _require_relied(mode: Mode, outcome: Outcome) -> None:
         raise ProtectionLost
 
 
+def _require_mounts(vault: Vault, mode: Mode, found: str) -> None:
+    """Raise Unsupported if the project appears elsewhere and a command in this mode has no mount namespace."""
+    if vault.is_elsewhere and mode in ELSEWHERE:
+        from mudroom.session.confinement.appearance import needs_namespaces
+
+        raise needs_namespaces(found)
+
+
 def _secrets(environ: Mapping[bytes, bytes], vault: Vault) -> Callable[[], frozenset[str]]:
     """Return the function that returns the values that are secret, in all their forms: of variables by their names, and
     those in the masked files, read anew when the mask has changed."""
@@ -203,6 +211,7 @@ class Machine:
             self.weaker("overlay", why, order, outcome)
         is_copy = fork.is_copy or outcome.mounted is not None
         mode, notes = self.confinement.first_mode(order.actor.settings, is_copy=is_copy, level=level)
+        _require_mounts(self._vault, mode, "no user namespaces for this session")
         outcome.notes += notes
         _require_relied(mode, outcome)
         return mode
@@ -214,6 +223,7 @@ class Machine:
         if failure.op == "cwd":
             raise UsageError(failure.message, failure.hint) from failure
         following, lost = self.confinement.weaker(mode, failure, order.actor.settings, order.grant.level)
+        _require_mounts(self._vault, following, failure.message)
         outcome.note(lost)
         self._vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
         _require_relied(following, outcome)

@@ -195,10 +195,6 @@ class Confinement:
             raise failure
         if settings.view == "overlay" and mode == "overlay":
             raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
-        if self._vault.is_elsewhere and following.mode in ELSEWHERE:
-            from mudroom.session.confinement.appearance import needs_namespaces
-
-            raise needs_namespaces(failure.message)
         where = ""
         if following.mode == "copy":
             where = f" (on {filesystem(self._vault.source, self._mounts.mounts()) or 'this file system'})"
