@@ -15,7 +15,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -51,6 +51,8 @@ MOST_OPEN = 1_000
 """Errands of a link that have not ended."""
 MOST_FETCHES = 64
 """Archives that are being sent."""
+MOST_TOLD = 1_000
+"""Errands of earlier processes that are waited for."""
 CHORES = 2
 """Forks that are discarded at once."""
 LAST_WORDS = 2.0
@@ -71,8 +73,8 @@ class WorkerFacts(NamedTuple):
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork`` and ``_fetches``; all else is written by the
-    thread that reads, before the others start."""
+    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork``, ``_fetches`` and ``_tellers``. All else is written
+    by the thread that reads, before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
         self._facts, self._folders, self._lease = facts, folders, lease
@@ -83,6 +85,8 @@ class WorkerLink:
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
         self._fetches: list[ArchiveSource] = []
+        self._tellers: list[threading.Thread] = []
+        """They wait for errands of earlier worker processes."""
         self._workplace: Workplace
         self._supply: Supply
 
@@ -310,7 +314,14 @@ class WorkerLink:
         if outcome is not None:
             self._finish(source, folder, outcome, stream)
             return
-        threading.Thread(target=self._tell_later, args=(folder, source, stream), name="tell", daemon=True).start()
+        with self._lock:
+            self._tellers = [teller for teller in self._tellers if teller.is_alive()]
+            if len(self._tellers) >= MOST_TOLD:
+                raise UsageError(f"{MOST_TOLD} errands are waited for", "ask later")
+            args = (folder, source, stream)
+            teller = threading.Thread(target=self._tell_later, args=args, name="tell", daemon=True)
+            self._tellers.append(teller)
+        teller.start()
 
     def _tell_later(self, folder: ErrandFolder, source: OutputSource, stream: int) -> None:
         while (outcome := folder.outcome) is None:
@@ -390,19 +401,20 @@ class FrameStream:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._reader = FrameReader(LIMITS, 0)
-        self._frames: list[Frame] = []
+        self._frames: Iterator[Frame] = iter(())
 
     def next(self) -> Frame | None:
-        """Return the next frame; None: the stream has ended. Raise LinkError."""
-        while not self._frames:
+        """Return the next frame; None: the stream has ended. Raise LinkError at a frame that is not allowed, after
+        those before it."""
+        while (frame := next(self._frames, None)) is None:
             try:
                 data = os.read(self._descriptor, _PIECE)
             except OSError:
                 return None
             if not data:
                 return None
-            self._frames = list(self._reader.feed(data))[::-1]
-        return self._frames.pop()
+            self._frames = self._reader.feed(data)
+        return frame
 
     def has_unread(self) -> bool:
         poll = select.poll()
