@@ -17,6 +17,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.fleet.wire import message
+from mudroom.fleet.wire.frame import Frame
 from mudroom.fleet.worker import errand_run
 from mudroom.fleet.worker.folder import AlreadyAccepted, ErrandFolders
 from mudroom.fleet.worker.lease import Lease
@@ -148,7 +149,7 @@ def test_an_origin_that_reads_nothing_makes_producers_wait_and_its_end_frees_the
 
     def produce() -> None:
         for _number in range(100):
-            outbox.put(message.Frame(message.PONG, 0, bytes(1 << 20)))
+            outbox.put(Frame(message.PONG, 0, bytes(1 << 20)))
         done.set()
 
     threading.Thread(target=produce, daemon=True).start()

@@ -73,8 +73,8 @@ class WorkerFacts(NamedTuple):
 
 
 class WorkerLink:
-    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork``, ``_fetches`` and ``_tellers``. All else is written
-    by the thread that reads, before the others start."""
+    """The state of one link. ``_lock`` guards ``_runs``, ``_by_fork``, ``_fetches`` and ``_tellers``. All else is
+    written by the thread that reads, before the others start."""
 
     def __init__(self, write: int, facts: WorkerFacts, folders: ErrandFolders, lease: Lease) -> None:
         self._facts, self._folders, self._lease = facts, folders, lease
