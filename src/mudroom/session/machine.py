@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.cache_place import CacheView
     from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.image import User
-    from mudroom.core.network.fork_host import AgentLink
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.loopback import LoopbackPlace
     from mudroom.core.network.placeholder import CredentialRule
+    from mudroom.core.settings import Settings
     from mudroom.net.inspection.setup import InspectionSetup
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import ProvidedImage
@@ -361,8 +361,9 @@ class Machine:
             lambda: fork.name if fork.state.named else "",
             places,
             # a proxy on the host's loopback is open to other users of the machine, which the other fork is not
-            None if outside else dialler_of(self._vault, fork, order.actor.settings.agent_links),
+            None if outside else lambda: dialler_of(self._vault, fork, self.gateway, order.actor.settings),
             outcome.is_networked,
+            fork.name,
         )
         return keeper, keeper.listen() if outside else 0
 
@@ -487,11 +488,8 @@ class Machine:
             self._containers.forget(name)
 
 
-def dialler_of(vault: Vault, fork: Fork, links: Sequence[AgentLink]) -> ForkDialler | None:
-    """Return what connects a command of the fork with other forks, or None if the policy links none."""
-    if not links:
-        return None
-    from mudroom.core.network.fork_host import links_of
+def dialler_of(vault: Vault, fork: Fork, gateway: Gateway, settings: Settings) -> ForkDialler:
+    """Return what connects a command of the fork with other forks."""
     from mudroom.session.confinement.fork_dial import ForkDialler
 
-    return ForkDialler(vault, links_of(links, fork.name))
+    return ForkDialler(vault, fork, gateway.inner_sockets, settings.fork_rules, settings.agent_links)
