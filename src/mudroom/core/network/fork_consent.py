@@ -184,11 +184,11 @@ def consent(
     a, b = near.fork, far.fork
     if a.identity == b.identity:
         return Consent(port, "", "", missing=("a command reaches its own servers at localhost",))
-    shown = _shown(rules, far, port)
+    shown = shown_by(rules, far, port)
     inner = port
     if port == ENDPOINT_PORT and shown is None and far.endpoint is not None:
         inner = far.endpoint
-        shown = _shown(rules, far, inner)
+        shown = shown_by(rules, far, inner)
     link = link_between(links, a.label, b.label, port)
     if link is not None:
         has_server = port != ENDPOINT_PORT or shown is not None or far.endpoint is not None
@@ -224,7 +224,7 @@ def look_at_names(label: str, port: int, rules: Sequence[ForkRule], links: Seque
     return False, f"the policy lets no fork reach it; mudroom net why {label}{SUFFIX}:{port} --fork NAME asks for one"
 
 
-def _shown(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[str, bool] | None:
+def shown_by(rules: Sequence[ForkRule], far: ConsentSide, port: int) -> tuple[str, bool] | None:
     """Return the rule that shows a port, and whether for HTTP only: the strictest counts."""
     found = [
         (f"{KEY}: show {rule}", rule.http)
