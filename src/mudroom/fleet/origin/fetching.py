@@ -106,7 +106,11 @@ class Fetching:
         archive = self._archives.get(row.key)
         if archive is None or not seat.is_fetching(stream):
             raise LinkError("sent an archive that was not asked for")
-        archive.add(part.offset, part.data)
+        try:
+            archive.add(part.offset, part.data)
+        except LinkError as error:
+            self._ledger.settle(self._ledger.put(row, "failed", f"{seat.name} {error.reason}"))
+            raise
         if part.is_last or archive.is_whole:
             seat.close_stream(stream)
             del self._archives[row.key]
