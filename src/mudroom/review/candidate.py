@@ -19,6 +19,7 @@ from itertools import islice
 from mudroom.core.attempt import AttemptRecord, TryRecord, ranked
 from mudroom.core.tree.agreement import EXTENTS, Content, Extent, agreement, changed_paths
 from mudroom.core.tree.change import Change, Changeset, Verb, summarise
+from mudroom.errors import UsageError
 from mudroom.review.rows import is_at_rest
 from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
@@ -225,7 +226,10 @@ def _read(session: Session, attempt: AttemptRecord) -> tuple[Standing, str, Chan
     may go while it is read."""
     if not attempt.fork:
         return "none", "", None, ""
-    fork = session.vault.find(attempt.fork)
+    try:
+        fork = session.vault.find(attempt.fork)
+    except UsageError as error:  # no fork can have that name
+        return "damaged", error.message, None, ""
     if fork is None:
         return "gone", "", None, ""
     try:
