@@ -24,8 +24,8 @@ Score = Literal["exit", "json", "-lines"]
 SCORES: tuple[Score, ...] = ("exit", "json", "-lines")
 
 JUDGED = ("passed", "failed")
-TryEnd = Literal["", "until", "budget", "interrupted"]
-"""Reason for which attempts were ended early; empty: none was."""
+TryEnd = Literal["", "until", "budget", "interrupted", "judge"]
+"""Reason for which attempts were ended early; empty: none was. ``judge``: the judge cannot be run at all."""
 
 
 class AttemptRecord(NamedTuple):
@@ -145,6 +145,34 @@ def folded(attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
         known = first.setdefault(attempt.fingerprint, attempt.number) if attempt.fingerprint else attempt.number
         rows.append(attempt._replace(same_as=known if known != attempt.number else 0))
     return tuple(rows)
+
+
+def read_score(output: bytes) -> float | None:
+    """Return the score that a judge has printed: its last line that is not empty is a number, or a JSON object with a
+    number under ``score``. None: there is none, or it is not finite."""
+    lines = output.strip().splitlines()
+    if not lines:
+        return None
+    import json
+
+    try:
+        value = json.loads(lines[-1])
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        value = value.get("score")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        score = float(value)
+    except OverflowError:
+        return None
+    return score if float("-inf") < score < float("inf") else None
+
+
+def numbered(words: Iterable[bytes], number: int) -> tuple[bytes, ...]:
+    """Return the words of a command with ``{i}`` replaced by the number of the attempt."""
+    return tuple(word.replace(b"{i}", b"%d" % number) for word in words)
 
 
 def distinct(attempts: Iterable[AttemptRecord]) -> int:
