@@ -1,7 +1,7 @@
 """The way of one attempt: fork, command, changes, judge.
 
 A failure of mudroom in one attempt (a full disk, a fork that somebody discards) is the state of that attempt. The fork
-is kept if its command has run.
+is kept if its command has run and changed anything.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mudroom.core.attempt import AttemptRecord, numbered
+from mudroom.core.attempt import AttemptRecord, AttemptState, numbered
 from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.change import Changeset, Summary, summarise
 from mudroom.errors import CommandNotStarted, ForkExists, MudroomError, UsageError
@@ -39,10 +39,12 @@ class Origin(NamedTuple):
         return f"{self.parent}@{self.at}" if self.parent is not None and self.at is not None else self.parent or ""
 
 
-class Ended(NamedTuple):
+class EndedAttempt(NamedTuple):
     record: AttemptRecord
     is_hopeless: bool = False
     """Whether no attempt of this try could be judged."""
+    notes: tuple[str, ...] = ()
+    """What the command's result says about its sandbox."""
 
 
 def run_attempt(
@@ -53,7 +55,7 @@ def run_attempt(
     number: int,
     cancellation: Cancellation,
     started: Callable[[AttemptRecord], None],
-) -> Ended:
+) -> EndedAttempt:
     """Run one attempt and return its record. ``stem``: the try's name. ``started``: called when it has its fork."""
     command = numbered(request.commands[number - 1], number)
     shown = redact_argv(command, session.vault.secrets())
@@ -64,8 +66,20 @@ def run_attempt(
         started(record)
         ended = _run(session, request, origin, record, command, cancellation)
     except (MudroomError, OSError) as error:
-        ended = Ended(record._replace(state="error", note=reason_of(error)))
-    return ended._replace(record=ended.record._replace(seconds=round(time.monotonic() - began, 3)))
+        ended = EndedAttempt(record._replace(state="error", note=reason_of(error)))
+    seconds = round(time.monotonic() - began, 3)
+    return ended._replace(record=_without_empty_fork(session, origin, ended.record)._replace(seconds=seconds))
+
+
+def _without_empty_fork(session: Session, origin: Origin, record: AttemptRecord) -> AttemptRecord:
+    """Return the record without its fork, if the command has changed nothing: then the fork is discarded."""
+    if origin.parent is not None or not record.fingerprint or record.files:
+        return record
+    try:
+        session.forks.discard_unchanged(record.fork)
+    except UsageError:
+        pass  # it is gone already
+    return record if session.vault.find(record.fork) is not None else record._replace(fork="", reviewed="")
 
 
 def new_fork(session: Session, origin: Origin, name: str) -> str:
@@ -84,7 +98,7 @@ def _run(
     record: AttemptRecord,
     command: tuple[bytes, ...],
     cancellation: Cancellation,
-) -> Ended:
+) -> EndedAttempt:
     actor, end = with_variables(request.actor or session.actor, [VARIABLE + b"=%d" % record.number]), OutputEnd()
     try:
         result = session.run(
@@ -100,39 +114,41 @@ def _run(
     except (Cancelled, CommandNotStarted) as error:
         session.forks.discard(record.fork)
         if isinstance(error, Cancelled):
-            return Ended(record._replace(fork="", state="not started"))
-        return Ended(record._replace(fork="", state="error", exit_code=error.exit_code, note=error.message))
+            return EndedAttempt(record._replace(fork="", state="not started"))
+        return EndedAttempt(record._replace(fork="", state="error", exit_code=error.exit_code, note=error.message))
     if not result.ran:
         session.forks.discard(record.fork)
         note = f"{result.verdict.reason} ({result.verdict.rule})"
-        return Ended(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
-    record = record._replace(exit_code=result.exit_code, report=end.report)
+        return EndedAttempt(record._replace(fork="", state="refused", exit_code=result.exit_code, note=note))
+    reached = "; ".join(str(limit) for limit in result.reached)
+    record = record._replace(exit_code=result.exit_code, report=end.report, note=reached)
     record = described(session, origin, record, result.changeset)
     if cancellation.is_set or result.timed_out:
-        return Ended(record._replace(state="ended early" if cancellation.is_set else "timed out"))
-    return _judge(session, request, record, result, cancellation)
+        state: AttemptState = "ended early" if cancellation.is_set else "timed out"
+        return EndedAttempt(record._replace(state=state), notes=result.notes)
+    return _judge(session, request, record, result, cancellation)._replace(notes=result.notes)
 
 
 def _judge(
     session: Session, request: AttemptRequest, record: AttemptRecord, result: Result, cancellation: Cancellation
-) -> Ended:
+) -> EndedAttempt:
     if not request.judge:
-        return Ended(record._replace(state="passed" if not result.exit_code else "failed"))
+        return EndedAttempt(record._replace(state="passed" if not result.exit_code else "failed"))
     try:
         verdict = judged(session, request, record.fork, record.number, cancellation)
     except Cancelled:
-        return Ended(record._replace(state="ended early"))
+        return EndedAttempt(record._replace(state="ended early"))
     except (MudroomError, OSError) as error:
-        return Ended(record._replace(state="error", note=f"it could not be judged: {reason_of(error)}"))
+        return EndedAttempt(record._replace(state="error", note=f"it could not be judged: {reason_of(error)}"))
     if cancellation.is_set:
-        return Ended(record._replace(state="ended early", report=verdict.report))
-    return Ended(
+        return EndedAttempt(record._replace(state="ended early", report=verdict.report))
+    return EndedAttempt(
         _reviewed(session, record)._replace(
             state="passed" if not verdict.exit_code else "failed",
             judged=verdict.exit_code,
             score=verdict.score,
             report=verdict.report,
-            note=verdict.note,
+            note="; ".join(filter(None, (record.note, verdict.note))),
         ),
         verdict.is_hopeless,
     )

@@ -6,7 +6,7 @@
     print(running.record.best)
 
 Rules of this file:
-1. Nothing is applied, and no fork is discarded whose command has run.
+1. Nothing is applied, and no fork is discarded that holds changes.
 2. Each attempt has a cancellation of its own. Ending early ends those of the running attempts; an attempt that has not
    begun then does not begin. ``until`` ends with SIGKILL: a loser has nothing left to say. ``budget`` and an
    interruption ask with SIGTERM first.
@@ -99,6 +99,8 @@ class Attempts:
         self._error: BaseException | None = None
         self._timer: threading.Timer | None = None
         self._write_again = 0.0
+        self.notes: dict[str, None] = {}
+        """What the commands' results say about their sandboxes, each once. Single operations, which are atomic."""
         secrets = session.vault.secrets()
         rows = (
             AttemptRecord(number, "", redact_argv(numbered(command, number), secrets), "not started")
@@ -151,6 +153,10 @@ class Attempts:
         """End what runs, and wait for it. Harmless when repeated."""
         if not self._is_over:
             self.end("interrupted")
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until everything has ended and is recorded."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over)
 
@@ -234,6 +240,7 @@ class Attempts:
                 del self._running[number]
                 self._changed.notify_all()
             cancellation.close()
+        self.notes.update(dict.fromkeys(ended.notes))
         with self._changed:
             end = self._record.end
             attempt = ended.record

@@ -23,7 +23,7 @@ from mudroom.vault.attempts.record import REPORT
 TIMED_OUT = 124
 
 
-class Verdict(NamedTuple):
+class JudgeVerdict(NamedTuple):
     exit_code: int
     score: float | None
     report: bytes
@@ -65,7 +65,7 @@ def judged(
     number: int,
     cancellation: Cancellation,
     discarded: Callable[[], None] = lambda: None,
-) -> Verdict:
+) -> JudgeVerdict:
     """Judge the present state of a fork. ``discarded``: called when the judge's fork is gone. Raise Cancelled if the
     judge was not started any more, MudroomError and OSError as ``Session.run`` does."""
     actor = (request.actor or session.actor).as_policy_says()
@@ -85,16 +85,16 @@ def judged(
             cancellation=cancellation,
         )
     except CommandNotStarted as error:
-        return Verdict(error.exit_code, None, error.message.encode(), error.message, b"/" not in words[0])
+        return JudgeVerdict(error.exit_code, None, error.message.encode(), error.message, b"/" not in words[0])
     finally:
         session.forks.discard(name)
         discarded()
     if not result.ran:
         note = f"the judge was refused: {result.verdict.reason}"
-        return Verdict(result.exit_code, None, end.report, note, is_hopeless=True)
+        return JudgeVerdict(result.exit_code, None, end.report, note, is_hopeless=True)
     if result.timed_out:
-        return Verdict(TIMED_OUT, None, end.report, "the judge ran out of time")
+        return JudgeVerdict(TIMED_OUT, None, end.report, "the judge ran out of time")
     score = read_score(end.stdout) if request.score == "json" else None
     lacks = request.score == "json" and score is None
     note = "the last line of the judge's output is no score" if lacks else ""
-    return Verdict(result.exit_code, score, end.report, note)
+    return JudgeVerdict(result.exit_code, score, end.report, note)

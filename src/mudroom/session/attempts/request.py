@@ -51,7 +51,9 @@ def checked(request: AttemptRequest) -> AttemptRequest:
     if not count:
         raise UsageError("a try of no attempts has no result", "mudroom try -n 8 -- COMMAND")
     if count > MOST:
-        raise UsageError(f"{count:,} attempts are more than the {MOST:,} of one try", f"mudroom try -n {MOST} …")
+        raise UsageError(
+            f"{count:,} attempts are more than the {MOST:,} of one try", f"mudroom try -n {MOST} -- COMMAND"
+        )
     if not all(command and command[0] for command in request.commands):
         raise UsageError("no command was given", "mudroom try -n 8 -- COMMAND")
     if request.score not in SCORES:
