@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mudroom.typing import Literal, NamedTuple
+from mudroom.core.result import text
+from mudroom.typing import Any, Literal, NamedTuple
 
 FORMAT = 1
+SCHEMA = "mudroom.try/1"
 MOST = 1000
 """Attempts of one try: the forks of a project are listed and read one by one."""
 
@@ -24,8 +26,8 @@ Score = Literal["exit", "json", "-lines"]
 SCORES: tuple[Score, ...] = ("exit", "json", "-lines")
 
 JUDGED = ("passed", "failed")
-TryEnd = Literal["", "until", "budget", "interrupted"]
-"""Reason for which attempts were ended early; empty: none was."""
+TryEnd = Literal["", "until", "budget", "interrupted", "judge"]
+"""Reason for which attempts were ended early; empty: none was. ``judge``: the judge cannot be run at all."""
 
 
 class AttemptRecord(NamedTuple):
@@ -34,7 +36,7 @@ class AttemptRecord(NamedTuple):
     number: int
     """From 1."""
     fork: str
-    """Empty: it has no fork, since its command has not run."""
+    """Empty: it has no fork, since its command has not run, or has changed nothing."""
     command: tuple[bytes, ...]
     state: AttemptState
     exit_code: int = 0
@@ -147,6 +149,80 @@ def folded(attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
     return tuple(rows)
 
 
+def read_score(output: bytes) -> float | None:
+    """Return the score that a judge has printed: its last line that is not empty is a number, or a JSON object with a
+    number under ``score``. None: there is none, or it is not finite."""
+    lines = output.strip().splitlines()
+    if not lines:
+        return None
+    import json
+
+    try:
+        value = json.loads(lines[-1])
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        value = value.get("score")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        score = float(value)
+    except OverflowError:
+        return None
+    return score if float("-inf") < score < float("inf") else None
+
+
+def numbered(words: Iterable[bytes], number: int) -> tuple[bytes, ...]:
+    """Return the words of a command with ``{i}`` replaced by the number of the attempt."""
+    return tuple(word.replace(b"{i}", b"%d" % number) for word in words)
+
+
 def distinct(attempts: Iterable[AttemptRecord]) -> int:
     """Return the number of different results of the attempts whose changes were collected."""
     return len({attempt.fingerprint for attempt in attempts if attempt.fingerprint})
+
+
+def try_to_json(record: TryRecord) -> dict[str, Any]:
+    """Return a try as JSON (``mudroom.try/1``, docs/FORMAT.md), its attempts best first."""
+    best = record.attempt(record.best)
+    return {
+        "schema": SCHEMA,
+        "try": record.name,
+        "started": record.started,
+        "ended": record.ended or None,
+        "end": record.end or None,
+        "command": [text(word) for word in record.command],
+        "judge": [text(word) for word in record.judge] or None,
+        "score": record.score,
+        "from": record.base_fork or None,
+        "best": best.number if best is not None else None,
+        "best_fork": best.fork or None if best is not None else None,
+        "tied": [attempt.number for attempt in tied(record.attempts, record.score)],
+        "combined": record.combined or None,
+        "passed": sum(attempt.state == "passed" for attempt in record.attempts),
+        "distinct": distinct(record.attempts),
+        "note": record.note or None,
+        "attempts": [_attempt_to_json(attempt) for attempt in ranked(record.attempts, record.score)],
+    }
+
+
+def _attempt_to_json(attempt: AttemptRecord) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "fork": attempt.fork or None,
+        "state": attempt.state,
+        "command": [text(word) for word in attempt.command],
+        "exit_code": attempt.exit_code,
+        "judged": attempt.judged,
+        "score": attempt.score,
+        "added": attempt.added,
+        "modified": attempt.modified,
+        "deleted": attempt.deleted,
+        "lines": attempt.lines,
+        "fingerprint": attempt.fingerprint or None,
+        "same_as": attempt.same_as or None,
+        "of": list(attempt.of),
+        "duration_ms": round(attempt.seconds * 1000),
+        "report": attempt.report.decode("utf-8", "replace"),
+        "note": attempt.note or None,
+    }

@@ -97,7 +97,7 @@ def load(vault: bytes, name: str) -> TryRecord:
         data = None
     if data is None:
         raise UsageError(f"there is no try named {name}", "mudroom try ls shows the tries of this project")
-    hint = f"mudroom try discard {name} removes its record; its forks are in mudroom ls"
+    hint = f"mudroom try discard --all {name} removes its record; its forks are in mudroom ls"
     try:
         record = msgspec.msgpack.decode(data, type=TryRecord)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
