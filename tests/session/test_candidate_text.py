@@ -8,7 +8,7 @@ import pytest
 
 from conftest import Place
 from mudroom.review.candidate import TryReview, review_try
-from mudroom.review.candidate_text import report, review_to_json, table
+from mudroom.review.candidate_text import comparison, comparison_to_json, table
 from mudroom.vault.attempts.record import save
 from trying import tried
 
@@ -31,15 +31,15 @@ def reviewed(place: Place) -> TryReview:
 
 def test_the_whole(project: Place) -> None:
     tried(project, [OTHER, SAME, SAME, f"echo 1 >> a.py; echo x > new; {HOSTILE}", "true"], passed=[2, 3, 4])
-    assert report(reviewed(project)) == [
-        "t1  5 attempts, 4 different results  agent '{i}'",
-        "judge: make test",
-        "",
+    found = reviewed(project)
+    assert table(found) == [
         "   attempts  fork  judge       score  files     lines  seconds",
         "*  2, 3      t1-2  passed             +1 ~1 -0      3      3.0",
         "   4         t1-4  passed             +2 ~1 -0      3      6.0",
         "   1         t1-1  failed (1)         +1 ~1 -1      4      1.5",
         "   5         t1-5  failed (1)         +0 ~0 -0      0      7.5",
+    ]
+    assert comparison(found) == [
         "",
         "1 path where the candidates differ:",
         "  a.py  ~2 (+1 -1) | ~4 (+1) | ~1 (+1 -1)",
@@ -63,10 +63,15 @@ def test_what_became_of_the_forks_is_said(project: Place) -> None:
     lines = table(reviewed(project))
     assert lines[1].endswith("its fork is gone: applied or discarded") and "  -  " in lines[1]
     assert lines[2].endswith("changed since it was judged")
-    assert "there is one candidate to read, and nothing to compare it with" in report(reviewed(project))
+    assert "there is one candidate to read, and nothing to compare it with" in comparison(reviewed(project))
+    assert comparison(reviewed(project))[:3] == [
+        "",
+        "t1-2: its fork is gone: applied or discarded",
+        "t1-1: changed since it was judged",
+    ]
     with project.session() as session:
         session.forks.discard("t1-1")
-    found = report(reviewed(project))
+    found = comparison(reviewed(project))
     assert found[-1] == "no candidate can be read: their forks are gone or damaged"
 
 
@@ -74,16 +79,15 @@ def test_hostile_notes_and_scores(project: Place) -> None:
     record = tried(project, [SAME, OTHER])
     first = record.attempts[0]._replace(note="\x1b[2J\nx", score=1e300, state="ended early", judged=None)
     with project.session() as session:
-        save(session.vault.path, record._replace(attempts=(first, record.attempts[1]), note="a\rb", end="until"))
-    lines = report(reviewed(project))
+        save(session.vault.path, record._replace(attempts=(first, record.attempts[1])))
+    lines = [*table(reviewed(project)), *comparison(reviewed(project))]
     assert all(line.isprintable() for line in lines), lines
     assert any("\\x1b[2J\\nx" in line and "1e+300" in line for line in lines)
-    assert "ended early: until" in lines and "a\\rb" in lines
 
 
 def test_long_lists_are_cut(project: Place) -> None:
     record = tried(project, [f"for i in $(seq 60); do echo {number} > f$i; done" for number in (1, 2)])
-    lines = report(reviewed(project))
+    lines = comparison(reviewed(project))
     assert "  and 10 more" in lines and len(lines) < 70
     rows = (*record.attempts, *(record.attempts[0]._replace(number=n, same_as=1) for n in range(3, 21)))
     with project.session() as session:
@@ -93,13 +97,12 @@ def test_long_lists_are_cut(project: Place) -> None:
 
 def test_no_change_at_all(project: Place) -> None:
     tried(project, ["true", "true"])
-    assert report(reviewed(project))[-1] == "no candidate has changes"
+    assert comparison(reviewed(project))[-1] == "no candidate has changes"
 
 
 def test_json(project: Place) -> None:
     tried(project, [OTHER, SAME, HOSTILE])
-    found = json.loads(json.dumps(review_to_json(reviewed(project))))
-    assert found["schema"] == "mudroom.candidates/1" and found["best"] == 3
+    found = json.loads(json.dumps(comparison_to_json(reviewed(project))))
     assert [one["attempts"] for one in found["candidates"]] == [[3], [2], [1]]
     assert found["counts"] == {"different": 1, "some": 3, "unknown": 0, "same": 0}
     (path,) = [one for one in found["paths"] if one["path"] == "b.py"]

@@ -49,13 +49,14 @@ def test_from_the_project_to_an_apply(project: Place, site: Site, page: Page) ->
     page.goto(site.url + f"#/p/{site.project}")
     page.get_by_role("link", name="Compare the candidates of t1").click()
     table = page.get_by_role("table", name="Candidates, the best first")
+    table.wait_for()
     rows = [row.inner_text().split() for row in table.locator("tbody tr").all()]
     assert [row[:2] for row in rows] == [["2,", "3"], ["1", "passed"]]
     assert page.get_by_role("button", name="Different 1").get_attribute("aria-pressed") == "true"
     page.get_by_role("heading", level=2, name="a.py").wait_for()
     assert page.get_by_role("list", name="Results at this path").inner_text().split("\n") == [
-        "attempt 2: modified +1 −1",
-        "attempt 1: modified +1 −1",
+        "attempt 2: modified +1 \u22121",
+        "attempt 1: modified +1 \u22121",
     ]
     page.locator("td.code", has_text="TWO").wait_for()
     assert page.locator("td.code.removed, tr.removed td.code").inner_text() == "2"

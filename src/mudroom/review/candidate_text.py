@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from mudroom.core.attempt import AttemptRecord
 from mudroom.core.result import text
 from mudroom.core.tree.path import show, show_path
-from mudroom.core.tree.quote import show_words
 from mudroom.review.candidate import Candidate, ComparedPath, ResultGroup, TryReview
 from mudroom.typing import Any
 
@@ -15,6 +14,7 @@ LISTED = 50
 """Paths that are named, of each kind."""
 SIGNS = {"added": "+", "modified": "~", "deleted": "-", "renamed": ">"}
 STANDINGS = {
+    "ready": "as it was judged",
     "changed": "changed since it was judged",
     "running": "a command runs in it",
     "gone": "its fork is gone: applied or discarded",
@@ -78,9 +78,7 @@ def note(candidate: Candidate) -> str:
     """Return what else is to be known about a candidate; empty if nothing."""
     attempt, parts = candidate.attempt, []
     if candidate.standing != "ready":
-        parts.append(
-            STANDINGS[candidate.standing] + (f": {show(_bytes(candidate.problem))}" if candidate.problem else "")
-        )
+        parts.append(standing(candidate))
     if attempt.of:
         parts.append(f"union of {numbers(attempt.of)}")
     if attempt.note:
@@ -88,25 +86,16 @@ def note(candidate: Candidate) -> str:
     return "; ".join(parts)
 
 
+def standing(candidate: Candidate) -> str:
+    """Return what became of a candidate's fork, in words."""
+    if candidate.standing == "none" and candidate.attempt.fingerprint:
+        return "changed nothing"
+    problem = f": {show(_bytes(candidate.problem))}" if candidate.problem else ""
+    return STANDINGS[candidate.standing] + problem
+
+
 def _bytes(words: str) -> bytes:
     return words.encode("utf-8", "surrogateescape")
-
-
-def heading(review: TryReview) -> list[str]:
-    record = review.record
-    command = show_words(record.command)
-    results = len({candidate.numbers for candidate in review.candidates if candidate.attempt.fingerprint})
-    counted = f"{_counted(len(record.attempts), 'attempt')}, {_counted(results, 'different result')}"
-    lines = [f"{record.name}  {counted}  {command}"]
-    if record.judge:
-        lines.append(f"judge: {show_words(record.judge)}")
-    if review.running:
-        lines.append("it still runs")
-    elif record.end:
-        lines.append(f"ended early: {record.end}")
-    if record.note:
-        lines.append(show(_bytes(record.note)))
-    return lines
 
 
 def differences(review: TryReview, listed: int = LISTED) -> list[str]:
@@ -171,10 +160,20 @@ def next_steps(review: TryReview) -> list[str]:
     return lines
 
 
-def report(review: TryReview, listed: int = LISTED) -> list[str]:
-    """Return all that ``mudroom try show`` prints."""
-    steps = next_steps(review)
-    return [*heading(review), "", *table(review), "", *differences(review, listed), *([""] if steps else []), *steps]
+def comparison(review: TryReview, listed: int = LISTED) -> list[str]:
+    """Return the lines below the table of a try: forks that are not as they were judged, what differs between the
+    candidates, and the next commands."""
+    parts = [standings(review), differences(review, listed), next_steps(review)]
+    return [line for part in parts if part for line in ("", *part)]
+
+
+def standings(review: TryReview) -> list[str]:
+    """Return a line for each fork that is not as it was judged."""
+    return [
+        f"{candidate.attempt.fork}: {standing(candidate)}"
+        for candidate in review.candidates
+        if candidate.attempt.fork and candidate.standing != "ready"
+    ]
 
 
 def _counted(number: int, noun: str) -> str:
@@ -184,14 +183,9 @@ def _counted(number: int, noun: str) -> str:
 # --- JSON ---
 
 
-def review_to_json(review: TryReview) -> dict[str, Any]:
-    """Return the candidates and all compared paths, as ``mudroom.candidates/1``."""
-    record = review.record
+def comparison_to_json(review: TryReview) -> dict[str, Any]:
+    """Return the candidates, best first, and all compared paths. Paths name candidates by their place."""
     return {
-        "schema": "mudroom.candidates/1",
-        "try": record.name,
-        "running": review.running,
-        "best": record.best,
         "candidates": [_candidate_to_json(candidate) for candidate in review.candidates],
         "paths": [_path_to_json(path) for path in review.paths],
         "counts": dict(review.counts()),

@@ -19,7 +19,7 @@ const EXTENTS = { different: "Different", some: "Only in some", unknown: "Not co
 /** @type {Record<string, string>} */
 const VERBS = { added: "added", modified: "modified", deleted: "deleted", renamed: "renamed" };
 /** @type {Record<string, string>} */
-const ENDS = { until: "The other attempts were ended when enough had passed.", budget: "Attempts were ended: the budget was used up.", interrupted: "mudroom was ended while it ran." };
+const ENDS = { until: "The other attempts were ended when enough had passed.", budget: "Attempts were ended: the budget was used up.", interrupted: "mudroom was ended while it ran.", judge: "The judge cannot be run." };
 
 /** @param {{project: string, tried: string, file?: string}} props */
 export function Try({ project, tried, file }) {

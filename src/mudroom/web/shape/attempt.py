@@ -108,7 +108,8 @@ class TryShape(Struct):
     base: str = ""
     """The fork that the attempts began from; empty: the project."""
     end: str = ""
-    """Why attempts were ended early: ``until``, ``budget``, ``interrupted``; empty: none was."""
+    """Why attempts were ended early: ``until``, ``budget``, ``interrupted``, ``judge`` (it cannot be run); empty: none
+    was."""
     note: str = ""
 
 
