@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,8 @@ from conftest import Place, tick
 from mudroom.core.attempt import FORMAT, AttemptRecord, TryRecord, best_of, folded
 from mudroom.core.tree.change import summarise
 from mudroom.session import Session
-from mudroom.stage.source import read_all
 from mudroom.vault.attempts import record as tries
-from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.result_digest import result_digest
 from mudroom.vault.forks.review import fingerprint
 
 
@@ -51,7 +49,7 @@ def attempt_of(session: Session, number: int, fork: str, *, ok: bool = True) -> 
         0,
         0 if ok else 1,
         None,
-        _digest(session, fork),
+        result_digest(session.vault, session.vault.fork(fork)),
         summary.added,
         summary.modified + summary.renamed,
         summary.deleted,
@@ -60,16 +58,3 @@ def attempt_of(session: Session, number: int, fork: str, *, ok: bool = True) -> 
         b"report of %d\n" % number,
         reviewed=fingerprint(changes),
     )
-
-
-def _digest(session: Session, fork: str) -> str:
-    """Return the same for the same changes and contents."""
-    digest = hashlib.sha256()
-    with OpenFork(session.vault, session.vault.fork(fork)) as opened:
-        staged = opened.staged()
-        for change in session.changes.of(fork).changes:
-            entry = change.staged
-            content = read_all(staged, change.path, 1 << 20) if entry is not None and entry.kind == "file" else b""
-            shape = (entry.kind, entry.mode, entry.target) if entry is not None else ()
-            digest.update(repr((change.path, shape, content)).encode())
-    return digest.hexdigest()

@@ -50,8 +50,8 @@ def test_the_whole(project: Place) -> None:
         "",
         "1 path changed alike by all of them",
         "",
-        "mudroom review t1   side by side; nothing is applied before you say so",
-        "mudroom diff t1-2 t1-4   from one to another",
+        "side by side: mudroom review t1",
+        "from one to another: mudroom diff t1-2 t1-4",
     ]
 
 

@@ -10,7 +10,9 @@ import pytest
 from conftest import Place, tick
 from mudroom.errors import MudroomError, UsageError
 from mudroom.review import candidate as module
-from mudroom.review.candidate import TryReview, all_tries, is_try, review_try, try_of
+from mudroom.review.candidate import ComparisonCache, TryReview, all_tries, is_try, review_try, try_of
+from mudroom.review.candidate_text import standings
+from mudroom.vault.attempts.record import save
 from trying import tried
 
 
@@ -79,6 +81,16 @@ def test_a_fork_that_changed_since_it_was_judged(project: Place) -> None:
     assert before.fingerprint != after.fingerprint == reviewed(project).fingerprint
 
 
+def test_the_same_contents_in_other_files_are_not_a_change(project: Place) -> None:
+    record = tried(project, ["echo 1 > new", "echo 2 > new"])
+    first, second = record.attempts
+    with project.session() as session:
+        save(session.vault.path, record._replace(attempts=(first._replace(reviewed="0" * 40), second)))
+        cache = ComparisonCache()
+        assert [one.standing for one in review_try(session, "t1", cache).candidates] == ["ready", "ready"]
+        assert cache.digest(("t1-1", first.reviewed)) == first.fingerprint
+
+
 def test_a_fork_that_was_discarded_gives_way_to_another_with_its_result(project: Place) -> None:
     tried(project, ["echo 1 > new", "echo 1 > new", "echo 2 > new"])
     with project.session() as session:
@@ -88,6 +100,8 @@ def test_a_fork_that_was_discarded_gives_way_to_another_with_its_result(project:
         ((1, 2), "t1-2", "ready"),
         ((3,), "t1-3", "ready"),
     ]
+    assert found.candidates[0].lost == (("t1-1", "gone"),)
+    assert standings(found) == ["t1-1: its fork is gone: applied or discarded; t1-2 has the same result"]
     with project.session() as session:
         session.forks.discard("t1-2")
     found = reviewed(project)
@@ -127,12 +141,9 @@ def test_the_try_of_a_fork(project: Place) -> None:
 
 def test_a_candidate_without_a_fork(project: Place) -> None:
     record = tried(project, ["echo 1 > new"])
+    refused = record.attempts[0]._replace(number=2, fork="", state="refused", fingerprint="", note="no")
     with project.session() as session:
-        refused = record.attempts[0]._replace(number=2, fork="", state="refused", fingerprint="", note="no")
-        module_record = record._replace(attempts=(*record.attempts, refused))
-        from mudroom.vault.attempts.record import save
-
-        save(session.vault.path, module_record)
+        save(session.vault.path, record._replace(attempts=(*record.attempts, refused)))
     assert [(one.numbers, one.standing) for one in reviewed(project).candidates] == [((1,), "ready"), ((2,), "none")]
 
 

@@ -26,10 +26,12 @@ from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
 from mudroom.vault.attempts.record import Tries, is_running, load, tries
 from mudroom.vault.forks.damage import UNREADABLE, damage_of, require_files
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.record_view import view_record
+from mudroom.vault.forks.record_view import RecordView, view_record
+from mudroom.vault.forks.result_digest import result_digest
 
 if TYPE_CHECKING:
     from mudroom.session import Session
+    from mudroom.vault.store.fork import Fork
     from mudroom.vault.store.store import Vault
 
 MOST_COMPARED = 16
@@ -41,6 +43,7 @@ MOST_FILES = 200_000
 MOST_BYTES = 256 << 20
 """Bytes that are read."""
 _CHUNK = 1 << 20
+_DIGESTS = 1_000
 _CACHED = 4
 """Comparisons that are kept, of up to ``MOST_PATHS`` paths."""
 
@@ -60,6 +63,8 @@ class Candidate(NamedTuple):
     best: bool
     problem: str = ""
     """Why the fork cannot be read."""
+    lost: tuple[tuple[str, Standing], ...] = ()
+    """Other forks with this result that are not as they were judged any more."""
     added: int = 0
     modified: int = 0
     """Renamed files included."""
@@ -150,6 +155,7 @@ class ComparisonCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[_Key, _Comparison] = OrderedDict()
+        self._digests: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def get(self, key: _Key) -> _Comparison | None:
         with self._lock:
@@ -163,6 +169,16 @@ class ComparisonCache:
             while len(self._entries) > _CACHED:
                 self._entries.popitem(last=False)
 
+    def digest(self, key: tuple[str, str]) -> str | None:
+        with self._lock:
+            return self._digests.get(key)
+
+    def put_digest(self, key: tuple[str, str], digest: str) -> None:
+        with self._lock:
+            self._digests[key] = digest
+            while len(self._digests) > _DIGESTS:
+                self._digests.popitem(last=False)
+
 
 def review_try(session: Session, name: str, cache: ComparisonCache | None = None) -> TryReview:
     """Return the candidates of a try, and what differs between them. Raise UsageError if there is no such try,
@@ -175,7 +191,7 @@ def review_try(session: Session, name: str, cache: ComparisonCache | None = None
     key: list[tuple[int, str, str]] = []
     candidates_left = 0
     for place, group in enumerate(_results(record)):
-        candidate, changeset, stamp = _candidate(session, record, group)
+        candidate, changeset, stamp = _candidate(session, record, group, cache)
         if changeset is not None and changeset.changes:
             if len(changesets) < MOST_COMPARED:
                 changesets[place] = changeset
@@ -203,25 +219,31 @@ def _results(record: TryRecord) -> list[list[AttemptRecord]]:
 
 
 def _candidate(
-    session: Session, record: TryRecord, group: Sequence[AttemptRecord]
+    session: Session, record: TryRecord, group: Sequence[AttemptRecord], cache: ComparisonCache | None
 ) -> tuple[Candidate, Changeset | None, str]:
     """Return the candidate of a result, its changes if they can be compared, and the fingerprint of these."""
     best = any(attempt.number == record.best for attempt in group)
     numbers = tuple(attempt.number for attempt in group)
-    first: tuple[Candidate, Changeset | None, str] | None = None
+    chosen: tuple[Candidate, Changeset | None, str] | None = None
+    lost: list[tuple[str, Standing]] = []
     for attempt in group:
-        standing, problem, changeset, stamp = _read(session, attempt)
+        standing, problem, changeset, stamp = _read(session, attempt, cache)
         counted = _counted(attempt, changeset)
-        found = Candidate(numbers, attempt, standing, best, problem, *counted), changeset, stamp
+        found = Candidate(numbers, attempt, standing, best, problem, (), *counted), changeset, stamp
+        if chosen is None or standing == "ready" or (not chosen[0].fork and found[0].fork):
+            chosen = found
         if standing == "ready":
-            return found
-        if first is None or (not first[0].fork and found[0].fork):
-            first = found
-    assert first is not None
-    return first
+            break
+        if attempt.fork:
+            lost.append((attempt.fork, standing))
+    assert chosen is not None
+    others = tuple(one for one in lost if one[0] != chosen[0].attempt.fork)
+    return chosen[0]._replace(lost=others), chosen[1], chosen[2]
 
 
-def _read(session: Session, attempt: AttemptRecord) -> tuple[Standing, str, Changeset | None, str]:
+def _read(
+    session: Session, attempt: AttemptRecord, cache: ComparisonCache | None
+) -> tuple[Standing, str, Changeset | None, str]:
     """Return the standing of an attempt's fork, a reason, and its changes with their fingerprint. A fork that is gone
     may go while it is read."""
     if not attempt.fork:
@@ -237,11 +259,25 @@ def _read(session: Session, attempt: AttemptRecord) -> tuple[Standing, str, Chan
             return "running", "", None, ""
         view = view_record(session.vault.reading, session.forks.record(attempt.fork))
         require_files(fork)
+        changed = bool(attempt.reviewed) and view.fingerprint != attempt.reviewed
+        if changed and attempt.fingerprint:  # the same contents in other files: a layer was copied
+            changed = _digest(session.vault, fork, view, cache) != attempt.fingerprint
     except UNREADABLE as error:
         problem = damage_of(fork, error)
         return ("gone", "", None, "") if problem is None else ("damaged", problem, None, "")
-    changed = bool(attempt.reviewed) and view.fingerprint != attempt.reviewed
     return "changed" if changed else "ready", "", view.changeset, view.fingerprint
+
+
+def _digest(vault: Vault, fork: Fork, view: RecordView, cache: ComparisonCache | None) -> str:
+    """Return the digest of a fork's result, as a try records it."""
+    key = fork.name, view.fingerprint
+    known = cache.digest(key) if cache is not None else None
+    if known is not None:
+        return known
+    digest = result_digest(vault, fork, view.changeset.changes)
+    if cache is not None:
+        cache.put_digest(key, digest)
+    return digest
 
 
 def _counted(attempt: AttemptRecord, changeset: Changeset | None) -> tuple[int, int, int, int]:

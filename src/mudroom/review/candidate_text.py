@@ -152,11 +152,9 @@ def _firsts(review: TryReview, places: Sequence[int]) -> str:
 def next_steps(review: TryReview) -> list[str]:
     """Return commands that work when pasted."""
     forks = [review.candidates[place].fork for place in review.compared]
-    lines = (
-        [f"mudroom review {review.record.name}   side by side; nothing is applied before you say so"] if forks else []
-    )
+    lines = [f"side by side: mudroom review {review.record.name}"] if forks else []
     if len(forks) > 1:
-        lines.append(f"mudroom diff {forks[0]} {forks[1]}   from one to another")
+        lines.append(f"from one to another: mudroom diff {forks[0]} {forks[1]}")
     return lines
 
 
@@ -169,11 +167,13 @@ def comparison(review: TryReview, listed: int = LISTED) -> list[str]:
 
 def standings(review: TryReview) -> list[str]:
     """Return a line for each fork that is not as it was judged."""
-    return [
-        f"{candidate.attempt.fork}: {standing(candidate)}"
-        for candidate in review.candidates
-        if candidate.attempt.fork and candidate.standing != "ready"
-    ]
+    lines = []
+    for candidate in review.candidates:
+        if candidate.attempt.fork and candidate.standing != "ready":
+            lines.append(f"{candidate.attempt.fork}: {standing(candidate)}")
+        same = f"; {candidate.fork} has the same result" if candidate.standing == "ready" else ""
+        lines += [f"{fork}: {STANDINGS[lost]}{same}" for fork, lost in candidate.lost]
+    return lines
 
 
 def _counted(number: int, noun: str) -> str:
