@@ -24,7 +24,9 @@ from mudroom.library.worker import in_thread
 from mudroom.typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from mudroom.core.attempt import Score
     from mudroom.library.argument import CommandLine, NetworkMode, StrPath, ViewMode, Word
+    from mudroom.library.async_attempts import AsyncAttemptStream
     from mudroom.library.async_tool_set import AsyncToolSet
     from mudroom.library.output import OnOutput
     from mudroom.library.question import IsOver
@@ -172,6 +174,32 @@ class AsyncRoom:
     ) -> AsyncBackgroundHandle:
         call = functools.partial(self._opened_room.start, command, fork=fork, cwd=cwd, timeout=timeout, env=env)
         return AsyncBackgroundHandle(await in_thread(call))
+
+    async def attempts(
+        self,
+        command: CommandLine | None = None,
+        n: int = 4,
+        *,
+        commands: Sequence[CommandLine] = (),
+        judge: CommandLine | None = None,
+        score: Score = "exit",
+        jobs: int | None = None,
+        until: int | None = None,
+        budget: float | None = None,
+        parent: str | None = None,
+        at: str | None = None,
+        combine: bool = False,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AsyncAttemptStream:
+        from mudroom.library.async_attempts import AsyncAttemptStream
+
+        call = functools.partial(
+            self._opened_room.attempts, command, n, commands=commands, judge=judge, score=score, jobs=jobs, until=until,
+            budget=budget, parent=parent, at=at, combine=combine, cwd=cwd, timeout=timeout, env=env,
+        )  # fmt: skip
+        return AsyncAttemptStream(await in_thread(call))
 
     async def background(self, id: str) -> AsyncBackgroundHandle:  # noqa: A002
         return AsyncBackgroundHandle(await in_thread(functools.partial(self._opened_room.background, id)))

@@ -23,7 +23,9 @@ from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mudroom.core.attempt import Score
     from mudroom.library.argument import CommandLine, StrPath, Word
+    from mudroom.library.attempt_stream import AttemptStream
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.fork_handle import ForkHandle
     from mudroom.library.life import CancellableApprover
@@ -116,6 +118,42 @@ class Room:
         """Start a command in the background of a fork and return a handle. Other commands of this fork run beside it.
         It ends with the room. Raise Refused if the policy refuses it."""
         return start(self._life, requested(self._life, command, fork, cwd, timeout, None, env))
+
+    def attempts(
+        self,
+        command: CommandLine | None = None,
+        n: int = 4,
+        *,
+        commands: Sequence[CommandLine] = (),
+        judge: CommandLine | None = None,
+        score: Score = "exit",
+        jobs: int | None = None,
+        until: int | None = None,
+        budget: float | None = None,
+        parent: str | None = None,
+        at: str | None = None,
+        combine: bool = False,
+        cwd: StrPath | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AttemptStream:
+        """Run a task ``n`` times side by side, each attempt in a fork of its own; return an iterator over the attempts
+        as they end, whose ``result`` has the best. Nothing is applied.
+
+        ``command``: with ``{i}`` for the number, which is also in MUDROOM_ATTEMPT; or ``commands``: one for each
+        attempt. ``judge``: a command in a fork of the attempt, whose success makes it pass; None: the command's own.
+        ``score``: "exit" (the judge's exit code), "json" (the number in its last line, or under "score" in it) or
+        "-lines" (fewest changed lines). ``jobs``: attempts at a time. ``until``: so many have passed: end the others.
+        ``budget``: seconds for all, ``timeout`` for one command. ``parent`` and ``at``: begin with that fork.
+        ``combine``: also judge unions of attempts that merge without a conflict.
+        """
+        from mudroom.library.attempt_stream import AttemptStream, attempt_request
+
+        request = attempt_request(
+            self._life, command, n, commands, judge, score, jobs, until, budget, parent, at,
+            combine=combine, cwd=cwd, timeout=timeout,
+        )  # fmt: skip
+        return AttemptStream(self._life, request, env)
 
     def background(self, id: str) -> BackgroundHandle:  # noqa: A002
         """Return the background command with this id, of any room or process. Raise UsageError if none has it."""

@@ -189,6 +189,10 @@ ROWS: dict[str, Row] = {
     "rollback": lambda data: [f"to {printable(data.get('checkpoint', '?'))}", *_named(data, "undo")],
     "run": _run,
     "settings": _any,
+    "try": lambda data: [
+        _command(data),
+        *_named(data, "try", "attempts", "passed", "distinct", "best", "end"),
+    ],
     "undo": _applied,
     "unmount": lambda data: [_count(data, "changed", "{:,} changed")],
     "verdict": _refused,
