@@ -134,10 +134,13 @@ def remove_vault(vault: Vault) -> None:
     remove_tree(aside)
 
 
-def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFork:
-    """Export a fork to a new file. Raise UsageError if a commit in it holds a masked file as an empty one."""
+def send_away(
+    session: Session, fork: str, path: bytes, now: int, *, base: bytes = b"", packed: bool | None = None
+) -> ExportedFork:
+    """Export a fork to a new file. ``packed`` None: as the name says. Raise UsageError if a commit in it holds a masked
+    file as an empty one."""
     with session.exporting(fork) as resting:
-        exported = export_fork(session.vault, resting, path, now)
+        exported = export_fork(session.vault, resting, path, now, base=base, packed=packed)
     session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
     return exported
 

@@ -387,7 +387,7 @@ def test_a_full_disk_leaves_none(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert os.listdir(session.vault.path + b"/layers") == []
 
 
-@pytest.mark.parametrize("at", range(0, 8))
+@pytest.mark.parametrize("at", range(8))
 def test_killed_between_the_names_there_are_whole_forks_only(
     place: Place, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ examples:
   mudroom vault check                     is everything there, and readable?
   mudroom vault export FORK fork.tar.gz   one fork as a file
   mudroom vault import fork.tar.gz NAME   and back, here or in another project
-  mudroom vault export FORK - | ssh HOST mudroom --project DIR vault import -"""
+  mudroom vault export FORK - | ssh HOST mudroom vault import - --project DIR"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

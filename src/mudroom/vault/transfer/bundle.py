@@ -101,8 +101,10 @@ class _Output:
         return self._hasher.digest()
 
 
-def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFork:
-    """Write a fork to a new file, completely or not at all; compressed if the name ends with ``gz``.
+def export_fork(
+    vault: Vault, fork: Fork, path: bytes, time: int, *, base: bytes = b"", packed: bool | None = None
+) -> ExportedFork:
+    """Write a fork to a new file, completely or not at all. ``packed`` None: with gzip if the name ends with ``gz``.
 
     Hold the fork's lock; no command may be running in it. Raise UsageError if the file exists, OSError as the disk
     does.
@@ -111,7 +113,8 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFor
     if os.path.lexists(path):
         raise UsageError(f"{os.fsdecode(path)} exists already", "choose another name, or remove it")
     with _new_file(path) as stream:
-        return write_fork(vault, fork, stream, time, packed=path.endswith((b".gz", b".tgz")))
+        is_packed = path.endswith((b".gz", b".tgz")) if packed is None else packed
+        return write_fork(vault, fork, stream, time, base=base, packed=is_packed)
 
 
 def write_fork(
