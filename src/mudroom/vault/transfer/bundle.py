@@ -269,7 +269,7 @@ def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
 @contextmanager
 def _base_source(vault: Vault, state: ForkState) -> Iterator[Source]:
     if state.base == LIVE:
-        with OpenSource(vault.project) as live:
+        with OpenSource(vault.source) as live:
             yield live
         return
     snapshot = SnapshotSource(vault.base(state.base))
